@@ -1,0 +1,102 @@
+"""What happens in a conversation besides messages: handoffs, configuration changes, direct mail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.items.frozen import EMPTY
+from autonomy_ctx.items.message import new_id, now, parse_extra, parse_text, parse_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHandoff:
+    """Control went from one agent to another."""
+
+    type: ClassVar[str] = "agent_handoff"
+    to_agent: str
+    from_agent: str | None = None
+    reason: str | None = None
+    id: str = field(default_factory=new_id)
+    created_at: datetime = field(default_factory=now)
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, required=("to_agent",), optional=("from_agent", "reason"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfigUpdate:
+    """An agent's instructions or tools changed in the middle of a conversation."""
+
+    type: ClassVar[str] = "agent_config_update"
+    instructions: str | None = None
+    tools: tuple[str, ...] | None = None
+    id: str = field(default_factory=new_id)
+    created_at: datetime = field(default_factory=now)
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self, required=(), optional=("instructions",))
+        if self.tools is not None:
+            if not isinstance(self.tools, list | tuple) or not all(isinstance(t, str) for t in self.tools):
+                raise InvalidMessage("tools", "must be a list of tool names")
+            object.__setattr__(self, "tools", tuple(self.tools))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectMessage:
+    """One agent wrote to another; it may expire and it may be urgent (priority 0 to 1)."""
+
+    type: ClassVar[str] = "direct_message"
+    source_agent: str
+    target_agent: str
+    content: str
+    priority: float = 0.5
+    ttl_seconds: float | None = None
+    target_node_id: str | None = None
+    parent_task_id: str | None = None
+    metadata: Mapping[str, Any] = EMPTY
+    id: str = field(default_factory=new_id)
+    created_at: datetime = field(default_factory=now)
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(
+            self,
+            required=("source_agent", "target_agent", "content"),
+            optional=("target_node_id", "parent_task_id"),
+        )
+        object.__setattr__(self, "priority", _number(self.priority, "priority"))
+        if not 0.0 <= self.priority <= 1.0:
+            raise InvalidMessage("priority", f"is {self.priority:g}; it must be between 0 and 1")
+        if self.ttl_seconds is not None:
+            object.__setattr__(self, "ttl_seconds", _number(self.ttl_seconds, "ttl_seconds"))
+            if self.ttl_seconds < 0:
+                raise InvalidMessage("ttl_seconds", f"is {self.ttl_seconds:g}; it must not be negative")
+        object.__setattr__(self, "metadata", parse_extra(self.metadata, "metadata"))
+
+    def expired(self, at: datetime) -> bool:
+        """Whether its time to live is over."""
+        return self.ttl_seconds is not None and at >= self.created_at + timedelta(seconds=self.ttl_seconds)
+
+
+def _check(event: Any, *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
+    for name in required:
+        if not isinstance(getattr(event, name), str):
+            raise InvalidMessage(name, f"must be a string, not {type(getattr(event, name)).__name__}")
+    for name in (*optional, "agent", "id"):
+        parse_text(getattr(event, name), name)
+    object.__setattr__(event, "id", event.id or new_id())
+    object.__setattr__(event, "created_at", parse_time(event.created_at, "created_at"))
+
+
+def _number(value: Any, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidMessage(path, f"must be a number, not {type(value).__name__}")
+    if value != value or value in (float("inf"), float("-inf")):
+        raise InvalidMessage(path, f"is {value}; it must be a finite number")
+    return float(value)

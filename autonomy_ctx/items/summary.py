@@ -1,0 +1,87 @@
+"""How a long stretch of conversation reads short: a message made of segments.
+
+Each segment names the range of log positions it stands for, so a reader can always tell what a
+summary covers, and everything after it is shown verbatim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.parts import TextContent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The summary of the messages at positions `first` to `last`, both included."""
+
+    text: str
+    first: int
+    last: int
+    provisional: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InvalidMessage("segments.text", f"must be a string, not {type(self.text).__name__}")
+        for name in ("first", "last"):
+            if type(getattr(self, name)) is not int:
+                raise InvalidMessage(f"segments.{name}", "must be a log position, a whole number")
+        if not 1 <= self.first <= self.last:
+            raise InvalidMessage(
+                "segments", f"covers {self.first} to {self.last}; the range must go up from 1"
+            )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Summary(Message):
+    """A message that stands for all messages its segments cover; one text part per segment."""
+
+    segments: tuple[Segment, ...]
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        *,
+        id: str | None = None,  # noqa: A002  # the field's name
+        created_at: datetime | str | float | None = None,
+        agent: str | None = None,
+    ) -> None:
+        segments = tuple(segments)
+        if not segments:
+            raise InvalidMessage("segments", "must not be empty: a summary covers something")
+        for before, after in pairwise(segments):
+            if after.first <= before.last:
+                raise InvalidMessage("segments", f"overlap or go back at position {after.first}")
+        # Named, not `super()`: dataclass(slots=True) makes a new class, which zero-argument super misses.
+        Message.__init__(
+            self,
+            ChatRole.SYSTEM,
+            tuple(TextContent(segment.text) for segment in segments),
+            id=id,
+            created_at=created_at,
+            agent=agent,
+        )
+        object.__setattr__(self, "segments", segments)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def covers_from(self) -> int:
+        """The first position it stands for."""
+        return self.segments[0].first
+
+    @property
+    def covers_to(self) -> int:
+        """The last position it stands for; the verbatim window starts right after."""
+        return self.segments[-1].last
+
+    @property
+    def provisional(self) -> bool:
+        """Whether a part of it is a digest that a real summary will replace."""
+        return any(segment.provisional for segment in self.segments)

@@ -1,0 +1,241 @@
+"""Items to dicts and back: the only place that knows the JSON shape of an item.
+
+A dict that comes in comes out as it was: a message remembers the dict it was made from. A message
+made in code has one canonical form. Either way `from_dict(to_dict(item)) == item`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.items.calls import call_to_json
+from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
+from autonomy_ctx.items.frozen import EMPTY, checked, freeze, thaw
+from autonomy_ctx.items.message import (
+    ChatRole,
+    Message,
+    new_id,
+    now,
+    parse_calls,
+    parse_flag,
+    parse_role,
+    parse_text,
+    parse_time,
+)
+from autonomy_ctx.items.parts import content_to_json, parse_content
+from autonomy_ctx.items.summary import Segment, Summary
+
+Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
+
+# What a message dict may hold that is a field of its own; everything else is `extra`.
+_KNOWN = frozenset(
+    {
+        "type",
+        "role",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "name",
+        "is_error",
+        "id",
+        "message_id",
+        "created_at",
+        "timestamp",
+        "agent",
+        "agent_id",
+        "phase",
+        "extra",
+    }
+)
+
+
+def from_dict(
+    value: Any, *, new_id: Callable[[], str] = new_id, now: Callable[[], datetime] = now
+) -> Message:
+    """A message from its dict form; a `Message` is returned as it is."""
+    if isinstance(value, Message):
+        return value
+    if not isinstance(value, dict):
+        raise InvalidMessage("message", f"must be a dict or a Message, not {type(value).__name__}")
+    form = checked(value, "message")
+    return from_form(form, new_id, now)
+
+
+def from_form(
+    form: dict[str, Any],
+    new_id: Callable[[], str] = new_id,
+    now: Callable[[], datetime] = now,
+    *,
+    id: str | None = None,  # noqa: A002  # the field's name
+    created_at: datetime | None = None,
+) -> Message:
+    """A message from a JSON dict that belongs to it alone: the caller must not keep or change it.
+
+    `id` and `created_at` are used when given, whatever the form says.
+    """
+    kind = form.get("type")
+    if kind is not None and kind != "message":
+        if kind == "summary":
+            return _summary(form)
+        raise InvalidMessage("type", f"is {kind!r}; a message has the type `message` or none")
+    get = form.get
+    role = parse_role(get("role"))
+    content = parse_content(get("content"))
+    calls = parse_calls(form["tool_calls"]) if get("tool_calls") else ()
+    if content is None and not calls and role is not ChatRole.ASSISTANT:
+        raise InvalidMessage("content", "is missing")
+    if id is None:
+        id = parse_text(get("id"), "id") or parse_text(get("message_id"), "message_id") or new_id()  # noqa: A001
+    if created_at is None:
+        time = get("created_at") if get("timestamp") is None else form["timestamp"]
+        created_at = now() if time is None else parse_time(time, "timestamp")
+    message = object.__new__(Message)
+    put = object.__setattr__
+    put(message, "role", role)
+    put(message, "content", content)
+    put(message, "tool_calls", calls)
+    put(message, "tool_call_id", parse_text(get("tool_call_id"), "tool_call_id"))
+    put(message, "name", parse_text(get("name"), "name"))
+    put(message, "is_error", parse_flag(get("is_error"), "is_error"))
+    put(message, "id", id)
+    put(message, "created_at", created_at)
+    put(message, "agent", parse_text(get("agent") or get("agent_id"), "agent"))
+    put(message, "phase", parse_text(get("phase"), "phase"))
+    put(message, "extra", EMPTY if _KNOWN.issuperset(form) and "extra" not in form else _extra(form))
+    put(message, "_form", form)
+    put(message, "_tokens", None)
+    return message
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """The dict form: the one the message was made from, or the canonical one."""
+    if message._form is not None:
+        copy: dict[str, Any] = thaw(message._form)
+        return copy
+    return _canonical(message)
+
+
+def item_from_dict(value: Any) -> Item:
+    """Any item from its dict form; the `type` says which."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if kind not in _EVENTS:
+        return from_dict(value)
+    form = checked(value, "item")
+    event, names = _EVENTS[kind]
+    if "agent_id" in form:
+        form.setdefault("agent", form["agent_id"])
+    try:
+        item: Item = event(**{name: form[name] for name in names if name in form})
+    except TypeError:
+        missing = [name for name in names[:3] if name not in form]
+        raise InvalidMessage(missing[0], f"is missing from a {kind}") from None
+    return item
+
+
+def item_to_dict(item: Item) -> dict[str, Any]:
+    """Any item as a dict that `item_from_dict` reads."""
+    if isinstance(item, Message):
+        return to_dict(item)
+    form: dict[str, Any] = {"type": item.type}
+    for name in _EVENTS[item.type][1]:
+        value = getattr(item, name)
+        form[name] = list(value) if isinstance(value, tuple) else thaw(value)
+    form["created_at"] = item.created_at.isoformat()
+    return form
+
+
+def _canonical(message: Message) -> dict[str, Any]:
+    if isinstance(message, Summary):
+        return _summary_form(message)
+    form: dict[str, Any] = {"role": message.role.value, "content": content_to_json(message.content)}
+    if message.tool_calls or message.role is ChatRole.ASSISTANT:
+        form["tool_calls"] = [call_to_json(call) for call in message.tool_calls]
+    for name in ("tool_call_id", "name", "phase", "agent"):
+        value = getattr(message, name)
+        if value is not None:
+            form[name] = value
+    if message.is_error:
+        form["is_error"] = True
+    if message.extra:
+        form["extra"] = thaw(message.extra)
+    form["id"] = message.id
+    form["timestamp"] = time_to_json(message.created_at)
+    return form
+
+
+def time_to_json(time: datetime) -> float | str:
+    """Seconds since 1970, as stored dicts have them; ISO text where a float would lose microseconds."""
+    seconds = time.timestamp()
+    return seconds if 0 <= seconds < 2**33 else time.isoformat()
+
+
+def _extra(form: dict[str, Any]) -> Any:
+    nested = form.get("extra")
+    if nested is not None and not isinstance(nested, dict):
+        raise InvalidMessage("extra", f"must be a dict, not {type(nested).__name__}")
+    extra = dict(nested or {})
+    extra.update((key, value) for key, value in form.items() if key not in _KNOWN)
+    return freeze(extra) if extra else EMPTY
+
+
+def _summary_form(summary: Summary) -> dict[str, Any]:
+    segments = [
+        {"first": part.first, "last": part.last, "provisional": part.provisional} for part in summary.segments
+    ]
+    form = {
+        "type": "summary",
+        "role": "system",
+        "content": content_to_json(summary.content),
+        "segments": segments,
+        "id": summary.id,
+        "timestamp": time_to_json(summary.created_at),
+    }
+    return form if summary.agent is None else form | {"agent": summary.agent}
+
+
+def _summary(form: dict[str, Any]) -> Summary:
+    texts, ranges = form.get("content"), form.get("segments")
+    if not isinstance(texts, list) or not isinstance(ranges, list) or len(texts) != len(ranges):
+        raise InvalidMessage("segments", "must be a list with one entry per text part of `content`")
+    segments = []
+    for index, (part, span) in enumerate(zip(texts, ranges, strict=True)):
+        if not isinstance(part, dict) or not isinstance(span, dict) or not {"first", "last"} <= span.keys():
+            raise InvalidMessage(f"segments[{index}]", "must have `first` and `last`")
+        segments.append(
+            Segment(
+                text=part.get("text"),  # type: ignore[arg-type]  # Segment says what is wrong
+                first=span["first"],
+                last=span["last"],
+                provisional=parse_flag(span.get("provisional"), "provisional"),
+            )
+        )
+    return Summary(
+        segments,
+        id=parse_text(form.get("id"), "id"),
+        created_at=form["timestamp"] if form.get("timestamp") is not None else form.get("created_at"),
+        agent=parse_text(form.get("agent"), "agent"),
+    )
+
+
+_STAMPED = ("id", "created_at", "agent")
+_EVENTS: dict[Any, tuple[Callable[..., Item], tuple[str, ...]]] = {
+    "agent_handoff": (AgentHandoff, ("to_agent", "from_agent", "reason", *_STAMPED)),
+    "agent_config_update": (AgentConfigUpdate, ("instructions", "tools", *_STAMPED)),
+    "direct_message": (
+        DirectMessage,
+        (
+            "source_agent",
+            "target_agent",
+            "content",
+            "priority",
+            "ttl_seconds",
+            "target_node_id",
+            "parent_task_id",
+            "metadata",
+            *_STAMPED,
+        ),
+    ),
+}
