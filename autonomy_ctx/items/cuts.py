@@ -1,0 +1,169 @@
+"""Where a history may be cut: never between a tool call and its result.
+
+A provider refuses a request in which a result has lost its call. So every place that shortens a
+history, whatever its reason, asks here first. One pass over the messages, linear time.
+
+A cut at index `i` splits `messages[:i]` from `messages[i:]`. The rules:
+
+- A call and its result stay together, also when calls run in parallel or overlap, and also when
+  a user spoke in between.
+- A call that never got a result blocks cuts only until the next user message: whatever came of
+  it, the conversation has moved on.
+- A window does not start with a tool result, even when its call is nowhere to be found.
+- Thinking that was stored as a message of its own stays with the answer that follows it.
+- Calls without an id cannot be paired and block nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.parts import ThinkingContent
+
+
+def safe_cuts(messages: Sequence[Message]) -> list[int]:
+    """All indexes from 0 to len(messages) where a cut is safe, in order; 0 always is.
+
+    The end is not safe while the last call still waits for its result.
+    """
+    return [index for index, blocked in enumerate(_blocked(messages)) if not blocked]
+
+
+def start_of_last(messages: Sequence[Message], limit: int) -> int:
+    """Where a window of at most `limit` messages may start.
+
+    When no safe cut leaves that few, the window is the last group that cannot be divided.
+    """
+    first = max(len(messages) - limit, 0)
+    if first == 0:
+        return 0
+    blocked = _blocked(messages)
+    later = next((at for at in range(first, len(messages)) if not blocked[at]), None)
+    if later is not None:
+        return later
+    return next(at for at in range(first, -1, -1) if not blocked[at])
+
+
+def orphaned_results(messages: Sequence[Message]) -> set[str]:
+    """The ids of results whose call does not stand before them in `messages`."""
+    return _paired(messages).orphans
+
+
+def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tuple[bool, str | None]:
+    """Whether every result has a call before it and every call a result; if not, what is wrong."""
+    pairs = _paired(messages)
+    if pairs.orphans:
+        return False, f"Orphaned tool results (no call before them): {sorted(pairs.orphans)}"
+    unanswered = sorted(call_id for call_id, waiting in pairs.waiting.items() if waiting)
+    if unanswered:
+        return False, f"Orphaned tool uses (no result after them): {unanswered}"
+    return True, None
+
+
+def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], start: int) -> int:
+    """`start`, or the nearest earlier index from which no result has lost its call."""
+    if start <= 0 or start >= len(messages):
+        return start
+    crossed = _crossings(len(messages), _paired(messages).spans)
+    return next((at for at in range(start, 0, -1) if not crossed[at]), 0)
+
+
+def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count: int) -> int:
+    """How many of the first `count` messages may go without a result losing its call."""
+    count = max(0, min(count, len(messages)))
+    return find_tool_pair_boundary(messages, count)
+
+
+def get_tool_use_ids(message: Message | Mapping[str, Any]) -> list[str]:
+    """The ids of the calls an assistant message makes; calls without an id are left out."""
+    if isinstance(message, Message):
+        return [call.id for call in message.tool_calls if call.id]
+    if message.get("role") != "assistant":
+        return []
+    calls = message.get("tool_calls") or []
+    return [call["id"] for call in calls if isinstance(call, Mapping) and call.get("id")]
+
+
+def get_tool_result_id(message: Message | Mapping[str, Any]) -> str | None:
+    """The id of the call that a tool message answers."""
+    if isinstance(message, Message):
+        return message.tool_call_id if message.role is ChatRole.TOOL else None
+    found = message.get("tool_call_id") if message.get("role") == "tool" else None
+    return found if isinstance(found, str) else None
+
+
+class _Pairs:
+    """Calls matched with their results, as messages are seen one after the other."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, list[int]] = {}
+        self.spans: list[tuple[int, int]] = []
+        self.orphans: set[str] = set()
+
+    def see(self, index: int, calls: list[str], result: str | None) -> None:
+        for call_id in calls:
+            self.waiting.setdefault(call_id, []).append(index)
+        if not result:
+            return
+        waiting = self.waiting.get(result)
+        if waiting:
+            # An id used twice: the result belongs to the latest call that waits for it.
+            self.spans.append((waiting.pop(), index))
+        elif waiting is None:
+            self.orphans.add(result)
+
+
+def _paired(messages: Sequence[Message | Mapping[str, Any]]) -> _Pairs:
+    pairs = _Pairs()
+    for index, message in enumerate(messages):
+        pairs.see(index, get_tool_use_ids(message), get_tool_result_id(message))
+    return pairs
+
+
+def _blocked(messages: Sequence[Message]) -> list[bool]:
+    """For every index from 0 to len(messages): is a cut there forbidden?"""
+    pairs = _paired(messages)
+    users = [index for index, message in enumerate(messages) if message.role is ChatRole.USER]
+    spans = pairs.spans + _unanswered(pairs.waiting, users, end=len(messages))
+    crossed = _crossings(len(messages), spans)
+    return [
+        index > 0 and (crossed[index] > 0 or (index < len(messages) and _starts_badly(messages, index)))
+        for index in range(len(messages) + 1)
+    ]
+
+
+def _starts_badly(messages: Sequence[Message], index: int) -> bool:
+    role = messages[index].role
+    if role is ChatRole.ASSISTANT:
+        return _only_thinking(messages[index - 1])
+    return role is ChatRole.TOOL
+
+
+def _only_thinking(message: Message) -> bool:
+    if message.role is not ChatRole.ASSISTANT or message.tool_calls or isinstance(message.content, str):
+        return False
+    return bool(message.parts) and all(isinstance(part, ThinkingContent) for part in message.parts)
+
+
+def _unanswered(waiting: dict[str, list[int]], users: list[int], end: int) -> list[tuple[int, int]]:
+    """A span for each call without a result, up to the last message before the next user's."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for start in sorted(index for indexes in waiting.values() for index in indexes):
+        while at < len(users) and users[at] < start:
+            at += 1
+        spans.append((start, users[at] - 1 if at < len(users) else end))
+    return spans
+
+
+def _crossings(length: int, spans: list[tuple[int, int]]) -> list[int]:
+    """For every index from 0 to length: how many spans a cut there would split."""
+    change = [0] * (length + 2)
+    for start, stop in spans:
+        # Messages `start` and `stop` belong together: no cut at start+1 .. stop.
+        change[start + 1] += 1
+        change[stop + 1] -= 1
+    return list(accumulate(change[: length + 1]))
