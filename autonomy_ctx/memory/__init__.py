@@ -1,0 +1,1 @@
+"""Memory keeps items, per conversation, in process or on disk."""

@@ -1,0 +1,125 @@
+"""Windows kept in memory, served only when they are known to be current.
+
+Before a kept window is served, the conversation's head is read: one indexed row. Same head, same
+window, whoever wrote in the meantime; a head that moved on costs only the rows that are new; a
+new generation costs the whole window again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cachetools import LRUCache
+
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Window
+
+# Together they bound the memory held: 128 windows of 256 messages and 64,000 tokens of text each.
+CONVERSATIONS = 128
+LARGEST_WINDOW = 256
+LARGEST_TOKENS = 64_000
+
+
+class _Kept:
+    """All entries after `base`, as of `head`."""
+
+    __slots__ = ("base", "entries", "head")
+
+    def __init__(self, base: int, head: Head, entries: list[Entry]) -> None:
+        self.base, self.head, self.entries = base, head, entries
+
+
+class HotWindows:
+    """A log that remembers the windows it read last; bounded in number and in length."""
+
+    def __init__(self, log: Log, conversations: int = CONVERSATIONS) -> None:
+        self._log = log
+        self._kept: LRUCache[Key, _Kept] = LRUCache(conversations)
+        self.hits = 0
+        self.misses = 0
+
+    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
+        return await self._log.append(key, drafts)
+
+    async def read(
+        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> Window:
+        if before is not None or limit is None or limit > LARGEST_WINDOW:
+            return await self._log.read(key, after=after, before=before, limit=limit)
+        kept = self._kept.get(key)
+        if kept is not None:
+            head = await self._log.head(key)
+            if head != kept.head:
+                kept = await self._caught_up(key, kept, head)
+        if kept is None or not _holds(kept, after, limit):
+            self.misses += 1
+            window = await self._log.read(key, after=after, limit=limit)
+            self._keep(key, _Kept(_base(window, after, limit), window.head, list(window.entries)))
+            return window
+        self.hits += 1
+        entries = kept.entries[-limit:] if limit else []
+        if entries and entries[0].position <= after:
+            entries = [entry for entry in entries if entry.position > after]
+        return Window(kept.head, entries)
+
+    async def head(self, key: Key) -> Head:
+        return await self._log.head(key)
+
+    async def whole(self, key: Key, message_id: str) -> str | None:
+        return await self._log.whole(key, message_id)
+
+    async def delete(
+        self,
+        scope: str,
+        agent: str | None = None,
+        conversation: str | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        deleted = await self._log.delete(scope, agent, conversation, ids)
+        self.forget(agent, scope, conversation)
+        return deleted
+
+    def forget(self, agent: str | None, scope: str, conversation: str | None) -> None:
+        """Drop the kept windows of a scope, or of one conversation in it."""
+        for key in list(self._kept):
+            if key.scope == scope and agent in (None, key.agent) and conversation in (None, key.conversation):
+                self._kept.pop(key, None)
+
+    async def _caught_up(self, key: Key, kept: _Kept, head: Head) -> _Kept | None:
+        """The kept window with what came after it, or None when it has to be read anew."""
+        new = head.position - kept.head.position
+        if head.generation != kept.head.generation or not 0 < new <= LARGEST_WINDOW:
+            return None
+        window = await self._log.read(key, after=kept.head.position, limit=LARGEST_WINDOW)
+        if (
+            window.head.generation != kept.head.generation
+            or window.head.position - kept.head.position > LARGEST_WINDOW
+        ):
+            return None
+        entries = [*kept.entries, *window.entries]
+        dropped = entries[:-LARGEST_WINDOW]
+        base = dropped[-1].position if dropped else kept.base
+        caught = _Kept(base, window.head, entries[-LARGEST_WINDOW:])
+        self._keep(key, caught)
+        return caught
+
+    def _keep(self, key: Key, kept: _Kept) -> None:
+        if sum(_tokens(entry) for entry in kept.entries) <= LARGEST_TOKENS:
+            self._kept[key] = kept
+        else:
+            self._kept.pop(key, None)
+
+
+def _holds(kept: _Kept, after: int, limit: int) -> bool:
+    """Whether the kept entries are all that a read would give."""
+    return kept.base <= after or len(kept.entries) >= limit
+
+
+def _base(window: Window, after: int, limit: int) -> int:
+    """The position after which nothing is missing from a window."""
+    return window.entries[0].position - 1 if len(window.entries) >= limit and window.entries else after
+
+
+def _tokens(entry: Entry) -> int:
+    counted = entry.message._tokens
+    return 0 if counted is None else counted[1]

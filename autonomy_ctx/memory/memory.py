@@ -1,0 +1,230 @@
+"""Memory: every message of every conversation, kept for good and read a window at a time."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+import anyio.lowlevel
+import anyio.to_thread
+
+from autonomy_ctx.errors import StoreError
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.message import Message, new_id, now
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory import rows
+from autonomy_ctx.memory.hot import HotWindows
+from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.key import check_name, make_key
+from autonomy_ctx.memory.location import path_of
+from autonomy_ctx.memory.sqlite import SqliteStore, Synchronous
+from autonomy_ctx.memory.store import Draft, Head, Log, Store, Window
+
+logger = logging.getLogger("autonomy_ctx.memory")
+
+# Larger messages are encoded and counted in a thread, so that the event loop is not held.
+HEAVY = 64 * 1024
+# How many messages are turned into dicts before other tasks get a chance.
+STRIDE = 500
+
+
+class Memory:
+    """Conversations by scope and name.
+
+    `Memory()` lives in this process, `Memory("sqlite:///path.db")` on disk.
+
+    An agent works on `memory.for_agent(name)`; agents that should share a log use the same view.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        timeout: float = 30.0,
+        synchronous: Synchronous = "FULL",
+        token_counter: TokenCounter | None = None,
+        clock: Callable[[], datetime] = now,
+        new_id: Callable[[], str] = new_id,
+    ) -> None:
+        if url is not None and store is not None:
+            raise ValueError("give memory a url or a store, not both")
+        if url is not None:
+            store = SqliteStore(path_of(url), timeout=timeout, synchronous=synchronous)
+        self.agent = ""
+        self.token_counter = token_counter or TokenCounter()
+        self._store: Store = store or InProcessStore()
+        # What is in this process already needs no second copy of its windows.
+        self._hot = None if isinstance(self._store, InProcessStore) else HotWindows(self._store)
+        self._log: Log = self._hot or self._store
+        self._clock, self._new_id = clock, new_id
+        self._instructions: list[Message] = []
+        self._metrics = {"messages_added": 0, "messages_deleted": 0, "reads": 0}
+
+    def for_agent(self, name: str) -> Memory:
+        """The same memory as one agent sees it: its own conversations, apart from other agents'."""
+        check_name("agent", name)
+        view = copy.copy(self)
+        view.agent = name
+        view._instructions = list(self._instructions)
+        return view
+
+    # -- writing --------------------------------------------------------------------------------
+
+    async def append(
+        self, scope: str, conversation: str, *messages: Message | Mapping[str, Any]
+    ) -> list[int]:
+        """Store messages, all or none, and give their positions. When it returns, they are kept.
+
+        A message whose id is already there with the same content is not stored again: its old
+        position comes back. So after any doubt, send the same message again.
+        """
+        key = make_key(self.agent, scope, conversation)
+        accepted = [rows.accept(message, new_id=self._new_id, now=self._clock) for message in messages]
+        drafts = [await self._draft(message) for message in accepted]
+        positions = await self._log.append(key, drafts) if drafts else []
+        self._metrics["messages_added"] += len(positions)
+        return positions
+
+    async def add_message(self, scope: str, conversation: str, message: Message | Mapping[str, Any]) -> int:
+        """Store one message and give its position."""
+        return (await self.append(scope, conversation, message))[0]
+
+    async def add_messages(
+        self, scope: str, conversation: str, messages: Sequence[Message | Mapping[str, Any]]
+    ) -> list[int]:
+        """Store several messages in one transaction and give their positions."""
+        return await self.append(scope, conversation, *messages)
+
+    async def delete_message(self, scope: str, conversation: str, message_id: str) -> bool:
+        """Delete one message; whether it was there."""
+        make_key(self.agent, scope, conversation)
+        return await self._delete(scope, self.agent, conversation, [message_id]) > 0
+
+    async def delete_conversation(self, scope: str, conversation: str) -> int:
+        """Delete all messages of a conversation; how many there were."""
+        make_key(self.agent, scope, conversation)
+        return await self._delete(scope, self.agent, conversation, None)
+
+    async def delete_scope(self, scope: str) -> int:
+        """Delete everything a user or tenant ever said, with whichever agent; how many messages it was."""
+        check_name("scope", scope)
+        return await self._delete(scope, None, None, None)
+
+    def set_instructions(self, instructions: str | Mapping[str, Any] | Message | Sequence[Any]) -> None:
+        """What `get_messages` puts before the history."""
+        if isinstance(instructions, str):
+            instructions = [Message("system", instructions, phase="system")]
+        elif isinstance(instructions, Mapping | Message):
+            instructions = [instructions]
+        self._instructions = [wire.from_dict(message) for message in instructions]
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        scope: str,
+        conversation: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+    ) -> Window:
+        """The newest `limit` messages between two positions, with the head they were read with."""
+        key = make_key(self.agent, scope, conversation)
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be at least 0")
+        self._metrics["reads"] += 1
+        return await self._log.read(key, after=after, before=before, limit=limit)
+
+    async def head(self, scope: str, conversation: str) -> Head:
+        """Where a conversation stands, without reading its messages."""
+        return await self._log.head(make_key(self.agent, scope, conversation))
+
+    async def get_messages_only(
+        self, scope: str, conversation: str, *, limit: int | None = None, after: int = 0
+    ) -> list[dict[str, Any]]:
+        """The messages as dicts that belong to the caller; the newest `limit` of those after a position."""
+        window = await self.read(scope, conversation, after=after, limit=limit)
+        dicts: list[dict[str, Any]] = []
+        for start in range(0, len(window.entries), STRIDE):
+            if start:
+                await anyio.lowlevel.checkpoint()
+            dicts.extend(wire.to_dict(entry.message) for entry in window.entries[start : start + STRIDE])
+        return dicts
+
+    async def get_messages(self, scope: str, conversation: str) -> list[dict[str, Any]]:
+        """The instructions followed by all messages."""
+        instructions = [wire.to_dict(message) for message in self._instructions]
+        return instructions + await self.get_messages_only(scope, conversation)
+
+    async def get_all_messages(
+        self, scope: str, conversation: str, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """All messages ever stored; with a limit the newest."""
+        return await self.get_messages_only(scope, conversation, limit=limit)
+
+    async def get_whole_message(
+        self, scope: str, conversation: str, message_id: str
+    ) -> dict[str, Any] | None:
+        """A tool result that was too large for the log, uncut; None for a message that was not cut."""
+        body = await self._log.whole(make_key(self.agent, scope, conversation), message_id)
+        if body is None:
+            return None
+        form: dict[str, Any] = await anyio.to_thread.run_sync(rows.whole_form, body, message_id)
+        return form
+
+    async def get_message_count(self, scope: str, conversation: str) -> int:
+        """How many messages a conversation has, without reading them."""
+        return (await self.head(scope, conversation)).count
+
+    # -- housekeeping ---------------------------------------------------------------------------
+
+    async def clear_short_term_memory(self, scope: str, conversation: str | None = None) -> None:
+        """Forget the windows this process holds; stored messages stay."""
+        check_name("scope", scope)
+        if self._hot is not None:
+            self._hot.forget(self.agent, scope, conversation)
+
+    async def get_metrics(self) -> dict[str, int]:
+        """Counters since this memory was made."""
+        hits, misses = (0, 0) if self._hot is None else (self._hot.hits, self._hot.misses)
+        return {**self._metrics, "hot_hits": hits, "hot_misses": misses}
+
+    async def health_check(self) -> bool:
+        """Whether memory can be written now; the reason it cannot is logged."""
+        try:
+            await self._store.check()
+        except StoreError as error:
+            logger.warning("memory is not healthy: %s", error)
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Finish what was accepted and let go of files and threads."""
+        await self._store.close()
+
+    async def __aenter__(self) -> Memory:
+        await self._store.check()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _draft(self, message: Message) -> Draft:
+        if rows.weight(message) <= HEAVY:
+            return rows.draft(message, self.token_counter)
+        return await anyio.to_thread.run_sync(rows.draft, message, self.token_counter)
+
+    async def _delete(
+        self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
+    ) -> int:
+        deleted = await self._log.delete(scope, agent, conversation, ids)
+        self._metrics["messages_deleted"] += deleted
+        return deleted

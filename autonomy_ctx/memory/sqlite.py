@@ -1,0 +1,342 @@
+"""Memory in one SQLite file, for any number of processes on one machine.
+
+Writes go through one thread that commits all waiting jobs together, durably, under a file lock
+that makes processes wait in line. Small reads run where they are asked for, because a trip to a
+thread costs four times the read; a read that is large or would have to wait goes to a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
+
+from autonomy_ctx.errors import AutonomyCtxError, StoreBusy, StoreClosed, StoreUnavailable
+from autonomy_ctx.memory.filelock import FileLock
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.location import check_location
+from autonomy_ctx.memory.migrate import migrate
+from autonomy_ctx.memory.sqlite_errors import translated
+from autonomy_ctx.memory.sqlite_rows import append_rows, delete_rows, read_head, read_rows, read_whole
+from autonomy_ctx.memory.store import Draft, Head, Window
+from autonomy_ctx.memory.worker import Job, Outcome, Worker, finish
+
+T = TypeVar("T")
+Synchronous = Literal["FULL", "NORMAL"]
+
+SMALL_READ = 64 * 1024
+MANY_ROWS = 512
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+_UNBOUNDED = 2**60
+_CLOSE_SECONDS = 5.0
+_BUSY_SLICE_MS = 100
+# Before this version, two connections that checkpoint and write at once could damage the file.
+_WAL_RESET_MENDED = (3, 51, 3)
+
+logger = logging.getLogger("autonomy_ctx.memory")
+_warned = False
+_stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+
+
+class SqliteStore:
+    """A log store in one file. `synchronous="NORMAL"` may lose the last commits in a power cut."""
+
+    def __init__(self, path: str, *, timeout: float = 30.0, synchronous: Synchronous = "FULL") -> None:
+        if synchronous not in ("FULL", "NORMAL"):
+            raise ValueError(f"synchronous is {synchronous!r}; it must be FULL or NORMAL")
+        if timeout <= 0:
+            raise ValueError(f"timeout is {timeout}; it must be more than 0 seconds")
+        check_location(path)
+        self.path = os.path.abspath(path)
+        self.timeout = timeout
+        self.synchronous: Synchronous = synchronous
+        self._closed = False
+        # The first open may make the file; later ones must find it, or history would silently restart.
+        self._opened_once = os.path.exists(self.path)
+        self._start()
+        _stores.add(self)
+        _warn_about_old_sqlite()
+
+    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
+        return await self._write(lambda connection: append_rows(connection, key, drafts))
+
+    async def read(
+        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> Window:
+        if limit is None or limit <= MANY_ROWS:
+            window = await self._read_here(
+                lambda connection: read_rows(connection, key, after, before, limit, SMALL_READ)
+            )
+            if window is not None:
+                return window
+        return await self._read_there(
+            lambda connection: (
+                read_rows(connection, key, after, before, limit, _UNBOUNDED) or Window(Head(), [])
+            )
+        )
+
+    async def head(self, key: Key) -> Head:
+        def read(connection: sqlite3.Connection) -> Head:
+            return read_head(connection, key)
+
+        head = await self._read_here(read)
+        return head if head is not None else await self._read_there(read)
+
+    async def whole(self, key: Key, message_id: str) -> str | None:
+        return await self._read_there(lambda connection: read_whole(connection, key, message_id))
+
+    async def delete(
+        self,
+        scope: str,
+        agent: str | None = None,
+        conversation: str | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        deleted = await self._write(
+            lambda connection: delete_rows(connection, scope, agent, conversation, ids)
+        )
+        if deleted:
+            # What was deleted still stands in the write-ahead log until it is folded into the file.
+            self._fold = True
+        return deleted
+
+    async def check(self) -> None:
+        await self._write(lambda connection: None)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._reader.stop(_CLOSE_SECONDS / 2)
+        await self._writer.stop(_CLOSE_SECONDS / 2)
+
+    # -- the event loop's side ------------------------------------------------------------------
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._usable()
+        return await self._done(self._writer, Job(work))
+
+    async def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Run a small read in the caller's thread; None when it should not run there."""
+        await self._ready()
+        if not self._small_lock.acquire(blocking=False):
+            return None
+        try:
+            return None if self._small is None else work(self._small)
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                return None
+            raise translated(error, self.path) from error
+        finally:
+            self._small_lock.release()
+
+    async def _read_there(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        await self._ready()
+        return await self._done(self._reader, Job(work))
+
+    async def _ready(self) -> None:
+        """Open the file, or the one that has taken its place; the writer's thread does it."""
+        self._usable()
+        if self._small is None or not self._in_place():
+            await self.check()
+
+    async def _done(self, worker: Worker, job: Job[T]) -> T:
+        worker.submit(job)
+        outcome = await job.wait(self.timeout)
+        if outcome is Outcome.WITHDRAWN:
+            raise StoreBusy(path=self.path, seconds=self.timeout)
+        if outcome is Outcome.UNKNOWN:
+            raise StoreUnavailable(
+                path=self.path,
+                problem=f"the disk gave no answer for {2 * self.timeout:g} s; the outcome is not known",
+                advice="send the same message with the same id again: it is kept once",
+            )
+        if job.error is not None:
+            raise job.error
+        return job.result  # type: ignore[return-value]  # set by the thread when there is no error
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise StoreClosed(self.path)
+        if os.getpid() != self._pid:
+            self._start()
+
+    def _in_place(self) -> bool:
+        """Whether the file that is open is still the one at the path."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
+    def _start(self) -> None:
+        """Fresh threads and no connections: at first, and again in the child of a fork."""
+        self._pid = os.getpid()
+        self._writer = Worker("autonomy_ctx-writer", self._write_batch, self._disconnect)
+        self._reader = Worker("autonomy_ctx-reader", self._read_batch, self._disconnect_reader)
+        self._connection: sqlite3.Connection | None = None
+        self._small: sqlite3.Connection | None = None
+        self._large: sqlite3.Connection | None = None
+        self._large_identity: tuple[int, int] | None = None
+        self._small_lock = threading.Lock()
+        self._lock: FileLock | None = None
+        self._identity: tuple[int, int] | None = None
+        self._fold = False
+
+    # -- the writer thread's side ---------------------------------------------------------------
+
+    def _write_batch(self, worker: Worker) -> None:
+        jobs: list[Job[Any]] = []
+        try:
+            connection = self._connected()
+            assert self._lock is not None
+            with self._lock:
+                if not self._begin(connection, worker):
+                    return
+                jobs = worker.take()
+                self._run(connection, jobs)
+                finish(jobs)
+                jobs = []
+                self._checkpoint(connection)
+        except Exception as error:
+            self._disconnect()
+            self._fail(jobs or worker.take(), error)
+
+    def _begin(self, connection: sqlite3.Connection, worker: Worker) -> bool:
+        """Start the transaction, for as long as somebody waits for it."""
+        while worker.wanted():
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+            else:
+                return True
+        worker.take()
+        return False
+
+    def _run(self, connection: sqlite3.Connection, jobs: list[Job[Any]]) -> None:
+        """All jobs in one transaction that is already open."""
+        for job in jobs:
+            try:
+                job.result = job.work(connection)
+            except AutonomyCtxError as error:
+                # Raised before the job's first write, so the others can go on.
+                job.error = error
+        connection.execute("COMMIT")
+
+    def _fail(self, jobs: list[Job[Any]], error: Exception) -> None:
+        shown = translated(error, self.path)
+        for job in jobs:
+            job.error = shown
+        finish(jobs)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None and self._in_place():
+            return self._connection
+        self._disconnect()
+        if self._opened_once and not os.path.exists(self.path):
+            raise StoreUnavailable(
+                path=self.path,
+                problem="the file is gone",
+                advice="put it back: the same memory goes on with it; nothing is written to a new, empty one",
+            )
+        self._lock = FileLock(f"{self.path}.lock")
+        with self._lock:
+            connection = self._connect()
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+                connection.execute("PRAGMA secure_delete = ON")
+                migrate(connection, self.path)
+                small = self._connect(timeout=0)
+            except BaseException:
+                connection.close()
+                raise
+        self._opened_once = True
+        found = os.stat(self.path)
+        self._connection, self._small = connection, small
+        self._identity = (found.st_dev, found.st_ino)
+        return connection
+
+    def _connect(self, timeout: float = _BUSY_SLICE_MS / 1000) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=timeout, isolation_level=None, check_same_thread=False
+        )
+        # Checkpoints are made by the writer alone, under the file lock.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        """Fold the write-ahead log into the file when it has grown, or after a deletion."""
+        with suppress(OSError):
+            if not self._fold and os.stat(f"{self.path}-wal").st_size < CHECKPOINT_BYTES:
+                return
+        with suppress(sqlite3.OperationalError):
+            # A reader may be in the way: the next batch tries again.
+            mode = "TRUNCATE" if self._fold else "PASSIVE"
+            busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            self._fold = self._fold and bool(busy)
+
+    def _disconnect(self) -> None:
+        """Close all connections, the writer's last and under the lock: closing may checkpoint."""
+        connection, self._connection = self._connection, None
+        lock, self._lock = self._lock, None
+        with self._small_lock:
+            small, self._small = self._small, None
+        if lock is None:
+            return
+        with suppress(sqlite3.Error, OSError), lock:
+            for open_connection in (small, connection):
+                if open_connection is not None:
+                    open_connection.close()
+        lock.close()
+
+    # -- the reader thread's side ---------------------------------------------------------------
+
+    def _read_batch(self, worker: Worker) -> None:
+        for job in worker.take():
+            try:
+                job.result = job.work(self._large_connection())
+            except Exception as error:
+                self._disconnect_reader()
+                job.error = translated(error, self.path)
+            finish([job])
+
+    def _large_connection(self) -> sqlite3.Connection:
+        if self._large is None or self._large_identity != self._identity:
+            self._disconnect_reader()
+            self._large, self._large_identity = self._connect(timeout=self.timeout), self._identity
+        return self._large
+
+    def _disconnect_reader(self) -> None:
+        connection, self._large = self._large, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+
+def _forget_in_child() -> None:
+    """A forked child must not hold the parent's place in the lock's queue."""
+    for store in list(_stores):
+        if store._lock is not None:
+            store._lock.close()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _warn_about_old_sqlite() -> None:
+    global _warned
+    if not _warned and sqlite3.sqlite_version_info < _WAL_RESET_MENDED:
+        _warned = True
+        logger.warning(
+            "SQLite %s can damage a file that two connections write and checkpoint at once (mended in "
+            "3.51.3). Processes that use autonomy_ctx take turns; let no other program write to the file.",
+            sqlite3.sqlite_version,
+        )
