@@ -1,0 +1,1 @@
+"""Sections pick from memory what a model will see."""

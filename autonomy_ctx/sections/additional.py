@@ -1,0 +1,65 @@
+"""Whatever else a model should know this turn: fixed messages, and what a function provides."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Kind, Params
+
+logger = logging.getLogger("autonomy_ctx.sections")
+
+Provider = Callable[[str, str, Any], Any]
+
+
+class AdditionalContextSection(ContributingSection):
+    """Static messages first, then those of `provider_fn(scope, conversation, params)`, plain or async.
+
+    A provider that fails takes nothing else with it: the static messages stay and the failure is
+    recorded.
+    """
+
+    def __init__(
+        self,
+        name: str = "additional_context",
+        enabled: bool = True,
+        provider_fn: Provider | None = None,
+        *,
+        required: bool = False,
+        timeout: float | None = None,
+        independent: bool = False,
+        kind: Kind = "volatile",
+    ) -> None:
+        super().__init__(name, enabled)
+        self.provider_fn = provider_fn
+        self.required, self.timeout, self.independent, self.kind = required, timeout, independent, kind
+        self._static: list[Message] = []
+
+    def set_static_messages(self, messages: Sequence[Message | Mapping[str, Any]]) -> None:
+        """Replace the static messages."""
+        self._static = [wire.from_dict(message) for message in messages]
+
+    def add_message(self, message: Message | Mapping[str, Any]) -> None:
+        """Add one static message."""
+        self._static.append(wire.from_dict(message))
+
+    def clear_messages(self) -> None:
+        """Drop the static messages."""
+        self._static = []
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        messages, problem = list(self._static), None
+        if self.provider_fn is not None:
+            try:
+                provided = self.provider_fn(scope, conversation, params)
+                if inspect.isawaitable(provided):
+                    provided = await provided
+                messages += [wire.from_dict(message) for message in provided or ()]
+            except Exception as error:
+                logger.warning("section `%s`: its provider failed", self.name, exc_info=True)
+                problem = f"its provider failed: {type(error).__name__}: {error}"
+        return Contribution(messages, problem=problem)

@@ -1,0 +1,101 @@
+"""What the framework itself offers a model: how to use the built-in tools that are on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autonomy_ctx.items import wire
+from autonomy_ctx.sections.instructions import system_message
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+
+_TIME = """### Time
+- `get_current_time_utc`: the current time in UTC.
+- `get_current_time`: the current local time."""
+
+_FILES = """### Filesystem
+You can work with files. {visibility}
+- `list_directory`: list a folder.
+- `read_file`: read a file, or some of its lines.
+- `write_file`: make or replace a file.
+- `edit_file`: replace a piece of a file.
+- `find_files`: find files by name.
+- `search_in_files`: find text in files.
+- `remove_file`, `remove_directory`: delete.
+Paths start at your own root, `/`."""
+
+_VISIBILITY = {
+    "conversation": "They belong to this conversation alone.",
+    "scope": "They are shared by all conversations with this user.",
+    "agent": "They are shared by all users of this agent.",
+    "all": "They are shared by all agents and users.",
+}
+
+_ASK = """### User Input
+`ask_user_for_input`: pause and ask the user, when a request is unclear, a fact is missing or a decision is
+theirs to make. The conversation goes on with the answer; do not guess instead."""
+
+_SUBAGENTS = """### Subagents
+You can hand work to these specialists:
+{agents}
+- `start_subagent`: start one.
+- `delegate_to_subagent`: give one a task and wait for its result.
+- `list_subagents`: see which are running.
+- `stop_subagent`: stop one."""
+
+
+class FrameworkInstructionsSection(ContributingSection):
+    """One system message that describes exactly the built-in tools that are enabled."""
+
+    kind = "stable"
+
+    def __init__(
+        self,
+        enable_ask_for_user_input: bool = False,
+        enable_filesystem: bool = False,
+        filesystem_visibility: str = "conversation",
+        subagent_configs: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+    ) -> None:
+        if filesystem_visibility not in _VISIBILITY:
+            raise ValueError(
+                f"filesystem_visibility is {filesystem_visibility!r}; "
+                f"it must be one of {', '.join(_VISIBILITY)}"
+            )
+        super().__init__("framework_instructions", enabled)
+        self.enable_ask_for_user_input = enable_ask_for_user_input
+        self.enable_filesystem = enable_filesystem
+        self.filesystem_visibility = filesystem_visibility
+        self.subagent_configs = dict(subagent_configs or {})
+        self._text = ""
+        self._contribution = Contribution(())
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        text = self._described()
+        if text != self._text:
+            self._contribution = Contribution((wire.from_dict(system_message(text)),))
+            self._text = text
+        return self._contribution
+
+    def _described(self) -> str:
+        blocks = ["## Framework Capabilities", _TIME]
+        if self.enable_filesystem:
+            # Literal replacement: what users configure may hold braces of its own.
+            blocks.append(_FILES.replace("{visibility}", _VISIBILITY[self.filesystem_visibility]))
+        if self.enable_ask_for_user_input:
+            blocks.append(_ASK)
+        if self.subagent_configs:
+            agents = "\n".join(
+                f"- `{name}`: {_purpose(config)}" for name, config in self.subagent_configs.items()
+            )
+            blocks.append(_SUBAGENTS.replace("{agents}", agents))
+        return "\n\n".join(blocks)
+
+
+def _purpose(config: Any) -> str:
+    """The first line of a sub-agent's instructions."""
+    found = (
+        config.get("instructions") if isinstance(config, Mapping) else getattr(config, "instructions", None)
+    )
+    lines = found.strip().splitlines() if isinstance(found, str) else []
+    return lines[0] if lines else "No description."

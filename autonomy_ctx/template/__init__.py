@@ -1,0 +1,1 @@
+"""A template runs sections in order and returns a composed context."""

@@ -1,0 +1,235 @@
+"""A template: sections in order in, a composed context out."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from autonomy_ctx.errors import SectionError
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.sections.section import Contribution, Omission
+from autonomy_ctx.template.composed import ComposedContext, SectionReport
+from autonomy_ctx.template.placement import Placement, place
+
+logger = logging.getLogger("autonomy_ctx.template")
+
+# How many messages are converted or counted before other tasks get a chance.
+STRIDE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of running one section."""
+
+    contribution: Contribution
+    milliseconds: float
+    failed: str | None = None
+
+
+_EMPTY = Contribution(())
+_DISABLED = _Outcome(_EMPTY, 0.0)
+
+
+class ContextTemplate:
+    """Runs sections in order and returns what the model will see.
+
+    A required section that fails raises `SectionError`; an optional one is left out and recorded.
+    """
+
+    def __init__(self, sections: Sequence[Any], *, token_counter: TokenCounter | None = None) -> None:
+        self.sections = list(sections)
+        self.token_counter = token_counter or TokenCounter()
+        self._placements: dict[int, tuple[Any, Placement]] = {}
+        for section in self.sections:
+            self._placement(section)
+
+    def get_section(self, name: str) -> Any | None:
+        """The first section with a name, or None."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    def get_section_names(self) -> list[str]:
+        """The names of all sections, in order."""
+        return [section.name for section in self.sections]
+
+    def add_section(self, section: Any, index: int | None = None) -> None:
+        """Add a section at the end, or at an index."""
+        self._placement(section)
+        self.sections.insert(len(self.sections) if index is None else index, section)
+
+    def remove_section(self, name: str) -> bool:
+        """Remove the first section with a name; whether there was one."""
+        section = self.get_section(name)
+        if section is None:
+            return False
+        self.sections.remove(section)
+        self._placements.pop(id(section), None)
+        return True
+
+    async def build_context(
+        self, memory: Any, scope: str, conversation: str, params: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """The context as a list of dicts that belong to the caller."""
+        return (await self.compose(memory, scope, conversation, params)).to_dicts()
+
+    async def compose(
+        self,
+        memory: Any,
+        scope: str,
+        conversation: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        previous: ComposedContext | None = None,
+    ) -> ComposedContext:
+        """The context with a report of each section, compared with a previous one if given."""
+        shared = dict(params) if params else {}
+        sections = [(section, self._placement(section)) for section in self.sections]
+        outcomes = await self._run_all(sections, (memory, scope, conversation, shared))
+        messages: list[Message] = []
+        counts: list[int] = []
+        reports: list[SectionReport] = []
+        for (section, placement), outcome in zip(sections, outcomes, strict=True):
+            start, found = len(messages), outcome.contribution
+            messages += found.messages
+            counts += await self._counted(found.messages)
+            reports.append(_report(section.name, placement, outcome, start, sum(counts[start:])))
+        return ComposedContext(
+            scope=scope,
+            conversation=conversation,
+            messages=messages,
+            counts=counts,
+            sections=reports,
+            calibration=self.token_counter.calibration.factor,
+            previous=previous,
+        )
+
+    async def _run_all(
+        self, sections: Sequence[tuple[Any, Placement]], given: tuple[Any, ...]
+    ) -> list[_Outcome]:
+        """One outcome per section, in order. Independent sections run beside the others."""
+        outcomes: list[_Outcome] = [_DISABLED] * len(sections)
+        if not any(placement.independent and section.enabled for section, placement in sections):
+            for index, (section, placement) in enumerate(sections):
+                if section.enabled:
+                    outcomes[index] = await _run(section, placement, given)
+            return outcomes
+
+        failures: list[SectionError] = []
+
+        async def run(index: int) -> None:
+            section, placement = sections[index]
+            try:
+                outcomes[index] = await _run(section, placement, given)
+            except SectionError as error:
+                # Raised after the group has ended: users meet one error, not a group of one.
+                failures.append(error)
+                group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for index, (section, placement) in enumerate(sections):
+                if section.enabled and placement.independent:
+                    group.start_soon(run, index)
+            for index, (section, placement) in enumerate(sections):
+                if section.enabled and not placement.independent:
+                    await run(index)
+        if failures:
+            raise failures[0]
+        return outcomes
+
+    async def _counted(self, messages: Sequence[Message]) -> list[int]:
+        count, scaled = self.token_counter.uncalibrated, self.token_counter.calibration.scaled
+        if len(messages) <= STRIDE:
+            return [scaled(count(message)) for message in messages]
+        counts: list[int] = []
+        for start in range(0, len(messages), STRIDE):
+            counts += [scaled(count(message)) for message in messages[start : start + STRIDE]]
+            await anyio.lowlevel.checkpoint()
+        return counts
+
+    def _placement(self, section: Any) -> Placement:
+        known = self._placements.get(id(section))
+        if known is None:
+            # The section is kept with its placement, so that its id cannot come to mean another one.
+            known = self._placements[id(section)] = (section, place(section))
+        return known[1]
+
+    def __repr__(self) -> str:
+        return f"ContextTemplate([{', '.join(self.get_section_names())}])"
+
+
+async def _run(section: Any, placement: Placement, given: tuple[Any, ...]) -> _Outcome:
+    """Run one section; only a required one may raise."""
+    started = time.perf_counter()
+    problem: str | None
+    contribution = _EMPTY
+    try:
+        if placement.timeout is None:
+            contribution = await _contribution(placement, given)
+            problem = contribution.problem
+        else:
+            with anyio.move_on_after(placement.timeout) as scope:
+                contribution = await _contribution(placement, given)
+            problem = (
+                f"took longer than {placement.timeout:g} s"
+                if scope.cancelled_caught
+                else contribution.problem
+            )
+    except Exception as error:
+        if placement.required:
+            raise SectionError(section=section.name, problem=f"failed: {_sentence(error)}") from error
+        logger.warning("section `%s` failed and was left out", section.name, exc_info=True)
+        problem = _sentence(error)
+    else:
+        if problem is not None:
+            if placement.required:
+                raise SectionError(section=section.name, problem=problem)
+            logger.warning("section `%s` is incomplete: it %s", section.name, problem)
+    return _Outcome(contribution, (time.perf_counter() - started) * 1000, problem)
+
+
+async def _contribution(placement: Placement, given: tuple[Any, ...]) -> Contribution:
+    found = placement.call(*given)
+    if inspect.isawaitable(found):
+        found = await found
+    if isinstance(found, Contribution):
+        return found
+    if found is None:
+        return Contribution((), problem="returned None; a section without messages returns []")
+    if not isinstance(found, list | tuple):
+        return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
+    messages: list[Message] = []
+    for start in range(0, len(found), STRIDE):
+        if start:
+            await anyio.lowlevel.checkpoint()
+        messages += [wire.from_dict(message) for message in found[start : start + STRIDE]]
+    return Contribution(messages)
+
+
+def _report(name: str, placement: Placement, outcome: _Outcome, start: int, tokens: int) -> SectionReport:
+    found = outcome.contribution
+    disabled = outcome is _DISABLED
+    omitted: tuple[Omission, ...] = found.omitted
+    return SectionReport(
+        name=name,
+        kind=placement.kind,
+        status="skipped" if disabled else "failed" if outcome.failed else "included",
+        reason="disabled" if disabled else outcome.failed,
+        start=start,
+        messages=len(found.messages),
+        tokens=tokens,
+        milliseconds=outcome.milliseconds,
+        positions=tuple(found.positions) if found.positions is not None else (None,) * len(found.messages),
+        omitted=omitted,
+    )
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
