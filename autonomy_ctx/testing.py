@@ -1,0 +1,243 @@
+"""What you need to test your own parts: a clock that stands still, ids you can predict, and the
+contract every store must keep.
+
+The contract is a test class. Subclass it where pytest finds it and give it a `store` fixture:
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        async def store(self): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import anyio
+
+from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory import rows
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.store import Draft, Head, Store
+
+MAIN = Key("", "ana", "trip")
+_COUNTER = TokenCounter()
+
+
+class StoppedClock:
+    """A clock that shows the same time until it is told to go on."""
+
+    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self.time = start
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def forward(self, seconds: float) -> None:
+        """Let time pass; a negative number sets the clock back."""
+        self.time += timedelta(seconds=seconds)
+
+
+def numbered_ids(prefix: str = "m") -> Callable[[], str]:
+    """An id maker that gives m1, m2, m3 and so on."""
+    numbers = count(1)
+    return lambda: f"{prefix}{next(numbers)}"
+
+
+def drafted(*messages: Message | dict[str, Any]) -> list[Draft]:
+    """Messages as a store takes them."""
+    made = [rows.accept(message, new_id=numbered_ids("made"), now=StoppedClock()) for message in messages]
+    return [rows.draft(message, _COUNTER) for message in made]
+
+
+def said(text: str, *, id: str, role: str = "user", **fields: Any) -> Message:  # noqa: A002
+    """A message with a known id and time."""
+    return Message(role, text, id=id, created_at=datetime(2030, 1, 1, tzinfo=UTC), **fields)
+
+
+class StoreContract:
+    """What every store must do. Subclass it and provide a `store` fixture."""
+
+    async def texts(self, store: Store, key: Key = MAIN, **options: Any) -> list[str]:
+        """The texts of a window, for short assertions."""
+        return [entry.message.text for entry in (await store.read(key, **options)).entries]
+
+    async def fill(self, store: Store, number: int, key: Key = MAIN) -> list[int]:
+        """Append `number` messages: 1, 2, 3 and so on, under the ids m1, m2, m3."""
+        return await store.append(key, drafted(*(said(str(n), id=f"m{n}") for n in range(1, number + 1))))
+
+    async def test_positions_start_at_one_and_have_no_gaps(self, store: Store) -> None:
+        assert await self.fill(store, 3) == [1, 2, 3]
+        assert await store.append(MAIN, drafted(said("4", id="m4"))) == [4]
+
+    async def test_what_was_appended_comes_back_equal_and_in_order(self, store: Store) -> None:
+        sent = [
+            said("hello", id="a"),
+            said("", id="b", role="assistant", tool_calls=[{"id": "c1", "name": "find", "arguments": "{}"}]),
+            said(
+                "found",
+                id="c",
+                role="tool",
+                tool_call_id="c1",
+                is_error=True,
+                extra={"deep": [1, {"x": None}]},
+            ),
+            said("NUL \0, surrogate \ud800, 中文, \u202e, {braces}, %s", id="d"),
+        ]
+        await store.append(MAIN, drafted(*sent))
+        window = await store.read(MAIN)
+        assert [entry.message for entry in window.entries] == sent
+        assert [entry.position for entry in window.entries] == [1, 2, 3, 4]
+
+    async def test_a_dict_comes_back_as_it_was_given(self, store: Store) -> None:
+        given = {
+            "id": "x",
+            "role": "user",
+            "content": {"text": "hi", "type": "text"},
+            "phase": "executing",
+            "own": [1],
+        }
+        [draft] = drafted(given)
+        await store.append(MAIN, [draft])
+        [entry] = (await store.read(MAIN)).entries
+        assert {key: (entry.message._form or {})[key] for key in given} == given
+
+    async def test_the_same_message_sent_twice_is_kept_once(self, store: Store) -> None:
+        first = await store.append(MAIN, drafted(said("hello", id="m1")))
+        again = await store.append(MAIN, drafted(said("hello", id="m1")))
+        assert first == again == [1]
+        assert await self.texts(store) == ["hello"]
+
+    async def test_the_same_id_in_one_call_is_kept_once(self, store: Store) -> None:
+        twice = [said("hello", id="m1"), said("other", id="m2"), said("hello", id="m1")]
+        assert await store.append(MAIN, drafted(*twice)) == [1, 2, 1]
+
+    async def test_a_retry_at_a_later_time_is_still_the_same_message(self, store: Store) -> None:
+        await store.append(MAIN, drafted({"role": "user", "content": "hi", "id": "m1", "timestamp": 1.0}))
+        assert await store.append(
+            MAIN, drafted({"role": "user", "content": "hi", "id": "m1", "timestamp": 2.0})
+        ) == [1]
+
+    async def test_other_content_under_a_known_id_is_refused_whole(self, store: Store) -> None:
+        await self.fill(store, 1)
+        refused = None
+        try:
+            await store.append(MAIN, drafted(said("new", id="m2"), said("changed", id="m1")))
+        except ConflictingMessage as error:
+            refused = error
+        assert refused is not None, "a message was rewritten"
+        assert (refused.message_id, refused.position) == ("m1", 1)
+        assert await self.texts(store) == ["1"]
+
+    async def test_a_tail_is_the_newest_messages_in_order(self, store: Store) -> None:
+        await self.fill(store, 9)
+        assert await self.texts(store, limit=3) == ["7", "8", "9"]
+        assert await self.texts(store, limit=0) == []
+        assert await self.texts(store, limit=99) == [str(n) for n in range(1, 10)]
+
+    async def test_reads_between_positions_exclude_both(self, store: Store) -> None:
+        await self.fill(store, 9)
+        assert await self.texts(store, after=6) == ["7", "8", "9"]
+        assert await self.texts(store, before=4) == ["1", "2", "3"]
+        assert await self.texts(store, after=2, before=7, limit=2) == ["5", "6"]
+        assert await self.texts(store, after=9) == []
+
+    async def test_a_conversation_nobody_spoke_in_is_empty(self, store: Store) -> None:
+        assert await store.head(MAIN) == Head()
+        window = await store.read(MAIN)
+        assert (window.head, list(window.entries)) == (Head(), [])
+
+    async def test_the_head_knows_the_end_the_count_and_the_newest_user(self, store: Store) -> None:
+        await store.append(
+            MAIN,
+            drafted(said("q", id="a"), said("a", id="b", role="assistant"), said("r", id="c", role="tool")),
+        )
+        assert await store.head(MAIN) == Head(position=3, count=3, generation=0, last_user=1)
+        assert (await store.read(MAIN, limit=1)).head == await store.head(MAIN)
+
+    async def test_names_that_join_to_the_same_text_stay_apart(self, store: Store) -> None:
+        keys = [
+            Key("", "a:b", "c"),
+            Key("", "a", "b:c"),
+            Key("a", "b", "c"),
+            Key("", "A", "c"),
+            Key("", "a%", "c"),
+        ]
+        keys += [Key("", "\u00e9", "c"), Key("", "e\u0301", "c"), Key("", "", ""), Key("", "a", "c")]
+        for number, key in enumerate(keys):
+            await store.append(key, drafted(said(str(number), id="same")))
+        for number, key in enumerate(keys):
+            assert await self.texts(store, key) == [str(number)]
+
+    async def test_deleting_a_message_leaves_a_hole_and_a_new_generation(self, store: Store) -> None:
+        await self.fill(store, 3)
+        assert await store.delete("ana", "", "trip", ["m3", "unknown"]) == 1
+        assert await store.head(MAIN) == Head(position=3, count=2, generation=1, last_user=2)
+        assert await store.append(MAIN, drafted(said("4", id="m4"))) == [4]
+        assert await self.texts(store) == ["1", "2", "4"]
+
+    async def test_a_deleted_conversation_never_uses_a_position_again(self, store: Store) -> None:
+        await self.fill(store, 3)
+        assert await store.delete("ana", "", "trip") == 3
+        assert await store.head(MAIN) == Head(position=3, count=0, generation=1, last_user=0)
+        assert await store.append(MAIN, drafted(said("again", id="m1"))) == [4]
+
+    async def test_deleting_a_scope_takes_all_its_agents_and_nobody_else(self, store: Store) -> None:
+        mine, helper = Key("", "ana", "other"), Key("helper", "ana", "trip")
+        theirs = Key("", "ana2", "trip")
+        for key in (MAIN, mine, helper, theirs):
+            await self.fill(store, 2, key)
+        assert await store.delete("ana") == 6
+        for key in (MAIN, mine, helper):
+            assert (await store.read(key)).head.count == 0
+        assert await self.texts(store, theirs) == ["1", "2"]
+
+    async def test_deleting_nothing_changes_nothing(self, store: Store) -> None:
+        await self.fill(store, 1)
+        assert await store.delete("ana", "", "trip", ["unknown"]) == 0
+        assert await store.delete("nobody") == 0
+        assert (await store.head(MAIN)).generation == 0
+
+    async def test_a_result_too_large_for_the_log_is_cut_there_and_kept_whole_beside_it(
+        self, store: Store
+    ) -> None:
+        text = "".join(str(n % 10) for n in range(rows.RESULT_LIMIT + 10))
+        large = said(text, id="big", role="tool", tool_call_id="c1")
+        await store.append(MAIN, drafted(large))
+        [entry] = (await store.read(MAIN)).entries
+        assert "characters are not shown here" in entry.message.text
+        assert len(entry.message.text) < rows.RESULT_LIMIT
+        body = await store.whole(MAIN, "big")
+        assert body is not None
+        assert rows.whole_form(body, "big")["content"] == text
+        assert await store.append(MAIN, drafted(large)) == [1]
+        await store.delete("ana", "", "trip", ["big"])
+        assert await store.whole(MAIN, "big") is None
+
+    async def test_tasks_that_append_at_once_lose_nothing(self, store: Store) -> None:
+        positions: list[int] = []
+
+        async def speak(task: int) -> None:
+            for number in range(8):
+                positions.extend(
+                    await store.append(MAIN, drafted(said(f"{task}.{number}", id=f"{task}.{number}")))
+                )
+
+        async with anyio.create_task_group() as group:
+            for task in range(8):
+                group.start_soon(speak, task)
+        assert sorted(positions) == list(range(1, 65))
+        texts = await self.texts(store)
+        assert sorted(texts) == sorted(f"{task}.{number}" for task in range(8) for number in range(8))
+        for task in range(8):
+            mine = [text for text in texts if text.startswith(f"{task}.")]
+            assert mine == [f"{task}.{number}" for number in range(8)]
+
+    async def test_closing_twice_is_harmless(self, store: Store) -> None:
+        await self.fill(store, 1)
+        await store.close()
+        await store.close()

@@ -1,0 +1,23 @@
+"""Both event loops for every async test, and memories on every store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from autonomy_ctx import Memory
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["in_process", "sqlite"])
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Memory]:
+    """A memory on each kind of store."""
+    made = Memory() if request.param == "in_process" else Memory(f"sqlite:///{tmp_path}/memory.db")
+    yield made
+    await made.close()
