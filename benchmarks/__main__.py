@@ -1,0 +1,37 @@
+"""Run the figures: `python -m benchmarks`, or some of them by name: `python -m benchmarks append`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+import anyio
+
+from benchmarks import append, compose, conversations, imports, processes
+from benchmarks.table import show
+
+ALL = {
+    "compose": compose.measure,
+    "conversations": conversations.measure,
+    "append": append.measure,
+    "processes": processes.measure,
+    "imports": imports.measure,
+}
+
+
+async def main(names: list[str]) -> bool:
+    unknown = [name for name in names if name not in ALL]
+    if unknown:
+        sys.exit(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(ALL)}")
+    met = True
+    for name in names or list(ALL):
+        with tempfile.TemporaryDirectory() as folder:
+            met &= show(name, await ALL[name](Path(folder)))
+    return met
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)
+    sys.exit(0 if anyio.run(main, sys.argv[1:]) else 1)

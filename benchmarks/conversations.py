@@ -1,0 +1,97 @@
+"""Many conversations in one process: memory of idle ones, files, and composes per second."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sqlite3
+import time
+import tracemalloc
+from pathlib import Path
+from random import Random
+
+from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
+from autonomy_ctx.items import wire
+from benchmarks.corpus import fill_many
+from benchmarks.table import Figure
+
+CONVERSATIONS, MESSAGES, WINDOW = 10_000, 50, 20
+
+
+async def measure(folder: Path) -> list[Figure]:
+    path = folder / "many.db"
+    memory = Memory(f"sqlite:///{path}")
+    await memory.health_check()
+    fill_many(path, CONVERSATIONS, MESSAGES)
+    template = ContextTemplate([ConversationHistorySection(max_messages=WINDOW)])
+    await template.compose(memory, "many", "c0")
+    files_before = _open_files()
+    gc.collect()
+    tracemalloc.start()
+    held = tracemalloc.get_traced_memory()[0]
+    for number in range(CONVERSATIONS):
+        await template.compose(memory, "many", f"c{number}")
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0] - held
+    tracemalloc.stop()
+    files = _open_files() - files_before
+
+    order = list(range(CONVERSATIONS))
+    Random(7).shuffle(order)
+    bare = sqlite3.connect(path)
+    ours = floor = 0.0
+    for start in range(0, 4000, 200):
+        chosen = order[start : start + 200]
+        began = time.perf_counter()
+        for number in chosen:
+            await template.compose(memory, "many", f"c{number}")
+        ours += time.perf_counter() - began
+        began = time.perf_counter()
+        for number in chosen:
+            _bare_compose(bare, f"c{number}")
+        floor += time.perf_counter() - began
+    bare.close()
+    await memory.close()
+    return [
+        Figure(
+            name="10,000 idle conversations: bytes held for each",
+            ours=f"{held / 1e6:.1f} MB in all",
+            floor="1 KB each",
+            value=held / CONVERSATIONS,
+            bound=1024,
+        ),
+        Figure(
+            name="files opened for 10,000 conversations beyond those for one",
+            ours=str(files),
+            floor="0",
+            value=files,
+            bound=0,
+        ),
+        Figure(
+            name="composes/s over 10,000 conversations / bare sqlite3 loop",
+            ours=f"{4000 / ours:,.0f}/s",
+            floor=f"{4000 / floor:,.0f}/s",
+            value=floor / ours,
+            bound=0.5,
+            at_most=False,
+        ),
+    ]
+
+
+def _bare_compose(bare: sqlite3.Connection, conversation: str) -> None:
+    found = bare.execute(
+        """
+        SELECT m.id, m.body FROM conversation c JOIN message m ON m.conversation_id = c.id
+        WHERE c.agent = '' AND c.scope = 'many' AND c.conversation = ? ORDER BY m.position DESC LIMIT ?
+        """,
+        (conversation, WINDOW),
+    ).fetchall()
+    for message_id, body in reversed(found):
+        form = json.loads(body)
+        form["id"] = message_id
+        wire.from_dict(form)
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
