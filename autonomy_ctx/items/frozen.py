@@ -69,38 +69,71 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def checked(value: Any, path: str, depth: int = 0) -> Any:
+def checked(value: Any, path: str) -> Any:
     """A plain copy of `value`, or `InvalidMessage` naming the place that is not JSON."""
+    copy = _copied(value, 0)
+    if copy is _NOT_JSON:
+        # Walked again, this time with the path: only those who made a mistake pay for it.
+        _explain(value, path, 0)
+    return copy
+
+
+_NOT_JSON: Any = object()
+_SIMPLE = frozenset({str, int, bool, type(None)})
+
+
+def _copied(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind is str or value is None or kind is bool or kind is int:
+    if kind in _SIMPLE:
         return value
     if depth > MAX_DEPTH:
-        # A cycle ends here too: it is deeper than anything a model could read.
+        return _NOT_JSON
+    if kind is dict or isinstance(value, dict):
+        copy = {}
+        for key, inner in value.items():
+            if type(inner) not in _SIMPLE:
+                inner = _copied(inner, depth + 1)
+                if inner is _NOT_JSON:
+                    return _NOT_JSON
+            if type(key) is not str:
+                if not isinstance(key, str):
+                    return _NOT_JSON
+                key = str.__str__(key)
+            copy[key] = inner
+        return copy
+    if kind is list or isinstance(value, list):
+        copies = [_copied(inner, depth + 1) for inner in value]
+        return _NOT_JSON if any(inner is _NOT_JSON for inner in copies) else copies
+    # Enums and other subclasses of the JSON types are stored as what they stand for.
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else _NOT_JSON
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int(value) if isinstance(value, int) else _NOT_JSON
+
+
+def _explain(value: Any, path: str, depth: int) -> None:
+    """Raise for the first place in `value` that is not JSON."""
+    if depth > MAX_DEPTH:
         raise InvalidMessage(_short(path), f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
     if isinstance(value, dict):
-        copy: dict[str, Any] = {}
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise InvalidMessage(
                     _short(path), f"has a key of type {type(key).__name__}; keys must be strings"
                 )
-            copy[str(key)] = inner if type(inner) is str else checked(inner, f"{path}.{key}", depth + 1)
-        return copy
-    if isinstance(value, list):
-        return [checked(inner, f"{path}[{index}]", depth + 1) for index, inner in enumerate(value)]
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidMessage(_short(path), f"is {value}, which JSON cannot hold; use None or a string")
-        return float(value)
-    # Enums and other subclasses of the JSON types are stored as what they stand for.
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    raise InvalidMessage(
-        _short(path),
-        f"is of type {kind.__name__}, which JSON cannot hold; convert it to a string, number, list or dict",
-    )
+            _explain(inner, f"{path}.{key}", depth + 1)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _explain(inner, f"{path}[{index}]", depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidMessage(_short(path), f"is {value}, which JSON cannot hold; use None or a string")
+    elif value is not None and not isinstance(value, str | int | float):
+        raise InvalidMessage(
+            _short(path),
+            f"is of type {type(value).__name__}, which JSON cannot hold; "
+            f"convert it to a string, number, list or dict",
+        )
 
 
 def _short(path: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,9 +37,15 @@ class ChatRole(StrEnum):
 ROLES: dict[str, ChatRole] = {role.value: role for role in ChatRole}
 
 
+# Seeded by the system, apart from the generator that user code may seed, and anew after a fork.
+_random = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
 def new_id() -> str:
     """A unique id that sorts by time, so that indexes over ids grow at one end."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+    return f"{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
 
 
 def now() -> datetime:

@@ -72,6 +72,8 @@ def parse_content(value: Any, path: str = "content") -> Content:
     """Content from any of its spellings."""
     if value is None or type(value) is str:
         return value
+    if type(value) is dict and value.get("type") == "text" and type(value.get("text")) is str:
+        return TextContent(value["text"])
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, PART_TYPES):

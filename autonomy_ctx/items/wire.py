@@ -31,7 +31,7 @@ from autonomy_ctx.items.summary import Segment, Summary
 Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
 
 # What a message dict may hold that is a field of its own; everything else is `extra`.
-_KNOWN = frozenset(
+_FIELDS = frozenset(
     {
         "type",
         "role",
@@ -47,7 +47,6 @@ _KNOWN = frozenset(
         "agent",
         "agent_id",
         "phase",
-        "extra",
     }
 )
 
@@ -97,14 +96,16 @@ def from_form(
     put(message, "role", role)
     put(message, "content", content)
     put(message, "tool_calls", calls)
-    put(message, "tool_call_id", parse_text(get("tool_call_id"), "tool_call_id"))
-    put(message, "name", parse_text(get("name"), "name"))
-    put(message, "is_error", parse_flag(get("is_error"), "is_error"))
     put(message, "id", id)
     put(message, "created_at", created_at)
-    put(message, "agent", parse_text(get("agent") or get("agent_id"), "agent"))
-    put(message, "phase", parse_text(get("phase"), "phase"))
-    put(message, "extra", EMPTY if _KNOWN.issuperset(form) and "extra" not in form else _extra(form))
+    # Most messages have few of these: a missing one is not worth a call.
+    for name in ("tool_call_id", "name", "phase"):
+        value = get(name)
+        put(message, name, value if value is None else parse_text(value, name))
+    agent = get("agent") or get("agent_id")
+    put(message, "agent", agent if agent is None else parse_text(agent, "agent"))
+    put(message, "is_error", "is_error" in form and parse_flag(form["is_error"], "is_error"))
+    put(message, "extra", EMPTY if _FIELDS.issuperset(form) else _extra(form))
     put(message, "_form", form)
     put(message, "_tokens", None)
     return message
@@ -177,7 +178,7 @@ def _extra(form: dict[str, Any]) -> Any:
     if nested is not None and not isinstance(nested, dict):
         raise InvalidMessage("extra", f"must be a dict, not {type(nested).__name__}")
     extra = dict(nested or {})
-    extra.update((key, value) for key, value in form.items() if key not in _KNOWN)
+    extra.update((key, value) for key, value in form.items() if key not in _FIELDS and key != "extra")
     return freeze(extra) if extra else EMPTY
 
 

@@ -6,15 +6,29 @@ The kernel's queue for a file lock is fair, so writers take this lock before SQL
 
 from __future__ import annotations
 
-import fcntl
 import os
 from types import TracebackType
+from typing import Any
+
+from autonomy_ctx.errors import StoreUnavailable
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # not a POSIX system; memory in process works there
+    fcntl = None
 
 
 class FileLock:
     """An exclusive lock on a file of its own, held from `with` to the end of it."""
 
     def __init__(self, path: str) -> None:
+        if fcntl is None:
+            raise StoreUnavailable(
+                path=path,
+                problem="this system has no POSIX file locks",
+                advice="SQLite memory needs Linux, macOS or WSL; Memory() in process works everywhere",
+            )
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 

@@ -24,6 +24,9 @@ RESULT_LIMIT = 1024 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# Below this a float of seconds still tells microseconds apart.
+_EXACT = 2**33 * 1_000_000
+_decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
 
@@ -33,10 +36,14 @@ def accept(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]
     if isinstance(value, Message):
         return value
     message = wire.from_dict(value, new_id=new_id, now=now)
-    if message._form is not None:
+    form = message._form
+    if form is not None:
         # The form belongs to this message alone and nobody has seen it yet.
-        _strip(message._form, message)
-        _stamp(message._form, message.id, message.created_at)
+        time = wire.time_to_json(message.created_at)
+        form.pop("id", None)
+        if form.get("timestamp") in (None, time):
+            form.pop("timestamp", None)
+        _stamp(form, message.id, time)
     return message
 
 
@@ -66,24 +73,29 @@ def check_id(message_id: str) -> None:
 
 
 def encoded(message: Message) -> str:
-    """The body of a message's row."""
-    form = wire.to_dict(message)
-    _strip(form, message)
-    body = _encode(form)
+    """The body of a message's row: its dict form without what the row has columns for."""
+    form = message._form or wire.to_dict(message)
+    time = wire.time_to_json(message.created_at)
+    body_form = {
+        name: value
+        for name, value in form.items()
+        if name != "id" and (name != "timestamp" or value not in (None, time))
+    }
+    body = _encode(body_form)
     if not body.isascii():
         try:
             body.encode()
         except UnicodeEncodeError:
             # A lone surrogate: no file can hold it, its escape can.
-            return _encode_ascii(form)
+            return _encode_ascii(body_form)
     return body
 
 
 def restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
-    form = json.loads(body)
+    form, _ = _decode(body)
     created_at = from_microseconds(created)
-    _stamp(form, message_id, created_at)
+    _stamp(form, message_id, wire.time_to_json(created_at))
     message = wire.from_form(form, id=message_id, created_at=created_at)
     object.__setattr__(message, "_tokens", (counter, tokens))
     return message
@@ -130,20 +142,16 @@ def to_microseconds(time: datetime) -> int:
 
 def from_microseconds(value: int) -> datetime:
     """The time that `to_microseconds` was given."""
+    if 0 <= value < _EXACT:
+        return datetime.fromtimestamp(value / 1_000_000, UTC)
     return _EPOCH + timedelta(microseconds=value)
 
 
-def _strip(form: dict[str, Any], message: Message) -> None:
-    form.pop("id", None)
-    if form.get("timestamp") is None or form["timestamp"] == wire.time_to_json(message.created_at):
-        form.pop("timestamp", None)
-
-
-def _stamp(form: dict[str, Any], message_id: str, created_at: datetime) -> None:
+def _stamp(form: dict[str, Any], message_id: str, time: float | str) -> None:
     if "message_id" not in form:
         form["id"] = message_id
     if "timestamp" not in form and form.get("created_at") is None:
-        form["timestamp"] = wire.time_to_json(created_at)
+        form["timestamp"] = time
 
 
 def _length(part: Part) -> int:

@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.location import check_location
 from autonomy_ctx.memory.migrate import migrate
 from autonomy_ctx.memory.sqlite_errors import translated
-from autonomy_ctx.memory.sqlite_rows import append_rows, delete_rows, read_head, read_rows, read_whole
+from autonomy_ctx.memory.sqlite_rows import Transaction, read_head, read_rows, read_whole
 from autonomy_ctx.memory.store import Draft, Head, Window
 from autonomy_ctx.memory.worker import Job, Outcome, Worker, finish
 
@@ -35,6 +36,9 @@ CHECKPOINT_BYTES = 4 * 1024 * 1024
 _UNBOUNDED = 2**60
 _CLOSE_SECONDS = 5.0
 _BUSY_SLICE_MS = 100
+# A look at the file costs a system call, and with it the interpreter's lock.
+_LOOK_SECONDS = 0.02
+_BATCHES_PER_LOOK = 32
 # Before this version, two connections that checkpoint and write at once could damage the file.
 _WAL_RESET_MENDED = (3, 51, 3)
 
@@ -56,6 +60,7 @@ class SqliteStore:
         self.timeout = timeout
         self.synchronous: Synchronous = synchronous
         self._closed = False
+        self._seen = 0.0
         # The first open may make the file; later ones must find it, or history would silently restart.
         self._opened_once = os.path.exists(self.path)
         self._start()
@@ -63,22 +68,19 @@ class SqliteStore:
         _warn_about_old_sqlite()
 
     async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
-        return await self._write(lambda connection: append_rows(connection, key, drafts))
+        return await self._write(lambda transaction: transaction.append(key, drafts))
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
-        if limit is None or limit <= MANY_ROWS:
-            window = await self._read_here(
-                lambda connection: read_rows(connection, key, after, before, limit, SMALL_READ)
-            )
-            if window is not None:
-                return window
-        return await self._read_there(
-            lambda connection: (
-                read_rows(connection, key, after, before, limit, _UNBOUNDED) or Window(Head(), [])
-            )
+        window = await self._read_here(
+            lambda connection: read_rows(connection, key, after, before, limit, SMALL_READ, MANY_ROWS)
         )
+        if window is None:
+            window = await self._read_there(
+                lambda connection: read_rows(connection, key, after, before, limit, _UNBOUNDED, _UNBOUNDED)
+            )
+        return window or Window(Head(), [])
 
     async def head(self, key: Key) -> Head:
         def read(connection: sqlite3.Connection) -> Head:
@@ -97,16 +99,10 @@ class SqliteStore:
         conversation: str | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        deleted = await self._write(
-            lambda connection: delete_rows(connection, scope, agent, conversation, ids)
-        )
-        if deleted:
-            # What was deleted still stands in the write-ahead log until it is folded into the file.
-            self._fold = True
-        return deleted
+        return await self._write(lambda transaction: transaction.delete(scope, agent, conversation, ids))
 
     async def check(self) -> None:
-        await self._write(lambda connection: None)
+        await self._write(lambda transaction: None)
 
     async def close(self) -> None:
         if self._closed:
@@ -117,7 +113,7 @@ class SqliteStore:
 
     # -- the event loop's side ------------------------------------------------------------------
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
         self._usable()
         return await self._done(self._writer, Job(work))
 
@@ -131,7 +127,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 return None
-            raise translated(error, self.path) from error
+            raise translated(error, self.path, self.timeout) from error
         finally:
             self._small_lock.release()
 
@@ -167,16 +163,22 @@ class SqliteStore:
             self._start()
 
     def _in_place(self) -> bool:
-        """Whether the file that is open is still the one at the path."""
+        """Whether the file that is open is still the one at the path; looked up now and then."""
+        now = time.monotonic()
+        if now - self._seen < _LOOK_SECONDS:
+            return True
         try:
             found = os.stat(self.path)
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == self._identity
+        if (found.st_dev, found.st_ino) != self._identity:
+            return False
+        self._seen = now
+        return True
 
     def _start(self) -> None:
         """Fresh threads and no connections: at first, and again in the child of a fork."""
-        self._pid = os.getpid()
+        self._pid, self._seen = os.getpid(), 0.0
         self._writer = Worker("autonomy_ctx-writer", self._write_batch, self._disconnect)
         self._reader = Worker("autonomy_ctx-reader", self._read_batch, self._disconnect_reader)
         self._connection: sqlite3.Connection | None = None
@@ -187,6 +189,7 @@ class SqliteStore:
         self._lock: FileLock | None = None
         self._identity: tuple[int, int] | None = None
         self._fold = False
+        self._batches = 0
 
     # -- the writer thread's side ---------------------------------------------------------------
 
@@ -200,9 +203,13 @@ class SqliteStore:
                     return
                 jobs = worker.take()
                 self._run(connection, jobs)
+                if self._fold:
+                    # What was deleted stands in the write-ahead log until that is folded into the file.
+                    self._checkpoint(connection, "TRUNCATE")
                 finish(jobs)
                 jobs = []
-                self._checkpoint(connection)
+                if self._wal_is_large():
+                    self._checkpoint(connection, "PASSIVE")
         except Exception as error:
             self._disconnect()
             self._fail(jobs or worker.take(), error)
@@ -222,16 +229,19 @@ class SqliteStore:
 
     def _run(self, connection: sqlite3.Connection, jobs: list[Job[Any]]) -> None:
         """All jobs in one transaction that is already open."""
+        transaction = Transaction(connection)
         for job in jobs:
             try:
-                job.result = job.work(connection)
+                job.result = job.work(transaction)
             except AutonomyCtxError as error:
-                # Raised before the job's first write, so the others can go on.
+                # It has taken back what it did, so the others can go on.
                 job.error = error
+        transaction.flush()
         connection.execute("COMMIT")
+        self._fold = self._fold or transaction.deleted
 
     def _fail(self, jobs: list[Job[Any]], error: Exception) -> None:
-        shown = translated(error, self.path)
+        shown = translated(error, self.path, self.timeout)
         for job in jobs:
             job.error = shown
         finish(jobs)
@@ -272,16 +282,21 @@ class SqliteStore:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection
 
-    def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        """Fold the write-ahead log into the file when it has grown, or after a deletion."""
-        with suppress(OSError):
-            if not self._fold and os.stat(f"{self.path}-wal").st_size < CHECKPOINT_BYTES:
-                return
+    def _wal_is_large(self) -> bool:
+        self._batches += 1
+        if self._batches % _BATCHES_PER_LOOK:
+            return False
+        try:
+            return os.stat(f"{self.path}-wal").st_size >= CHECKPOINT_BYTES
+        except OSError:
+            return False
+
+    def _checkpoint(self, connection: sqlite3.Connection, mode: str) -> None:
+        """Fold the write-ahead log into the file. A reader may be in the way: then a later batch does it."""
         with suppress(sqlite3.OperationalError):
-            # A reader may be in the way: the next batch tries again.
-            mode = "TRUNCATE" if self._fold else "PASSIVE"
             busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-            self._fold = self._fold and bool(busy)
+            if mode == "TRUNCATE":
+                self._fold = bool(busy)
 
     def _disconnect(self) -> None:
         """Close all connections, the writer's last and under the lock: closing may checkpoint."""
@@ -305,7 +320,7 @@ class SqliteStore:
                 job.result = job.work(self._large_connection())
             except Exception as error:
                 self._disconnect_reader()
-                job.error = translated(error, self.path)
+                job.error = translated(error, self.path, self.timeout)
             finish([job])
 
     def _large_connection(self) -> sqlite3.Connection:
@@ -328,7 +343,8 @@ def _forget_in_child() -> None:
             store._lock.close()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def _warn_about_old_sqlite() -> None:

@@ -14,7 +14,7 @@ from autonomy_ctx.errors import (
 )
 
 
-def translated(error: BaseException, path: str) -> BaseException:
+def translated(error: BaseException, path: str, seconds: float) -> BaseException:
     """The error a user should see; an error that is already ours, or is no store's, stays."""
     if isinstance(error, AutonomyCtxError):
         return error
@@ -32,7 +32,7 @@ def translated(error: BaseException, path: str) -> BaseException:
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return StoreCorrupt(path=path, problem=name)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreBusy(path=path, seconds=0)
+            return StoreBusy(path=path, seconds=seconds)
         case sqlite3.SQLITE_IOERR:
             return StoreUnavailable(
                 path=path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.message import ChatRole
@@ -38,76 +39,138 @@ _WINDOW = """
 """
 
 
-def append_rows(connection: sqlite3.Connection, key: Key, drafts: Sequence[Draft]) -> list[int]:
-    """Store drafts at the next positions. Everything that can be refused is refused before a write."""
-    found = connection.execute(_CONVERSATION, key).fetchone()
-    conversation_id, head, count, _, last_user = found or (None, 0, 0, 0, 0)
-    positions: dict[str, int] = {}
-    fresh: list[Draft] = []
-    for draft in drafts:
-        position = _known_position(connection, conversation_id, draft, positions, fresh)
-        if position is None:
-            fresh.append(draft)
-            position = head + len(fresh)
-        positions[draft.message.id] = position
-    if fresh:
-        if conversation_id is None:
-            made = connection.execute(
-                "INSERT INTO conversation (agent, scope, conversation) VALUES (?, ?, ?)", key
+@dataclass(slots=True)
+class _Conversation:
+    """A conversation's row while a transaction works on it."""
+
+    id: int
+    position: int
+    count: int
+    last_user: int
+
+
+class Transaction:
+    """Many writes in one commit. A conversation's row is read once and written once."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._touched: dict[Key, _Conversation] = {}
+        self.deleted = False
+
+    def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
+        """Store drafts at the next positions, all of them or none."""
+        kept = self._touched.get(key) or self._conversation(key)
+        before, last_user = kept.position, kept.last_user
+        positions: list[int] = []
+        for draft in drafts:
+            # The unique index finds a known id; asking first would cost every new message a query.
+            try:
+                self._insert(kept.id, kept.position + 1, draft)
+            except sqlite3.IntegrityError:
+                position, body = self._connection.execute(_KNOWN, (kept.id, draft.message.id)).fetchone()
+                if not same_content(body, draft.whole or draft.body):
+                    self._undo(kept, before, last_user)
+                    raise ConflictingMessage(message_id=draft.message.id, position=position) from None
+                positions.append(position)
+                continue
+            kept.position += 1
+            positions.append(kept.position)
+            if draft.message.role is ChatRole.USER:
+                kept.last_user = kept.position
+        kept.count += kept.position - before
+        self._touched[key] = kept
+        return positions
+
+    def delete(
+        self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
+    ) -> int:
+        """Delete messages and raise the generation of every conversation that lost one."""
+        self.flush()
+        touched = self._connection.execute(
+            """
+            SELECT id FROM conversation
+            WHERE scope = ?1 AND count > 0
+              AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR conversation = ?3)
+            """,
+            (scope, agent, conversation),
+        ).fetchall()
+        return sum(self._delete_from(conversation_id, ids) for (conversation_id,) in touched)
+
+    def flush(self) -> None:
+        """Write the conversations' rows; done before the commit."""
+        for kept in self._touched.values():
+            self._connection.execute(
+                "UPDATE conversation SET head = ?, count = ?, last_user = ? WHERE id = ?",
+                (kept.position, kept.count, kept.last_user, kept.id),
             )
-            conversation_id = made.lastrowid
-        for draft in fresh:
-            head += 1
-            message = draft.message
-            is_user = message.role is ChatRole.USER
-            if is_user:
-                last_user = head
-            created = to_microseconds(message.created_at)
-            connection.execute(
-                _INSERT,
-                (
-                    conversation_id,
-                    head,
-                    message.id,
-                    created,
-                    is_user,
-                    draft.tokens,
-                    draft.counter,
-                    draft.size,
-                    draft.body,
-                ),
-            )
-            if draft.whole is not None:
-                connection.execute("INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, head, draft.whole))
-        connection.execute(
-            "UPDATE conversation SET head = ?, count = ?, last_user = ? WHERE id = ?",
-            (head, count + len(fresh), last_user, conversation_id),
+        self._touched.clear()
+
+    def _conversation(self, key: Key) -> _Conversation:
+        found = self._connection.execute(_CONVERSATION, key).fetchone()
+        if found is not None:
+            return _Conversation(found[0], found[1], found[2], found[4])
+        made = self._connection.execute(
+            "INSERT INTO conversation (agent, scope, conversation) VALUES (?, ?, ?) RETURNING id", key
         )
-    return [positions[draft.message.id] for draft in drafts]
+        return _Conversation(made.fetchone()[0], 0, 0, 0)
 
+    def _insert(self, conversation_id: int, position: int, draft: Draft) -> None:
+        message = draft.message
+        row = (
+            conversation_id,
+            position,
+            message.id,
+            to_microseconds(message.created_at),
+            message.role is ChatRole.USER,
+            draft.tokens,
+            draft.counter,
+            draft.size,
+            draft.body,
+        )
+        self._connection.execute(_INSERT, row)
+        if draft.whole is not None:
+            self._connection.execute(
+                "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, position, draft.whole)
+            )
 
-def _known_position(
-    connection: sqlite3.Connection,
-    conversation_id: int | None,
-    draft: Draft,
-    positions: dict[str, int],
-    fresh: Sequence[Draft],
-) -> int | None:
-    """Where this message already is, in the log or earlier in the same call."""
-    message_id = draft.message.id
-    if message_id in positions:
-        position = positions[message_id]
-        body = next((_uncut(other) for other in fresh if other.message.id == message_id), _uncut(draft))
-    elif conversation_id is not None:
-        row = connection.execute(_KNOWN, (conversation_id, message_id)).fetchone()
-        if row is None:
-            return None
-        position, body = row
-    else:
-        return None
-    if not same_content(body, _uncut(draft)):
-        raise ConflictingMessage(message_id=message_id, position=position)
-    return position
+    def _undo(self, kept: _Conversation, position: int, last_user: int) -> None:
+        """Take back what this append has inserted; other appends of the transaction stay."""
+        for table in ("message", "whole"):
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE conversation_id = ? AND position > ?",  # noqa: S608  # our names
+                (kept.id, position),
+            )
+        kept.position, kept.last_user = position, last_user
+
+    def _delete_from(self, conversation_id: int, ids: Sequence[str] | None) -> int:
+        execute = self._connection.execute
+        if ids is None:
+            execute("DELETE FROM whole WHERE conversation_id = ?", (conversation_id,))
+            deleted = execute("DELETE FROM message WHERE conversation_id = ?", (conversation_id,)).rowcount
+        else:
+            deleted = sum(self._delete_one(conversation_id, message_id) for message_id in ids)
+        if deleted:
+            self.deleted = True
+            execute(
+                """
+                UPDATE conversation SET count = count - ?2, generation = generation + 1, last_user = coalesce(
+                    (SELECT max(position) FROM message WHERE conversation_id = ?1 AND is_user), 0)
+                WHERE id = ?1
+                """,
+                (conversation_id, deleted),
+            )
+        return deleted
+
+    def _delete_one(self, conversation_id: int, message_id: str) -> int:
+        found = self._connection.execute(
+            "DELETE FROM message WHERE conversation_id = ? AND id = ? RETURNING position",
+            (conversation_id, message_id),
+        ).fetchall()
+        for (position,) in found:
+            self._connection.execute(
+                "DELETE FROM whole WHERE conversation_id = ? AND position = ?", (conversation_id, position)
+            )
+        return len(found)
 
 
 def read_rows(
@@ -117,14 +180,13 @@ def read_rows(
     before: int | None,
     limit: int | None,
     most_bytes: int,
+    most_rows: int,
 ) -> Window | None:
-    """A window, or None when it holds more than `most_bytes`: then not all of it was read."""
-    head = Head()
+    """A window, or None when it holds more than it may: then not all of it was read."""
+    wanted = (most_bytes, after, _END if before is None else before, *key, -1 if limit is None else limit)
+    cursor = connection.execute(_WINDOW, wanted)
+    head, total = Head(), 0
     entries: list[Entry] = []
-    cursor = connection.execute(
-        _WINDOW, (most_bytes, after, _END if before is None else before, *key, -1 if limit is None else limit)
-    )
-    total = 0
     for (
         last,
         count,
@@ -138,10 +200,13 @@ def read_rows(
         size,
         body,
     ) in cursor:
-        if position is None or not entries:
+        if not entries:
             head = Head(last, count, generation, last_user)
             if position is None:
                 break
+            if min(count, last - after, most_rows + 1 if limit is None else limit) > most_rows:
+                cursor.close()
+                return None
         total += size
         if total > most_bytes:
             cursor.close()
@@ -169,55 +234,3 @@ def read_whole(connection: sqlite3.Connection, key: Key, message_id: str) -> str
         (message_id, *key),
     ).fetchone()
     return None if found is None else str(found[0])
-
-
-def delete_rows(
-    connection: sqlite3.Connection,
-    scope: str,
-    agent: str | None,
-    conversation: str | None,
-    ids: Sequence[str] | None,
-) -> int:
-    """Delete messages and raise the generation of every conversation that lost one."""
-    touched = connection.execute(
-        """
-        SELECT id FROM conversation
-        WHERE scope = ?1 AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR conversation = ?3) AND count > 0
-        """,
-        (scope, agent, conversation),
-    ).fetchall()
-    return sum(_delete_from(connection, conversation_id, ids) for (conversation_id,) in touched)
-
-
-def _delete_from(connection: sqlite3.Connection, conversation_id: int, ids: Sequence[str] | None) -> int:
-    if ids is None:
-        connection.execute("DELETE FROM whole WHERE conversation_id = ?", (conversation_id,))
-        deleted = connection.execute(
-            "DELETE FROM message WHERE conversation_id = ?", (conversation_id,)
-        ).rowcount
-    else:
-        deleted = 0
-        for message_id in ids:
-            row = connection.execute(
-                "DELETE FROM message WHERE conversation_id = ? AND id = ? RETURNING position",
-                (conversation_id, message_id),
-            ).fetchone()
-            if row is not None:
-                deleted += 1
-                connection.execute(
-                    "DELETE FROM whole WHERE conversation_id = ? AND position = ?", (conversation_id, row[0])
-                )
-    if deleted:
-        connection.execute(
-            """
-            UPDATE conversation SET count = count - ?2, generation = generation + 1, last_user = coalesce(
-                (SELECT max(position) FROM message WHERE conversation_id = ?1 AND is_user), 0)
-            WHERE id = ?1
-            """,
-            (conversation_id, deleted),
-        )
-    return deleted
-
-
-def _uncut(draft: Draft) -> str:
-    return draft.whole or draft.body

@@ -15,8 +15,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.key import Key
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A message ready to be stored: everything a row needs, checked and encoded."""
 
     message: Message

@@ -1,33 +1,104 @@
-"""Waking a task from another thread, on asyncio and on trio."""
+"""A task waits, another thread wakes it: on asyncio and on trio, with a deadline.
+
+One of these is made for every write, so the asyncio one is a bare future and timer: a cancel scope
+and an event would cost more than the rest of the write's bookkeeping.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import anyio
 
 
-def current_loop() -> Any:
-    """The loop that runs now, in the form that `call_in` takes."""
+class Bell(Protocol):
+    """Rung once by any thread; waited for by one task, in the loop that made it."""
+
+    loop: Any
+
+    def ring(self) -> None:
+        """Wake the task. Only called in `loop`; use `ring_all` from elsewhere."""
+
+    async def rung(self, timeout: float) -> bool:
+        """Wait; false when the timeout passed first."""
+
+
+def bell() -> Bell:
+    """A bell of the loop that runs now."""
     try:
-        return asyncio.get_running_loop()
+        return _AsyncioBell(asyncio.get_running_loop())
     except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token()
+        return _TrioBell()
 
 
-def call_in(loop: Any, call: Callable[[], Any]) -> None:
-    """Run something in a loop, from any thread. A loop that has ended has nobody left to wake."""
+def ring_all(bells: Iterable[Bell]) -> None:
+    """Ring bells from any thread, with one call into each loop."""
+    by_loop: dict[Any, list[Bell]] = {}
+    for one in bells:
+        by_loop.setdefault(one.loop, []).append(one)
+    for loop, together in by_loop.items():
+        _call_in(loop, together)
+
+
+def _call_in(loop: Any, bells: list[Bell]) -> None:
+    """A loop that has ended has nobody left to wake."""
     if isinstance(loop, asyncio.AbstractEventLoop):
-        try:
-            loop.call_soon_threadsafe(call)
-        except RuntimeError:
-            return
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_ring, bells)
     else:
         import trio
 
+        with suppress(trio.RunFinishedError):
+            loop.run_sync_soon(_ring, bells)
+
+
+def _ring(bells: list[Bell]) -> None:
+    for one in bells:
+        one.ring()
+
+
+class _AsyncioBell:
+    __slots__ = ("_future", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._future: asyncio.Future[bool] = loop.create_future()
+
+    def ring(self) -> None:
+        if not self._future.done():
+            self._future.set_result(True)
+
+    async def rung(self, timeout: float) -> bool:
+        timer = self.loop.call_later(timeout, self._give_up)
         try:
-            loop.run_sync_soon(call)
-        except trio.RunFinishedError:
-            return
+            rung = await self._future
+        finally:
+            timer.cancel()
+        if not rung:
+            self._future = self.loop.create_future()
+        return rung
+
+    def _give_up(self) -> None:
+        if not self._future.done():
+            self._future.set_result(False)
+
+
+class _TrioBell:
+    __slots__ = ("_event", "loop")
+
+    def __init__(self) -> None:
+        import trio
+
+        self.loop = trio.lowlevel.current_trio_token()
+        self._event = anyio.Event()
+
+    def ring(self) -> None:
+        self._event.set()
+
+    async def rung(self, timeout: float) -> bool:
+        with anyio.move_on_after(timeout):
+            await self._event.wait()
+        return self._event.is_set()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from enum import Enum
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import anyio
 
-from autonomy_ctx.memory.wake import call_in, current_loop
+from autonomy_ctx.memory.wake import Bell, bell, ring_all
 
 T = TypeVar("T")
 BATCH = 1024
@@ -33,22 +33,22 @@ class Outcome(Enum):
 class Job(Generic[T]):
     """Something to do on the thread, and the task that waits for it."""
 
-    __slots__ = ("_claim", "done", "error", "loop", "result", "work")
+    __slots__ = ("_claim", "bell", "error", "result", "work")
 
     def __init__(self, work: Callable[[Any], T]) -> None:
         self.work = work
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.loop = current_loop()
-        self.done = anyio.Event()
+        self.bell = bell()
         # Popping is atomic: whoever gets the one element has the job.
         self._claim = [True]
 
     def claim(self) -> bool:
         """Take the job; false when the other side was faster."""
-        with suppress(IndexError):
+        try:
             return self._claim.pop()
-        return False
+        except IndexError:
+            return False
 
     @property
     def wanted(self) -> bool:
@@ -56,20 +56,17 @@ class Job(Generic[T]):
         return bool(self._claim)
 
     async def wait(self, timeout: float) -> Outcome:
-        """Wait for the result and withdraw the job when it takes too long."""
+        """Wait for the result and withdraw the job when it takes too long, or when this task is cancelled."""
         try:
-            with anyio.move_on_after(timeout):
-                await self.done.wait()
+            if await self.bell.rung(timeout):
                 return Outcome.DONE
             if self.claim():
                 return Outcome.WITHDRAWN
             # Too late to withdraw, the batch is being written; only a hanging disk gets past here.
-            with anyio.move_on_after(timeout):
-                await self.done.wait()
-                return Outcome.DONE
-            return Outcome.UNKNOWN
-        finally:
+            return Outcome.DONE if await self.bell.rung(timeout) else Outcome.UNKNOWN
+        except BaseException:
             self.claim()
+            raise
 
 
 class Worker:
@@ -77,22 +74,24 @@ class Worker:
 
     def __init__(self, name: str, batch: Callable[[Worker], None], end: Callable[[], None]) -> None:
         self._name, self._batch, self._end = name, batch, end
+        # Handed in by tasks; None asks the thread to stop.
+        self._inbox: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        # Only the thread touches these.
         self._jobs: deque[Job[Any]] = deque()
-        self._ready = threading.Semaphore(0)
+        self._stopping = False
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._stopping = False
-        self._on_end: list[Callable[[], None]] = []
+        self._on_end: list[Bell] = []
 
     def submit(self, job: Job[Any]) -> None:
         """Put a job in the queue; the thread starts with the first one."""
-        self._jobs.append(job)
+        self._inbox.put(job)
         if self._thread is None:
             self._start()
-        self._ready.release()
 
     def take(self) -> list[Job[Any]]:
         """All jobs that wait now and were not withdrawn, up to a batch."""
+        self._collect()
         taken: list[Job[Any]] = []
         while self._jobs and len(taken) < BATCH:
             job = self._jobs.popleft()
@@ -102,18 +101,18 @@ class Worker:
 
     def wanted(self) -> bool:
         """Whether some task still waits for a job in the queue."""
-        return any(job.wanted for job in list(self._jobs))
+        self._collect()
+        return any(job.wanted for job in self._jobs)
 
     async def stop(self, grace: float) -> None:
         """Do what is queued and end the thread; do not wait longer than `grace` for it."""
         if self._thread is None or not self._thread.is_alive():
             return
-        ended, loop = anyio.Event(), current_loop()
-        self._on_end.append(lambda: call_in(loop, ended.set))
-        self._stopping = True
-        self._ready.release()
-        with anyio.move_on_after(grace, shield=True):
-            await ended.wait()
+        ended = bell()
+        self._on_end.append(ended)
+        self._inbox.put(None)
+        with anyio.CancelScope(shield=True):
+            await ended.rung(grace)
 
     def _start(self) -> None:
         with self._starting:
@@ -122,32 +121,29 @@ class Worker:
                 self._thread.start()
 
     def _run(self) -> None:
-        while not self._stopping or self._jobs:
-            self._ready.acquire()
+        while self._jobs or not self._stopping:
+            if not self._jobs:
+                self._sort(self._inbox.get())
+            self._collect()
             if self._jobs:
                 self._batch(self)
         self._end()
-        for call in self._on_end:
-            call()
+        ring_all(self._on_end)
+
+    def _collect(self) -> None:
+        try:
+            while True:
+                self._sort(self._inbox.get_nowait())
+        except Empty:
+            return
+
+    def _sort(self, job: Job[Any] | None) -> None:
+        if job is None:
+            self._stopping = True
+        else:
+            self._jobs.append(job)
 
 
 def finish(jobs: Sequence[Job[Any]]) -> None:
-    """Wake all tasks of a batch, with one call per loop."""
-    by_loop: dict[Any, list[Job[Any]]] = {}
-    for job in jobs:
-        by_loop.setdefault(job.loop, []).append(job)
-    for loop, done in by_loop.items():
-        call_in(loop, _Finish(done))
-
-
-class _Finish:
-    """Wakes the tasks of one loop; runs in it."""
-
-    __slots__ = ("_jobs",)
-
-    def __init__(self, jobs: list[Job[Any]]) -> None:
-        self._jobs = jobs
-
-    def __call__(self) -> None:
-        for job in self._jobs:
-            job.done.set()
+    """Wake all tasks of a batch."""
+    ring_all(job.bell for job in jobs)

@@ -115,14 +115,16 @@ class ConversationHistorySection(ContributingSection):
 
 def _sure(entries: Sequence[Entry], limit: int) -> bool:
     """Whether the last `limit` entries can be seen to start at a safe cut, without looking further back."""
-    before, first = entries[-limit - 1].message.role, entries[-limit].message.role
-    if first is not ChatRole.USER and not (first is ChatRole.ASSISTANT and before is ChatRole.USER):
+    roles = [entry.message.role for entry in entries[-limit - 1 :]]
+    if roles[1] is not ChatRole.USER and not (roles[1] is ChatRole.ASSISTANT and roles[0] is ChatRole.USER):
         return False
-    return not orphaned_results([entry.message for entry in entries[-limit:]])
+    return ChatRole.TOOL not in roles or not orphaned_results([entry.message for entry in entries[-limit:]])
 
 
 def _last(entries: list[Entry], limit: int) -> list[Entry]:
     """The last `limit` entries, or as near to that as a safe cut allows."""
+    if len(entries) > limit and _sure(entries, limit):
+        return entries[-limit:]
     return entries[start_of_last([entry.message for entry in entries], limit) :]
 
 
