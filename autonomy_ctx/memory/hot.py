@@ -117,7 +117,9 @@ def _holds(kept: _Kept, after: int, limit: int) -> bool:
 
 def _base(window: Window, after: int, limit: int) -> int:
     """The position after which nothing is missing from a window."""
-    return window.entries[0].position - 1 if len(window.entries) >= limit and window.entries else after
+    if len(window.entries) < limit:
+        return after
+    return window.entries[0].position - 1 if window.entries else window.head.position
 
 
 def _tokens(entry: Entry) -> int:

@@ -9,7 +9,6 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-import anyio.lowlevel
 import anyio.to_thread
 
 from autonomy_ctx.errors import StoreError
@@ -23,13 +22,12 @@ from autonomy_ctx.memory.key import check_name, make_key
 from autonomy_ctx.memory.location import path_of
 from autonomy_ctx.memory.sqlite import SqliteStore, Synchronous
 from autonomy_ctx.memory.store import Draft, Head, Log, Store, Window
+from autonomy_ctx.memory.strides import strides
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
 # Larger messages are encoded and counted in a thread, so that the event loop is not held.
 HEAVY = 64 * 1024
-# How many messages are turned into dicts before other tasks get a chance.
-STRIDE = 500
 
 
 class Memory:
@@ -151,10 +149,8 @@ class Memory:
         """The messages as dicts that belong to the caller; the newest `limit` of those after a position."""
         window = await self.read(scope, conversation, after=after, limit=limit)
         dicts: list[dict[str, Any]] = []
-        for start in range(0, len(window.entries), STRIDE):
-            if start:
-                await anyio.lowlevel.checkpoint()
-            dicts.extend(wire.to_dict(entry.message) for entry in window.entries[start : start + STRIDE])
+        async for entries in strides(window.entries):
+            dicts += [wire.to_dict(entry.message) for entry in entries]
         return dicts
 
     async def get_messages(self, scope: str, conversation: str) -> list[dict[str, Any]]:

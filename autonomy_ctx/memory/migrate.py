@@ -25,6 +25,13 @@ def latest() -> int:
     return steps()[-1][0]
 
 
+def is_current(connection: sqlite3.Connection) -> bool:
+    """Whether there is nothing to set up; asked without a lock."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    return bool(version == latest() and journal == "wal")
+
+
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Run the steps the file does not have yet, all or none. The caller holds the write lock."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]

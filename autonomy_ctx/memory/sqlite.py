@@ -21,7 +21,7 @@ from autonomy_ctx.errors import AutonomyCtxError, StoreBusy, StoreClosed, StoreU
 from autonomy_ctx.memory.filelock import FileLock
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.location import check_location
-from autonomy_ctx.memory.migrate import migrate
+from autonomy_ctx.memory.migrate import is_current, migrate
 from autonomy_ctx.memory.sqlite_errors import translated
 from autonomy_ctx.memory.sqlite_rows import Transaction, read_head, read_rows, read_whole
 from autonomy_ctx.memory.store import Draft, Head, Window
@@ -139,7 +139,8 @@ class SqliteStore:
         """Open the file, or the one that has taken its place; the writer's thread does it."""
         self._usable()
         if self._small is None or not self._in_place():
-            await self.check()
+            # By the reader's thread: opening need not wait for whoever is writing now.
+            await self._done(self._reader, Job(lambda connection: None))
 
     async def _done(self, worker: Worker, job: Job[T]) -> T:
         worker.submit(job)
@@ -178,6 +179,7 @@ class SqliteStore:
 
     def _start(self) -> None:
         """Fresh threads and no connections: at first, and again in the child of a fork."""
+        self._opening = threading.Lock()
         self._pid, self._seen = os.getpid(), 0.0
         self._writer = Worker("autonomy_ctx-writer", self._write_batch, self._disconnect)
         self._reader = Worker("autonomy_ctx-reader", self._read_batch, self._disconnect_reader)
@@ -247,9 +249,15 @@ class SqliteStore:
         finish(jobs)
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is not None and self._in_place():
+        """The writer's connection; opened, with the one for small reads, by whichever thread is first."""
+        with self._opening:
+            if self._connection is None or not self._in_place():
+                self._close_connections()
+                self._open()
+            assert self._connection is not None
             return self._connection
-        self._disconnect()
+
+    def _open(self) -> None:
         if self._opened_once and not os.path.exists(self.path):
             raise StoreUnavailable(
                 path=self.path,
@@ -257,24 +265,25 @@ class SqliteStore:
                 advice="put it back: the same memory goes on with it; nothing is written to a new, empty one",
             )
         self._lock = FileLock(f"{self.path}.lock")
-        with self._lock:
-            connection = self._connect()
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA synchronous = {self.synchronous}")
-                connection.execute("PRAGMA secure_delete = ON")
-                migrate(connection, self.path)
-                small = self._connect(timeout=0)
-            except BaseException:
-                connection.close()
-                raise
+        connection = self._connect(self.timeout)
+        try:
+            if not is_current(connection):
+                with self._lock:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    migrate(connection, self.path)
+            connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_SLICE_MS}")
+            small = self._connect(timeout=0)
+            found = os.stat(self.path)
+        except BaseException:
+            connection.close()
+            raise
         self._opened_once = True
-        found = os.stat(self.path)
         self._connection, self._small = connection, small
         self._identity = (found.st_dev, found.st_ino)
-        return connection
 
-    def _connect(self, timeout: float = _BUSY_SLICE_MS / 1000) -> sqlite3.Connection:
+    def _connect(self, timeout: float) -> sqlite3.Connection:
         connection = sqlite3.connect(
             self.path, timeout=timeout, isolation_level=None, check_same_thread=False
         )
@@ -299,7 +308,11 @@ class SqliteStore:
                 self._fold = bool(busy)
 
     def _disconnect(self) -> None:
-        """Close all connections, the writer's last and under the lock: closing may checkpoint."""
+        with self._opening:
+            self._close_connections()
+
+    def _close_connections(self) -> None:
+        """Close the writer's connection last and under the lock: closing may checkpoint."""
         connection, self._connection = self._connection, None
         lock, self._lock = self._lock, None
         with self._small_lock:
@@ -324,6 +337,7 @@ class SqliteStore:
             finish([job])
 
     def _large_connection(self) -> sqlite3.Connection:
+        self._connected()
         if self._large is None or self._large_identity != self._identity:
             self._disconnect_reader()
             self._large, self._large_identity = self._connect(timeout=self.timeout), self._identity
@@ -336,9 +350,14 @@ class SqliteStore:
                 connection.close()
 
 
+# SQLite connections must not be used in the child of a fork, and closing one there is a use.
+_abandoned: list[sqlite3.Connection | None] = []
+
+
 def _forget_in_child() -> None:
-    """A forked child must not hold the parent's place in the lock's queue."""
+    """A forked child keeps neither the parent's place in the lock's queue nor its connections."""
     for store in list(_stores):
+        _abandoned.extend((store._connection, store._small, store._large))
         if store._lock is not None:
             store._lock.close()
 

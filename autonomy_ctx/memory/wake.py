@@ -61,29 +61,31 @@ def _ring(bells: list[Bell]) -> None:
 
 
 class _AsyncioBell:
-    __slots__ = ("_future", "loop")
+    __slots__ = ("_future", "_rung", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._future: asyncio.Future[bool] = loop.create_future()
+        self._rung = False
+        self._future: asyncio.Future[None] | None = None
 
     def ring(self) -> None:
-        if not self._future.done():
-            self._future.set_result(True)
+        # Kept as a fact: it may come between the end of one wait and the start of the next.
+        self._rung = True
+        self._wake()
 
     async def rung(self, timeout: float) -> bool:
-        timer = self.loop.call_later(timeout, self._give_up)
-        try:
-            rung = await self._future
-        finally:
-            timer.cancel()
-        if not rung:
+        if not self._rung:
             self._future = self.loop.create_future()
-        return rung
+            timer = self.loop.call_later(timeout, self._wake)
+            try:
+                await self._future
+            finally:
+                timer.cancel()
+        return self._rung
 
-    def _give_up(self) -> None:
-        if not self._future.done():
-            self._future.set_result(False)
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
 
 
 class _TrioBell:

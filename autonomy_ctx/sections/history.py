@@ -12,6 +12,7 @@ from autonomy_ctx.items.cuts import orphaned_results, start_of_last
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
+from autonomy_ctx.memory.strides import strides
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 
 Filter = Callable[[dict[str, Any]], bool]
@@ -54,7 +55,7 @@ class ConversationHistorySection(ContributingSection):
             omitted = (_omission(head, entries, self._reason()),)
         messages = [entry.message for entry in entries]
         if self.transform_fn is not None:
-            messages = [self._transformed(message) for message in messages]
+            messages = [self._transformed(message) async for some in strides(messages) for message in some]
         params["conversation_message_count"] = len(messages)
         return Contribution(messages, [entry.position for entry in entries], omitted)
 
@@ -64,14 +65,14 @@ class ConversationHistorySection(ContributingSection):
         # One more than shown: what stands before the window tells whether it may start there.
         size = None if limit is None else limit + 1
         head, page = await memory.read(scope, conversation, limit=size)
-        entries = self._passing(page)
+        entries = await self._passing(page)
         if limit is None or size is None:
             return head, entries
         while len(page) == size and (len(entries) <= limit or not _sure(entries, limit)):
             enough = len(entries) > limit
             size = max(LOOKBACK, 2 * limit)
             _, page = await memory.read(scope, conversation, before=page[0].position, limit=size)
-            entries = self._passing(page) + entries
+            entries = await self._passing(page) + entries
             if enough:
                 # Looked back once; a result whose call is not found by now has lost it.
                 break
@@ -80,7 +81,7 @@ class ConversationHistorySection(ContributingSection):
             _, found = await memory.read(
                 scope, conversation, after=head.last_user - 1, before=head.last_user + 1
             )
-            window = self._passing(found) + window
+            window = await self._passing(found) + window
         return head, window
 
     async def _read_all(self, memory: Any, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
@@ -89,16 +90,19 @@ class ConversationHistorySection(ContributingSection):
         if inspect.isawaitable(found):
             found = await found
         everything = [Entry(index, wire.from_dict(message)) for index, message in enumerate(found, start=1)]
-        entries = self._passing(everything)
+        entries = await self._passing(everything)
         window = entries if self.max_messages is None else _last(entries, self.max_messages)
         if window and all(entry.message.role is not ChatRole.USER for entry in window):
             window = [entry for entry in entries if entry.message.role is ChatRole.USER][-1:] + window
         return Head(len(everything), len(everything)), window
 
-    def _passing(self, entries: Sequence[Entry]) -> list[Entry]:
+    async def _passing(self, entries: Sequence[Entry]) -> list[Entry]:
         if self.filter_fn is None:
             return list(entries)
-        return [entry for entry in entries if self.filter_fn(wire.to_dict(entry.message))]
+        passing: list[Entry] = []
+        async for some in strides(entries):
+            passing += [entry for entry in some if self.filter_fn(wire.to_dict(entry.message))]
+        return passing
 
     def _transformed(self, message: Message) -> Message:
         assert self.transform_fn is not None

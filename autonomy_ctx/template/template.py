@@ -10,20 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 
 from autonomy_ctx.errors import SectionError
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.strides import strides
 from autonomy_ctx.sections.section import Contribution, Omission
 from autonomy_ctx.template.composed import ComposedContext, SectionReport
 from autonomy_ctx.template.placement import Placement, place
 
 logger = logging.getLogger("autonomy_ctx.template")
-
-# How many messages are converted or counted before other tasks get a chance.
-STRIDE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,8 @@ class ContextTemplate:
         self, memory: Any, scope: str, conversation: str, params: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
         """The context as a list of dicts that belong to the caller."""
-        return (await self.compose(memory, scope, conversation, params)).to_dicts()
+        composed = await self.compose(memory, scope, conversation, params)
+        return [wire.to_dict(message) async for some in strides(composed.messages) for message in some]
 
     async def compose(
         self,
@@ -116,29 +114,28 @@ class ContextTemplate:
     ) -> list[_Outcome]:
         """One outcome per section, in order. Independent sections run beside the others."""
         outcomes: list[_Outcome] = [_DISABLED] * len(sections)
-        if not any(placement.independent and section.enabled for section, placement in sections):
-            for index, (section, placement) in enumerate(sections):
-                if section.enabled:
-                    outcomes[index] = await _run(section, placement, given)
+        enabled = [index for index, (section, _) in enumerate(sections) if getattr(section, "enabled", True)]
+        beside = [index for index in enabled if sections[index][1].independent]
+        if not beside:
+            for index in enabled:
+                outcomes[index] = await _run(*sections[index], given)
             return outcomes
 
         failures: list[SectionError] = []
 
         async def run(index: int) -> None:
-            section, placement = sections[index]
             try:
-                outcomes[index] = await _run(section, placement, given)
+                outcomes[index] = await _run(*sections[index], given)
             except SectionError as error:
                 # Raised after the group has ended: users meet one error, not a group of one.
                 failures.append(error)
                 group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
-            for index, (section, placement) in enumerate(sections):
-                if section.enabled and placement.independent:
-                    group.start_soon(run, index)
-            for index, (section, placement) in enumerate(sections):
-                if section.enabled and not placement.independent:
+            for index in beside:
+                group.start_soon(run, index)
+            for index in enabled:
+                if index not in beside:
                     await run(index)
         if failures:
             raise failures[0]
@@ -146,13 +143,7 @@ class ContextTemplate:
 
     async def _counted(self, messages: Sequence[Message]) -> list[int]:
         count, scaled = self.token_counter.uncalibrated, self.token_counter.calibration.scaled
-        if len(messages) <= STRIDE:
-            return [scaled(count(message)) for message in messages]
-        counts: list[int] = []
-        for start in range(0, len(messages), STRIDE):
-            counts += [scaled(count(message)) for message in messages[start : start + STRIDE]]
-            await anyio.lowlevel.checkpoint()
-        return counts
+        return [scaled(count(message)) async for some in strides(messages) for message in some]
 
     def _placement(self, section: Any) -> Placement:
         known = self._placements.get(id(section))
@@ -205,12 +196,7 @@ async def _contribution(placement: Placement, given: tuple[Any, ...]) -> Contrib
         return Contribution((), problem="returned None; a section without messages returns []")
     if not isinstance(found, list | tuple):
         return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
-    messages: list[Message] = []
-    for start in range(0, len(found), STRIDE):
-        if start:
-            await anyio.lowlevel.checkpoint()
-        messages += [wire.from_dict(message) for message in found[start : start + STRIDE]]
-    return Contribution(messages)
+    return Contribution([wire.from_dict(message) async for some in strides(found) for message in some])
 
 
 def _report(name: str, placement: Placement, outcome: _Outcome, start: int, tokens: int) -> SectionReport:
