@@ -115,7 +115,7 @@ class SqliteStore:
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         self._usable()
-        return await self._done(self._writer, Job(work))
+        return await self._done(self._writer.submit(work))
 
     async def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run a small read in the caller's thread; None when it should not run there."""
@@ -133,18 +133,17 @@ class SqliteStore:
 
     async def _read_there(self, work: Callable[[sqlite3.Connection], T]) -> T:
         await self._ready()
-        return await self._done(self._reader, Job(work))
+        return await self._done(self._reader.submit(work))
 
     async def _ready(self) -> None:
         """Open the file, or the one that has taken its place; the writer's thread does it."""
         self._usable()
         if self._small is None or not self._in_place():
             # By the reader's thread: opening need not wait for whoever is writing now.
-            await self._done(self._reader, Job(lambda connection: None))
+            await self._done(self._reader.submit(lambda connection: None))
 
-    async def _done(self, worker: Worker, job: Job[T]) -> T:
-        worker.submit(job)
-        outcome = await job.wait(self.timeout)
+    async def _done(self, job: Job[T]) -> T:
+        outcome = await job.wait()
         if outcome is Outcome.WITHDRAWN:
             raise StoreBusy(path=self.path, seconds=self.timeout)
         if outcome is Outcome.UNKNOWN:
@@ -181,8 +180,8 @@ class SqliteStore:
         """Fresh threads and no connections: at first, and again in the child of a fork."""
         self._opening = threading.Lock()
         self._pid, self._seen = os.getpid(), 0.0
-        self._writer = Worker("autonomy_ctx-writer", self._write_batch, self._disconnect)
-        self._reader = Worker("autonomy_ctx-reader", self._read_batch, self._disconnect_reader)
+        self._writer = Worker("autonomy_ctx-writer", self.timeout, self._write_batch, self._disconnect)
+        self._reader = Worker("autonomy_ctx-reader", self.timeout, self._read_batch, self._disconnect_reader)
         self._connection: sqlite3.Connection | None = None
         self._small: sqlite3.Connection | None = None
         self._large: sqlite3.Connection | None = None

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 
-from autonomy_ctx.memory.wake import Bell, bell, ring_all
+from autonomy_ctx.memory.wake import Bell, Bells, ring_all
 
 T = TypeVar("T")
 BATCH = 1024
@@ -35,11 +35,11 @@ class Job(Generic[T]):
 
     __slots__ = ("_claim", "bell", "error", "result", "work")
 
-    def __init__(self, work: Callable[[Any], T]) -> None:
+    def __init__(self, work: Callable[[Any], T], bell: Bell) -> None:
         self.work = work
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.bell = bell()
+        self.bell = bell
         # Popping is atomic: whoever gets the one element has the job.
         self._claim = [True]
 
@@ -55,15 +55,15 @@ class Job(Generic[T]):
         """Whether nobody has taken or withdrawn it yet."""
         return bool(self._claim)
 
-    async def wait(self, timeout: float) -> Outcome:
-        """Wait for the result and withdraw the job when it takes too long, or when this task is cancelled."""
+    async def wait(self) -> Outcome:
+        """Wait for the result; withdraw the job when it takes too long or this task is cancelled."""
         try:
-            if await self.bell.rung(timeout):
+            if await self.bell.rung():
                 return Outcome.DONE
             if self.claim():
                 return Outcome.WITHDRAWN
             # Too late to withdraw, the batch is being written; only a hanging disk gets past here.
-            return Outcome.DONE if await self.bell.rung(timeout) else Outcome.UNKNOWN
+            return Outcome.DONE if await self.bell.rung() else Outcome.UNKNOWN
         except BaseException:
             self.claim()
             raise
@@ -72,8 +72,11 @@ class Job(Generic[T]):
 class Worker:
     """One daemon thread with a queue. `batch` is called while there are jobs, `end` once at the end."""
 
-    def __init__(self, name: str, batch: Callable[[Worker], None], end: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, timeout: float, batch: Callable[[Worker], None], end: Callable[[], None]
+    ) -> None:
         self._name, self._batch, self._end = name, batch, end
+        self._bells = Bells(timeout)
         # Handed in by tasks; None asks the thread to stop.
         self._inbox: SimpleQueue[Job[Any] | None] = SimpleQueue()
         # Only the thread touches these.
@@ -83,11 +86,13 @@ class Worker:
         self._starting = threading.Lock()
         self._on_end: list[Bell] = []
 
-    def submit(self, job: Job[Any]) -> None:
-        """Put a job in the queue; the thread starts with the first one."""
+    def submit(self, work: Callable[[Any], T]) -> Job[T]:
+        """Queue some work; the thread starts with the first."""
+        job = Job(work, self._bells.make())
         self._inbox.put(job)
         if self._thread is None:
             self._start()
+        return job
 
     def take(self) -> list[Job[Any]]:
         """All jobs that wait now and were not withdrawn, up to a batch."""
@@ -108,11 +113,11 @@ class Worker:
         """Do what is queued and end the thread; do not wait longer than `grace` for it."""
         if self._thread is None or not self._thread.is_alive():
             return
-        ended = bell()
+        ended = Bells(grace).make()
         self._on_end.append(ended)
         self._inbox.put(None)
         with anyio.CancelScope(shield=True):
-            await ended.rung(grace)
+            await ended.rung()
 
     def _start(self) -> None:
         with self._starting:
