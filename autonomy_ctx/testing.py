@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import rows
@@ -104,7 +105,7 @@ class StoreContract:
         [draft] = drafted(given)
         await store.append(MAIN, [draft])
         [entry] = (await store.read(MAIN)).entries
-        assert {key: (entry.message._form or {})[key] for key in given} == given
+        assert {key: wire.to_dict(entry.message)[key] for key in given} == given
 
     async def test_the_same_message_sent_twice_is_kept_once(self, store: Store) -> None:
         first = await store.append(MAIN, drafted(said("hello", id="m1")))

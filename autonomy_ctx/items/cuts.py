@@ -57,7 +57,7 @@ def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tu
     pairs = _paired(messages)
     if pairs.orphans:
         return False, f"Orphaned tool results (no call before them): {sorted(pairs.orphans)}"
-    unanswered = sorted(call_id for call_id, waiting in pairs.waiting.items() if waiting)
+    unanswered = sorted({call_id for call_id, _ in pairs.unanswered})
     if unanswered:
         return False, f"Orphaned tool uses (no result after them): {unanswered}"
     return True, None
@@ -80,6 +80,8 @@ def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count:
 def get_tool_use_ids(message: Message | Mapping[str, Any]) -> list[str]:
     """The ids of the calls an assistant message makes; calls without an id are left out."""
     if isinstance(message, Message):
+        if message.role is not ChatRole.ASSISTANT:
+            return []
         return [call.id for call in message.tool_calls if call.id]
     if message.get("role") != "assistant":
         return []
@@ -99,21 +101,25 @@ class _Pairs:
     """Calls matched with their results, as messages are seen one after the other."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, list[int]] = {}
+        self.calls: dict[str, int] = {}
+        # By id and index, in order: a dict serves as an ordered set.
+        self.unanswered: dict[tuple[str, int], None] = {}
         self.spans: list[tuple[int, int]] = []
         self.orphans: set[str] = set()
 
     def see(self, index: int, calls: list[str], result: str | None) -> None:
         for call_id in calls:
-            self.waiting.setdefault(call_id, []).append(index)
+            self.calls[call_id] = index
+            self.unanswered[call_id, index] = None
         if not result:
             return
-        waiting = self.waiting.get(result)
-        if waiting:
-            # An id used twice: the result belongs to the latest call that waits for it.
-            self.spans.append((waiting.pop(), index))
-        elif waiting is None:
+        # An id used twice: a result belongs to the latest call before it, also when it comes twice.
+        call = self.calls.get(result)
+        if call is None:
             self.orphans.add(result)
+        else:
+            self.spans.append((call, index))
+            self.unanswered.pop((result, call), None)
 
 
 def _paired(messages: Sequence[Message | Mapping[str, Any]]) -> _Pairs:
@@ -127,7 +133,8 @@ def _blocked(messages: Sequence[Message]) -> list[bool]:
     """For every index from 0 to len(messages): is a cut there forbidden?"""
     pairs = _paired(messages)
     users = [index for index, message in enumerate(messages) if message.role is ChatRole.USER]
-    spans = pairs.spans + _unanswered(pairs.waiting, users, end=len(messages))
+    unanswered = [index for _, index in pairs.unanswered]
+    spans = pairs.spans + _unanswered(unanswered, users, len(messages))
     crossed = _crossings(len(messages), spans)
     return [
         index > 0 and (crossed[index] > 0 or (index < len(messages) and _starts_badly(messages, index)))
@@ -148,11 +155,11 @@ def _only_thinking(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, ThinkingContent) for part in message.parts)
 
 
-def _unanswered(waiting: dict[str, list[int]], users: list[int], end: int) -> list[tuple[int, int]]:
+def _unanswered(calls: list[int], users: list[int], end: int) -> list[tuple[int, int]]:
     """A span for each call without a result, up to the last message before the next user's."""
     spans: list[tuple[int, int]] = []
     at = 0
-    for start in sorted(index for indexes in waiting.values() for index in indexes):
+    for start in calls:
         while at < len(users) and users[at] < start:
             at += 1
         spans.append((start, users[at] - 1 if at < len(users) else end))

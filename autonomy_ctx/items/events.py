@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar
 
 from autonomy_ctx.errors import InvalidMessage
@@ -81,7 +81,7 @@ class DirectMessage:
 
     def expired(self, at: datetime) -> bool:
         """Whether its time to live is over."""
-        return self.ttl_seconds is not None and at >= self.created_at + timedelta(seconds=self.ttl_seconds)
+        return self.ttl_seconds is not None and (at - self.created_at).total_seconds() >= self.ttl_seconds
 
 
 def _check(event: Any, *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:

@@ -69,6 +69,17 @@ def thaw(value: Any) -> Any:
     return value
 
 
+def length(value: Any) -> int:
+    """About how many characters a JSON value has, without writing it out."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + length(inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return sum(map(length, value))
+    return 8
+
+
 def checked(value: Any, path: str) -> Any:
     """A plain copy of `value`, or `InvalidMessage` naming the place that is not JSON."""
     copy = _copied(value, 0)
@@ -79,13 +90,18 @@ def checked(value: Any, path: str) -> Any:
 
 
 _NOT_JSON: Any = object()
-_SIMPLE = frozenset({str, int, bool, type(None)})
+_SIMPLE = frozenset({str, bool, type(None)})
+# Python itself refuses to write longer numbers out.
+_DIGITS = 4300
+_LARGEST = 10**_DIGITS
 
 
 def _copied(value: Any, depth: int) -> Any:
     kind = type(value)
     if kind in _SIMPLE:
         return value
+    if kind is int:
+        return value if -_LARGEST < value < _LARGEST else _NOT_JSON
     if depth > MAX_DEPTH:
         return _NOT_JSON
     if kind is dict or isinstance(value, dict):
@@ -102,14 +118,19 @@ def _copied(value: Any, depth: int) -> Any:
             copy[key] = inner
         return copy
     if kind is list or isinstance(value, list):
-        copies = [_copied(inner, depth + 1) for inner in value]
-        return _NOT_JSON if any(inner is _NOT_JSON for inner in copies) else copies
+        copies = []
+        for inner in value:
+            # Given up at the first mistake: a list that contains itself twice would be walked for ever.
+            copies.append(_copied(inner, depth + 1))
+            if copies[-1] is _NOT_JSON:
+                return _NOT_JSON
+        return copies
     # Enums and other subclasses of the JSON types are stored as what they stand for.
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _NOT_JSON
     if isinstance(value, str):
         return str.__str__(value)
-    return int(value) if isinstance(value, int) else _NOT_JSON
+    return _copied(int(value), depth) if isinstance(value, int) else _NOT_JSON
 
 
 def _explain(value: Any, path: str, depth: int) -> None:
@@ -128,6 +149,10 @@ def _explain(value: Any, path: str, depth: int) -> None:
             _explain(inner, f"{path}[{index}]", depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
         raise InvalidMessage(_short(path), f"is {value}, which JSON cannot hold; use None or a string")
+    elif isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+        raise InvalidMessage(
+            _short(path), f"is a number of more than {_DIGITS} digits, which JSON cannot hold; use a string"
+        )
     elif value is not None and not isinstance(value, str | int | float):
         raise InvalidMessage(
             _short(path),

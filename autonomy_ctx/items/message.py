@@ -74,6 +74,8 @@ class Message:
     extra: Mapping[str, Any]
     # The dict this message was made from, so that its dict form is exact. Private to `wire`.
     _form: dict[str, Any] | None = field(init=False, compare=False, repr=False)
+    # Whether memory has it: then its dict form carries the id and time that memory gave it.
+    _kept: bool = field(init=False, compare=False, repr=False)
     # What a counter made of it, by the counter's name: a frozen message never costs anything else.
     _tokens: tuple[str, int] | None = field(init=False, compare=False, repr=False)
 
@@ -95,7 +97,9 @@ class Message:
         put = object.__setattr__
         put(self, "role", parse_role(role))
         put(self, "content", parse_content(content))
-        put(self, "tool_calls", (tool_calls and parse_calls(tool_calls)) or ())
+        put(self, "tool_calls", parse_calls(tool_calls) if tool_calls != () else ())
+        if self.content is None:
+            check_content(self.role, self.tool_calls)
         put(self, "tool_call_id", parse_text(tool_call_id, "tool_call_id"))
         put(self, "name", parse_text(name, "name"))
         put(self, "is_error", parse_flag(is_error, "is_error"))
@@ -105,6 +109,7 @@ class Message:
         put(self, "phase", parse_text(phase, "phase"))
         put(self, "extra", extra if extra is EMPTY else parse_extra(extra, "extra"))
         put(self, "_form", None)
+        put(self, "_kept", False)
         put(self, "_tokens", None)
 
     def __hash__(self) -> int:
@@ -160,6 +165,12 @@ def parse_role(value: Any) -> ChatRole:
         problem = "is missing" if value is None else f"is {_shown(value)}"
         raise InvalidMessage("role", f"{problem}; it must be one of {', '.join(ROLES)}")
     return role
+
+
+def check_content(role: ChatRole, calls: Sequence[ToolCall]) -> None:
+    """Refuse a message that says nothing; an assistant's may, when it only calls tools or is cut off."""
+    if not calls and role is not ChatRole.ASSISTANT:
+        raise InvalidMessage("content", "is missing")
 
 
 def parse_text(value: Any, path: str) -> str | None:

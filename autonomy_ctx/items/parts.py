@@ -38,6 +38,7 @@ class ImageContent:
             raise InvalidMessage(
                 "image", "must be a URL or a `data:` URL; use ImageContent.from_bytes for bytes"
             )
+        _detail({"inference_detail": self.inference_detail}, "inference_detail", "image")
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "image/png") -> ImageContent:
@@ -57,6 +58,10 @@ class ThinkingContent:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise InvalidMessage("thinking", f"must be a string, not {type(self.text).__name__}")
+        for name in ("signature", "redacted"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise InvalidMessage(name, f"must be a string, not {type(value).__name__}")
         if self.redacted is not None and (self.text or self.signature is not None):
             raise InvalidMessage("redacted", "stands alone: a redacted block has no text and no signature")
 
@@ -65,7 +70,7 @@ Part: TypeAlias = TextContent | ImageContent | ThinkingContent
 Content: TypeAlias = str | Part | tuple[Part, ...] | None
 
 PART_TYPES = (TextContent, ImageContent, ThinkingContent)
-_TEXT_TYPES = frozenset({"text", "input_text", "output_text", None})
+_TEXT_TYPES = ("text", "input_text", "output_text", None)
 
 
 def parse_content(value: Any, path: str = "content") -> Content:

@@ -17,6 +17,7 @@ from autonomy_ctx.items.frozen import EMPTY, checked, freeze, thaw
 from autonomy_ctx.items.message import (
     ChatRole,
     Message,
+    check_content,
     new_id,
     now,
     parse_calls,
@@ -70,6 +71,7 @@ def from_form(
     *,
     id: str | None = None,  # noqa: A002  # the field's name
     created_at: datetime | None = None,
+    kept: bool = False,
 ) -> Message:
     """A message from a JSON dict that belongs to it alone: the caller must not keep or change it.
 
@@ -83,14 +85,14 @@ def from_form(
     get = form.get
     role = parse_role(get("role"))
     content = parse_content(get("content"))
-    calls = parse_calls(form["tool_calls"]) if get("tool_calls") else ()
-    if content is None and not calls and role is not ChatRole.ASSISTANT:
-        raise InvalidMessage("content", "is missing")
+    calls = parse_calls(form["tool_calls"]) if "tool_calls" in form else ()
+    if content is None:
+        check_content(role, calls)
     if id is None:
         id = parse_text(get("id"), "id") or parse_text(get("message_id"), "message_id") or new_id()  # noqa: A001
     if created_at is None:
-        time = get("created_at") if get("timestamp") is None else form["timestamp"]
-        created_at = now() if time is None else parse_time(time, "timestamp")
+        name = "created_at" if get("timestamp") is None else "timestamp"
+        created_at = now() if get(name) is None else parse_time(form[name], name)
     message = object.__new__(Message)
     put = object.__setattr__
     put(message, "role", role)
@@ -102,21 +104,28 @@ def from_form(
     for name in ("tool_call_id", "name", "phase"):
         value = get(name)
         put(message, name, value if value is None else parse_text(value, name))
-    agent = get("agent") or get("agent_id")
-    put(message, "agent", agent if agent is None else parse_text(agent, "agent"))
+    name = "agent" if get("agent") is not None else "agent_id"
+    agent = get(name)
+    put(message, "agent", agent if agent is None else parse_text(agent, name))
     put(message, "is_error", "is_error" in form and parse_flag(form["is_error"], "is_error"))
     put(message, "extra", EMPTY if _FIELDS.issuperset(form) else _extra(form))
     put(message, "_form", form)
+    put(message, "_kept", kept)
     put(message, "_tokens", None)
     return message
 
 
 def to_dict(message: Message) -> dict[str, Any]:
     """The dict form: the one the message was made from, or the canonical one."""
-    if message._form is not None:
-        copy: dict[str, Any] = thaw(message._form)
-        return copy
-    return _canonical(message)
+    if message._form is None:
+        return _canonical(message)
+    form: dict[str, Any] = thaw(message._form)
+    if message._kept:
+        if form.get("message_id") != message.id:
+            form["id"] = message.id
+        if form.get("timestamp") is None and form.get("created_at") is None:
+            form["timestamp"] = time_to_json(message.created_at)
+    return form
 
 
 def item_from_dict(value: Any) -> Item:

@@ -12,27 +12,28 @@ from collections.abc import Sequence
 from cachetools import LRUCache
 
 from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Window
+from autonomy_ctx.memory.rows import weight
+from autonomy_ctx.memory.store import Draft, Entry, Head, Store, Window
 
-# Together they bound the memory held: 128 windows of 256 messages and 64,000 tokens of text each.
+# Together they bound the memory held: 128 windows of 256 messages and 256,000 characters each.
 CONVERSATIONS = 128
 LARGEST_WINDOW = 256
-LARGEST_TOKENS = 64_000
+LARGEST_WEIGHT = 256_000
 
 
 class _Kept:
-    """All entries after `base`, as of `head`."""
+    """All entries after `base`, as of `head`, of the log with that identity."""
 
-    __slots__ = ("base", "entries", "head")
+    __slots__ = ("base", "entries", "head", "identity")
 
-    def __init__(self, base: int, head: Head, entries: list[Entry]) -> None:
-        self.base, self.head, self.entries = base, head, entries
+    def __init__(self, identity: object, base: int, head: Head, entries: list[Entry]) -> None:
+        self.identity, self.base, self.head, self.entries = identity, base, head, entries
 
 
 class HotWindows:
     """A log that remembers the windows it read last; bounded in number and in length."""
 
-    def __init__(self, log: Log, conversations: int = CONVERSATIONS) -> None:
+    def __init__(self, log: Store, conversations: int = CONVERSATIONS) -> None:
         self._log = log
         self._kept: LRUCache[Key, _Kept] = LRUCache(conversations)
         self.hits = 0
@@ -49,12 +50,16 @@ class HotWindows:
         kept = self._kept.get(key)
         if kept is not None:
             head = await self._log.head(key)
-            if head != kept.head:
+            if kept.identity != self._log.identity:
+                kept = None
+            elif head != kept.head:
                 kept = await self._caught_up(key, kept, head)
         if kept is None or not _holds(kept, after, limit):
             self.misses += 1
             window = await self._log.read(key, after=after, limit=limit)
-            self._keep(key, _Kept(_base(window, after, limit), window.head, list(window.entries)))
+            self._keep(
+                key, _Kept(self._log.identity, _base(window, after, limit), window.head, list(window.entries))
+            )
             return window
         self.hits += 1
         entries = kept.entries[-limit:] if limit else []
@@ -99,12 +104,12 @@ class HotWindows:
         entries = [*kept.entries, *window.entries]
         dropped = entries[:-LARGEST_WINDOW]
         base = dropped[-1].position if dropped else kept.base
-        caught = _Kept(base, window.head, entries[-LARGEST_WINDOW:])
+        caught = _Kept(kept.identity, base, window.head, entries[-LARGEST_WINDOW:])
         self._keep(key, caught)
         return caught
 
     def _keep(self, key: Key, kept: _Kept) -> None:
-        if sum(_tokens(entry) for entry in kept.entries) <= LARGEST_TOKENS:
+        if sum(weight(entry.message) for entry in kept.entries) <= LARGEST_WEIGHT:
             self._kept[key] = kept
         else:
             self._kept.pop(key, None)
@@ -120,8 +125,3 @@ def _base(window: Window, after: int, limit: int) -> int:
     if len(window.entries) < limit:
         return after
     return window.entries[0].position - 1 if window.entries else window.head.position
-
-
-def _tokens(entry: Entry) -> int:
-    counted = entry.message._tokens
-    return 0 if counted is None else counted[1]

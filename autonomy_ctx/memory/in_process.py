@@ -107,6 +107,10 @@ class InProcessStore:
                 deleted += _delete(kept, ids)
         return deleted
 
+    @property
+    def identity(self) -> object:
+        return None
+
     async def check(self) -> None:
         self._open()
 

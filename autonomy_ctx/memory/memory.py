@@ -22,7 +22,7 @@ from autonomy_ctx.memory.key import check_name, make_key
 from autonomy_ctx.memory.location import path_of
 from autonomy_ctx.memory.sqlite import SqliteStore, Synchronous
 from autonomy_ctx.memory.store import Draft, Head, Log, Store, Window
-from autonomy_ctx.memory.strides import strides
+from autonomy_ctx.memory.strides import Strides
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -149,7 +149,7 @@ class Memory:
         """The messages as dicts that belong to the caller; the newest `limit` of those after a position."""
         window = await self.read(scope, conversation, after=after, limit=limit)
         dicts: list[dict[str, Any]] = []
-        async for entries in strides(window.entries):
+        async for entries in Strides(window.entries):
             dicts += [wire.to_dict(entry.message) for entry in entries]
         return dicts
 

@@ -1,7 +1,7 @@
 """Messages as rows and back: the one encoding that every store shares.
 
-The body is the message's dict form without `id` and `timestamp`, which are columns; they are put
-back when the row is read. So a dict comes back as it was given, stamped with both.
+The body is the message's dict form without `id` and `timestamp`, which are columns; the dict form
+of a message that comes from memory has both again. So a dict comes back as it was given, stamped.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.frozen import length
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, Part
 from autonomy_ctx.items.tokens import TokenCounter
@@ -32,18 +33,17 @@ _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow
 
 
 def accept(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Message:
-    """What a caller handed in, as the message that will be kept: checked, copied and stamped."""
+    """What a caller handed in, as the message that will be kept: checked and copied."""
     if isinstance(value, Message):
-        return value
+        if value._form is None or value._kept:
+            return value
+        form = _bare(wire.to_dict(value), value)
+        return wire.from_form(form, id=value.id, created_at=value.created_at, kept=True)
     message = wire.from_dict(value, new_id=new_id, now=now)
-    form = message._form
-    if form is not None:
+    if message._form is not None:
         # The form belongs to this message alone and nobody has seen it yet.
-        time = wire.time_to_json(message.created_at)
-        form.pop("id", None)
-        if form.get("timestamp") in (None, time):
-            form.pop("timestamp", None)
-        _stamp(form, message.id, time)
+        _bare(message._form, message)
+        object.__setattr__(message, "_kept", True)
     return message
 
 
@@ -74,42 +74,33 @@ def check_id(message_id: str) -> None:
 
 def encoded(message: Message) -> str:
     """The body of a message's row: its dict form without what the row has columns for."""
-    form = message._form or wire.to_dict(message)
-    time = wire.time_to_json(message.created_at)
-    body_form = {
-        name: value
-        for name, value in form.items()
-        if name != "id" and (name != "timestamp" or value not in (None, time))
-    }
-    body = _encode(body_form)
+    form = message._form if message._kept else _bare(wire.to_dict(message), message)
+    body = _encode(form)
     if not body.isascii():
         try:
             body.encode()
         except UnicodeEncodeError:
             # A lone surrogate: no file can hold it, its escape can.
-            return _encode_ascii(body_form)
+            return _encode_ascii(form)
     return body
 
 
 def restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
     form, _ = _decode(body)
-    created_at = from_microseconds(created)
-    _stamp(form, message_id, wire.time_to_json(created_at))
-    message = wire.from_form(form, id=message_id, created_at=created_at)
+    message = wire.from_form(form, id=message_id, created_at=from_microseconds(created), kept=True)
     object.__setattr__(message, "_tokens", (counter, tokens))
     return message
 
 
 def weight(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
-    content = message.content
-    total = len(content) if type(content) is str else sum(_length(part) for part in message.parts)
-    for call in message.tool_calls:
-        total += len(call.arguments)
-    if message.extra:
-        total += len(str(message.extra))
-    return total
+    if message._form is not None:
+        return length(message._form)
+    total = sum(_length(part) for part in message.parts) + sum(
+        len(call.arguments) for call in message.tool_calls
+    )
+    return total + length(message.extra)
 
 
 def whole_form(body: str, message_id: str) -> dict[str, Any]:
@@ -147,11 +138,12 @@ def from_microseconds(value: int) -> datetime:
     return _EPOCH + timedelta(microseconds=value)
 
 
-def _stamp(form: dict[str, Any], message_id: str, time: float | str) -> None:
-    if "message_id" not in form:
-        form["id"] = message_id
-    if "timestamp" not in form and form.get("created_at") is None:
-        form["timestamp"] = time
+def _bare(form: dict[str, Any], message: Message) -> dict[str, Any]:
+    """A dict form without `id`, and without a `timestamp` that says no more than the row does."""
+    form.pop("id", None)
+    if "timestamp" in form and form["timestamp"] in (None, wire.time_to_json(message.created_at)):
+        del form["timestamp"]
+    return form
 
 
 def _length(part: Part) -> int:

@@ -101,7 +101,12 @@ class SqliteStore:
     ) -> int:
         return await self._write(lambda transaction: transaction.delete(scope, agent, conversation, ids))
 
+    @property
+    def identity(self) -> object:
+        return self._identity
+
     async def check(self) -> None:
+        self._seen = 0.0
         await self._write(lambda transaction: None)
 
     async def close(self) -> None:

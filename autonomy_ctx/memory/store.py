@@ -84,6 +84,10 @@ class Log(Protocol):
 class Store(Log, Protocol):
     """A log with a life of its own."""
 
+    @property
+    def identity(self) -> object:
+        """Which log this is; another object when a file has been put in the place of the first."""
+
     async def check(self) -> None:
         """Raise the error a user should see if the store cannot be written now."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import anyio.lowlevel
 
@@ -11,9 +11,23 @@ T = TypeVar("T")
 STRIDE = 500
 
 
-async def strides(items: Sequence[T], size: int = STRIDE) -> AsyncIterator[Sequence[T]]:
-    """The list in pieces; a short one in one piece, without a pause."""
-    for start in range(0, len(items), size):
+class Strides(Generic[T]):
+    """A list in pieces; a short one in one piece, without a pause.
+
+    Not an async generator: one that is left by an exception would linger until it is collected.
+    """
+
+    def __init__(self, items: Sequence[T], size: int = STRIDE) -> None:
+        self._items, self._size, self._next = items, size, 0
+
+    def __aiter__(self) -> Strides[T]:
+        return self
+
+    async def __anext__(self) -> Sequence[T]:
+        start = self._next
+        if start >= len(self._items):
+            raise StopAsyncIteration
         if start:
             await anyio.lowlevel.checkpoint()
-        yield items[start : start + size]
+        self._next = start + self._size
+        return self._items[start : self._next]

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import anyio
+
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Kind, Params
@@ -19,9 +21,11 @@ Provider = Callable[[str, str, Any], Any]
 class AdditionalContextSection(ContributingSection):
     """Static messages first, then those of `provider_fn(scope, conversation, params)`, plain or async.
 
-    A provider that fails takes nothing else with it: the static messages stay and the failure is
-    recorded.
+    A provider that fails or is late takes nothing else with it: the static messages stay and what
+    went wrong is recorded.
     """
+
+    enforces_timeout = True
 
     def __init__(
         self,
@@ -55,10 +59,13 @@ class AdditionalContextSection(ContributingSection):
         messages, problem = list(self._static), None
         if self.provider_fn is not None:
             try:
-                provided = self.provider_fn(scope, conversation, params)
-                if inspect.isawaitable(provided):
-                    provided = await provided
-                messages += [wire.from_dict(message) for message in provided or ()]
+                with anyio.move_on_after(self.timeout) as scope_of_time:
+                    provided = self.provider_fn(scope, conversation, params)
+                    if inspect.isawaitable(provided):
+                        provided = await provided
+                    messages += [wire.from_dict(message) for message in provided or ()]
+                if scope_of_time.cancelled_caught:
+                    problem = f"took longer than {self.timeout:g} s"
             except Exception as error:
                 logger.warning("section `%s`: its provider failed", self.name, exc_info=True)
                 problem = f"its provider failed: {type(error).__name__}: {error}"

@@ -8,18 +8,18 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import orphaned_results, start_of_last
+from autonomy_ctx.items.cuts import get_tool_result_id, orphaned_results, start_of_last
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
-from autonomy_ctx.memory.strides import strides
+from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 
 Filter = Callable[[dict[str, Any]], bool]
 Transform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
 
-# How far back a window looks for the call of a result it starts with.
-LOOKBACK = 64
+# How many messages a window looks back for the call of a result: one that is further away has lost it.
+LOOKBACK = 1024
 
 
 class ConversationHistorySection(ContributingSection):
@@ -55,7 +55,7 @@ class ConversationHistorySection(ContributingSection):
             omitted = (_omission(head, entries, self._reason()),)
         messages = [entry.message for entry in entries]
         if self.transform_fn is not None:
-            messages = [self._transformed(message) async for some in strides(messages) for message in some]
+            messages = [self._transformed(message) async for some in Strides(messages) for message in some]
         params["conversation_message_count"] = len(messages)
         return Contribution(messages, [entry.position for entry in entries], omitted)
 
@@ -68,20 +68,22 @@ class ConversationHistorySection(ContributingSection):
         entries = await self._passing(page)
         if limit is None or size is None:
             return head, entries
-        while len(page) == size and (len(entries) <= limit or not _sure(entries, limit)):
-            enough = len(entries) > limit
-            size = max(LOOKBACK, 2 * limit)
+        looked = 0
+        start = _known_start(entries, limit)
+        while start is None and len(page) == size and (looked < LOOKBACK or len(entries) <= limit):
+            looked += size
+            size = min(max(64, 2 * size), LOOKBACK)
             _, page = await memory.read(scope, conversation, before=page[0].position, limit=size)
             entries = await self._passing(page) + entries
-            if enough:
-                # Looked back once; a result whose call is not found by now has lost it.
-                break
-        window = _last(entries, limit)
+            start = _known_start(entries, limit)
+        if start is None:
+            start = start_of_last([entry.message for entry in entries], limit)
+        window = entries[start:]
         if head.last_user and all(entry.message.role is not ChatRole.USER for entry in window):
-            _, found = await memory.read(
+            newest = await memory.read(
                 scope, conversation, after=head.last_user - 1, before=head.last_user + 1
             )
-            window = await self._passing(found) + window
+            window = await self._passing(newest.entries) + window
         return head, window
 
     async def _read_all(self, memory: Any, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
@@ -91,16 +93,19 @@ class ConversationHistorySection(ContributingSection):
             found = await found
         everything = [Entry(index, wire.from_dict(message)) for index, message in enumerate(found, start=1)]
         entries = await self._passing(everything)
-        window = entries if self.max_messages is None else _last(entries, self.max_messages)
-        if window and all(entry.message.role is not ChatRole.USER for entry in window):
-            window = [entry for entry in entries if entry.message.role is ChatRole.USER][-1:] + window
+        window = entries
+        if self.max_messages is not None:
+            window = entries[start_of_last([entry.message for entry in entries], self.max_messages) :]
+        if all(entry.message.role is not ChatRole.USER for entry in window):
+            newest = [entry for entry in everything if entry.message.role is ChatRole.USER][-1:]
+            window = await self._passing(newest) + window
         return Head(len(everything), len(everything)), window
 
     async def _passing(self, entries: Sequence[Entry]) -> list[Entry]:
         if self.filter_fn is None:
             return list(entries)
         passing: list[Entry] = []
-        async for some in strides(entries):
+        async for some in Strides(entries):
             passing += [entry for entry in some if self.filter_fn(wire.to_dict(entry.message))]
         return passing
 
@@ -117,19 +122,23 @@ class ConversationHistorySection(ContributingSection):
         return f"max_messages={self.max_messages}" + (" and filter_fn" if self.filter_fn else "")
 
 
-def _sure(entries: Sequence[Entry], limit: int) -> bool:
-    """Whether the last `limit` entries can be seen to start at a safe cut, without looking further back."""
-    roles = [entry.message.role for entry in entries[-limit - 1 :]]
-    if roles[1] is not ChatRole.USER and not (roles[1] is ChatRole.ASSISTANT and roles[0] is ChatRole.USER):
-        return False
-    return ChatRole.TOOL not in roles or not orphaned_results([entry.message for entry in entries[-limit:]])
+def _known_start(entries: Sequence[Entry], limit: int) -> int | None:
+    """Where the window starts, or None when that depends on what stands before the entries.
 
-
-def _last(entries: list[Entry], limit: int) -> list[Entry]:
-    """The last `limit` entries, or as near to that as a safe cut allows."""
-    if len(entries) > limit and _sure(entries, limit):
-        return entries[-limit:]
-    return entries[start_of_last([entry.message for entry in entries], limit) :]
+    Before them there may be the call of a result that is among them, or a call that still blocks
+    cuts because no user has spoken since.
+    """
+    first = len(entries) - limit
+    if first <= 0:
+        return None
+    roles = [entry.message.role for entry in entries[first - 1 :]]
+    if ChatRole.TOOL not in roles and ChatRole.USER in roles[:2]:
+        return first
+    messages = [entry.message for entry in entries]
+    start = start_of_last(messages, limit)
+    spoken = any(message.role is ChatRole.USER for message in messages[: start + 1])
+    lost = orphaned_results(messages)
+    return start if spoken and not any(get_tool_result_id(m) in lost for m in messages[start:]) else None
 
 
 def _omission(head: Head, entries: Sequence[Entry], reason: str) -> Omission:

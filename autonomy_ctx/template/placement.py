@@ -42,7 +42,8 @@ def place(section: Any) -> Placement:
     return Placement(
         required=name in REQUIRED if required is None else bool(required),
         kind=kind,
-        timeout=timeout,
+        # A section that sees to its own timeout can keep what it has when the time is over.
+        timeout=None if getattr(section, "enforces_timeout", False) else timeout,
         independent=bool(getattr(section, "independent", False)),
         call=_call(section),
     )

@@ -15,7 +15,7 @@ from autonomy_ctx.errors import SectionError
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.strides import strides
+from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.sections.section import Contribution, Omission
 from autonomy_ctx.template.composed import ComposedContext, SectionReport
 from autonomy_ctx.template.placement import Placement, place
@@ -76,7 +76,7 @@ class ContextTemplate:
     ) -> list[dict[str, Any]]:
         """The context as a list of dicts that belong to the caller."""
         composed = await self.compose(memory, scope, conversation, params)
-        return [wire.to_dict(message) async for some in strides(composed.messages) for message in some]
+        return [wire.to_dict(message) async for some in Strides(composed.messages) for message in some]
 
     async def compose(
         self,
@@ -143,7 +143,7 @@ class ContextTemplate:
 
     async def _counted(self, messages: Sequence[Message]) -> list[int]:
         count, scaled = self.token_counter.uncalibrated, self.token_counter.calibration.scaled
-        return [scaled(count(message)) async for some in strides(messages) for message in some]
+        return [scaled(count(message)) async for some in Strides(messages) for message in some]
 
     def _placement(self, section: Any) -> Placement:
         known = self._placements.get(id(section))
@@ -196,7 +196,7 @@ async def _contribution(placement: Placement, given: tuple[Any, ...]) -> Contrib
         return Contribution((), problem="returned None; a section without messages returns []")
     if not isinstance(found, list | tuple):
         return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
-    return Contribution([wire.from_dict(message) async for some in strides(found) for message in some])
+    return Contribution([wire.from_dict(message) async for some in Strides(found) for message in some])
 
 
 def _report(name: str, placement: Placement, outcome: _Outcome, start: int, tokens: int) -> SectionReport:
