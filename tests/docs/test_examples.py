@@ -1,0 +1,73 @@
+"""Every example runs, offline, says something, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+SCRIPTS = sorted(path for path in EXAMPLES.glob("*.py") if not path.name.startswith("_"))
+
+# Loaded by the interpreter at start: an example that reaches for the network fails.
+OFFLINE = """
+import socket
+
+def refuse(*args, **kwargs):
+    raise OSError("examples run offline")
+
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+"""
+
+
+def run(script: Path, folder: Path, **variables: str) -> str:
+    """Run a script in a folder with nothing but what it needs, and give what it printed."""
+    (folder / "offline").mkdir()
+    (folder / "offline" / "sitecustomize.py").write_text(OFFLINE)
+    (folder / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env={
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONPATH": str(folder / "offline"),
+            "PYTHONIOENCODING": "utf-8",
+            "TMPDIR": str(folder / "tmp"),
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list((folder / "tmp").iterdir()) == [], "temporary files were left behind"
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_an_example_runs(script: Path, tmp_path: Path) -> None:
+    assert run(script, tmp_path).strip()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_demo_fits_the_terminal_and_is_plain_when_piped(columns: int, tmp_path: Path) -> None:
+    printed = run(EXAMPLES / "demo.py", tmp_path, COLUMNS=str(columns))
+    assert max(map(len, printed.splitlines())) == columns
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", printed)
+
+
+def test_the_demo_shows_every_part(tmp_path: Path) -> None:
+    printed = run(EXAMPLES / "demo.py", tmp_path)
+    for part in (
+        "conversation_history",
+        "342 messages between positions 1 and 342 (max_messages=30)",
+        "kept window",
+        "shared with the turn before",
+        "ConnectionError: weather.example is down",
+    ):
+        assert part in printed

@@ -1,0 +1,105 @@
+"""The reference names everything public, with the arguments it has today; promises name tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from docs.snippets import PAGES, ROOT, shown
+
+import autonomy_ctx
+import autonomy_ctx.testing
+
+REFERENCE = {
+    path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")
+}
+PROMISES = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+
+_SIGNED = re.compile(r"`(?:await )?(\w+)\(([^`]*)\)(?: -> [^`]*)?`")
+_TEST = re.compile(r"`((?:tests|autonomy_ctx)/[\w/]+\.py)((?:::\w+)*)`")
+
+
+def entries() -> Iterator[tuple[str, str]]:
+    """Each heading of the reference with what stands below it."""
+    for text in REFERENCE.values():
+        for entry in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
+            heading, _, body = entry.partition("\n")
+            yield heading, body
+
+
+def parameters(written: str) -> list[str]:
+    """The names in a signature as the reference writes it."""
+    # Defaults may be words; only the names count.
+    bare = re.sub(r"=(\"[^\"]*\"|\(\)|\{\}|[^,()]+)", "=None", written)
+    function = ast.parse(f"def f({bare}): ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    given = function.args
+    rest = [given.vararg] if given.vararg else []
+    named = [given.kwarg] if given.kwarg else []
+    return [arg.arg for arg in [*given.args, *rest, *given.kwonlyargs, *named]]
+
+
+def found(name: str) -> Any:
+    return getattr(autonomy_ctx, name, None) or getattr(autonomy_ctx.testing, name)
+
+
+def methods(kind: type) -> list[str]:
+    """The public methods of a class that this library defines."""
+    return [
+        name
+        for name, value in inspect.getmembers(kind, inspect.isroutine)
+        if not name.startswith("_")
+        and (getattr(value, "__module__", None) or "").startswith("autonomy_ctx")
+        and not issubclass(kind, Exception)
+    ]
+
+
+@pytest.mark.parametrize("name", autonomy_ctx.__all__)
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    assert any(f"`{name}`" in text or f"`{name}(" in text for text in REFERENCE.values())
+
+
+@pytest.mark.parametrize(("heading", "body"), list(entries()), ids=lambda text: text[:40].split("(")[0])
+def test_signatures_are_those_of_the_code(heading: str, body: str) -> None:
+    name = re.sub(r"\W.*", "", heading.strip("`"))
+    thing = found(name)
+    signed = _SIGNED.fullmatch(heading)
+    if signed:
+        assert parameters(signed[2]) == list(inspect.signature(thing).parameters)
+    if not inspect.isclass(thing) or name == "StoreContract":
+        return
+    items = [line.split("`: ")[0] + "`" for line in body.splitlines() if line.startswith("- `")]
+    listed = dict(_SIGNED.findall("\n".join(items)))
+    inherited = set(methods(autonomy_ctx.Log)) if name == "Store" else set()
+    assert set(listed) == set(methods(thing)) - inherited
+    for method, written in listed.items():
+        real = [arg for arg in inspect.signature(getattr(thing, method)).parameters if arg != "self"]
+        assert parameters(written) == real, f"{name}.{method}"
+
+
+@pytest.mark.parametrize(("file", "names"), sorted(set(_TEST.findall(PROMISES))))
+def test_every_test_named_in_the_promises_exists(file: str, names: str) -> None:
+    scope: list[ast.stmt] = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+    for name in names.split("::")[1:]:
+        [scope] = [
+            node.body
+            for node in scope
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
+        ]
+
+
+def test_every_promise_names_a_test() -> None:
+    *promises, unproved = re.split(r"^## ", PROMISES, flags=re.MULTILINE)[1:]
+    assert unproved.startswith("Promised, not yet proved")
+    for promise in promises:
+        assert _TEST.search(promise), promise.splitlines()[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_links_between_pages_lead_somewhere(page: Any) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert not target or (page.parent / target).exists(), target
