@@ -1,5 +1,7 @@
 """Decides, turn by turn, what an agent's model sees, and shows where each token came from."""
 
+import logging
+
 from autonomy_ctx.errors import (
     AutonomyCtxError,
     ConflictingMessage,
@@ -31,6 +33,8 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TextCounter, TokenCounter
+from autonomy_ctx.items.wire import item_from_dict, item_to_dict
+from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
 from autonomy_ctx.sections.additional import AdditionalContextSection
@@ -41,6 +45,9 @@ from autonomy_ctx.sections.section import ContextSection, ContributingSection, C
 from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
+
+# An application decides where logs go; without this, Python prints warnings by itself.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AdditionalContextSection",
@@ -65,6 +72,7 @@ __all__ = [
     "ImageContent",
     "InvalidKey",
     "InvalidMessage",
+    "Key",
     "Log",
     "Memory",
     "Message",
@@ -97,6 +105,8 @@ __all__ = [
     "find_tool_pair_boundary",
     "get_tool_result_id",
     "get_tool_use_ids",
+    "item_from_dict",
+    "item_to_dict",
     "safe_cuts",
     "validate_tool_pairing",
 ]

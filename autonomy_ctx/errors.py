@@ -56,7 +56,8 @@ class SectionError(AutonomyCtxError):
     def __init__(self, *, section: str, problem: str) -> None:
         super().__init__(
             f"required section `{section}` {problem}; no context was composed. "
-            f"Mend the section, or set `required = False` on it if a turn may go on without it"
+            f"Mend the section, or set `required = False` on it before it joins the template "
+            f"if a turn may go on without it"
         )
         self.section = section
 

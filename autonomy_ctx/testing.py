@@ -238,6 +238,12 @@ class StoreContract:
             mine = [text for text in texts if text.startswith(f"{task}.")]
             assert mine == [f"{task}.{number}" for number in range(8)]
 
+    async def test_a_store_stays_the_same_store(self, store: Store) -> None:
+        await self.fill(store, 1)
+        first = store.identity
+        await self.fill(store, 2, Key("", "bob", "trip"))
+        assert store.identity == first
+
     async def test_closing_twice_is_harmless(self, store: Store) -> None:
         await self.fill(store, 1)
         await store.close()

@@ -20,16 +20,18 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ThinkingContent
 
 
-def safe_cuts(messages: Sequence[Message]) -> list[int]:
+def safe_cuts(messages: Sequence[Message | Mapping[str, Any]]) -> list[int]:
     """All indexes from 0 to len(messages) where a cut is safe, in order; 0 always is.
 
     The end is not safe while the last call still waits for its result.
     """
-    return [index for index, blocked in enumerate(_blocked(messages)) if not blocked]
+    made = [wire.from_dict(message) for message in messages]
+    return [index for index, blocked in enumerate(_blocked(made)) if not blocked]
 
 
 def start_of_last(messages: Sequence[Message], limit: int) -> int:

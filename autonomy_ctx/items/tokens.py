@@ -63,12 +63,18 @@ class TokenCounter:
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
         """The tokens of tool descriptions, which a model reads on every turn."""
-        raw = sum(PER_TOOL + self.text.count(json.dumps(tool, ensure_ascii=False)) for tool in tools)
-        return self.calibration.scaled(raw)
+        return self.calibration.scaled(self._raw_tools(tools))
 
-    def observe(self, messages: Iterable[Message], reported: int) -> bool:
+    def observe(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        reported: int,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> bool:
         """Learn from the input tokens a provider reported; true when the calibration moved a step."""
-        return self.calibration.observe(sum(map(self.uncalibrated, messages)), reported)
+        counted = sum(self.uncalibrated(wire.from_dict(message)) for message in messages)
+        return self.calibration.observe(counted + self._raw_tools(tools), reported)
 
     def uncalibrated(self, message: Message) -> int:
         """What is stored beside a message: its count before calibration."""
@@ -78,6 +84,9 @@ class TokenCounter:
         count = self._count(message)
         object.__setattr__(message, "_tokens", (self.text.name, count))
         return count
+
+    def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        return sum(PER_TOOL + self.text.count(json.dumps(tool, ensure_ascii=False)) for tool in tools)
 
     def _count(self, message: Message) -> int:
         count = self.text.count

@@ -7,6 +7,7 @@ new generation costs the whole window again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from cachetools import LRUCache
@@ -36,6 +37,8 @@ class HotWindows:
     def __init__(self, log: Store, conversations: int = CONVERSATIONS) -> None:
         self._log = log
         self._kept: LRUCache[Key, _Kept] = LRUCache(conversations)
+        # The cache is not made for threads; memory may be used from several.
+        self._lock = threading.Lock()
         self.hits = 0
         self.misses = 0
 
@@ -47,7 +50,8 @@ class HotWindows:
     ) -> Window:
         if before is not None or limit is None or limit > LARGEST_WINDOW:
             return await self._log.read(key, after=after, before=before, limit=limit)
-        kept = self._kept.get(key)
+        with self._lock:
+            kept = self._kept.get(key)
         if kept is not None:
             head = await self._log.head(key)
             if kept.identity != self._log.identity:
@@ -86,9 +90,14 @@ class HotWindows:
 
     def forget(self, agent: str | None, scope: str, conversation: str | None) -> None:
         """Drop the kept windows of a scope, or of one conversation in it."""
-        for key in list(self._kept):
-            if key.scope == scope and agent in (None, key.agent) and conversation in (None, key.conversation):
-                self._kept.pop(key, None)
+        with self._lock:
+            for key in list(self._kept):
+                if (
+                    key.scope == scope
+                    and agent in (None, key.agent)
+                    and conversation in (None, key.conversation)
+                ):
+                    self._kept.pop(key, None)
 
     async def _caught_up(self, key: Key, kept: _Kept, head: Head) -> _Kept | None:
         """The kept window with what came after it, or None when it has to be read anew."""
@@ -109,10 +118,12 @@ class HotWindows:
         return caught
 
     def _keep(self, key: Key, kept: _Kept) -> None:
-        if sum(weight(entry.message) for entry in kept.entries) <= LARGEST_WEIGHT:
-            self._kept[key] = kept
-        else:
-            self._kept.pop(key, None)
+        fits = sum(weight(entry.message) for entry in kept.entries) <= LARGEST_WEIGHT
+        with self._lock:
+            if fits:
+                self._kept[key] = kept
+            else:
+                self._kept.pop(key, None)
 
 
 def _holds(kept: _Kept, after: int, limit: int) -> bool:

@@ -19,11 +19,13 @@ def path_of(url: str) -> str:
     """The path in `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     prefix = "sqlite:///"
     if not url.startswith(prefix):
-        scheme = url.split(":", 1)[0] if ":" in url else ""
+        scheme, _, rest = url.partition("://")
+        # The rest of a URL may hold a password: it is not repeated.
         raise StoreUnavailable(
-            path=f"{scheme}:..." if scheme else "this memory URL",
+            path=f"{scheme}://..." if rest else url,
             problem="is not a kind of memory known here",
-            advice="use Memory() in process or Memory('sqlite:///path.db') on disk",
+            advice="use Memory() in process or Memory('sqlite:///path.db') on disk"
+            + ("" if rest else f"; did you mean 'sqlite:///{url}'?"),
         )
     path = url[len(prefix) :].split("?", 1)[0]
     if not path or path == ":memory:":

@@ -12,12 +12,14 @@ from autonomy_ctx.sections.section import ContributingSection, Contribution, Par
 
 
 class SystemInstructionsSection(ContributingSection):
-    """Fixed messages, usually one system message; a plain string becomes one."""
+    """Fixed messages, usually one system message; a plain string or a single message will do."""
 
     kind = "stable"
 
     def __init__(
-        self, instructions: str | Sequence[Message | Mapping[str, Any]], enabled: bool = True
+        self,
+        instructions: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]],
+        enabled: bool = True,
     ) -> None:
         super().__init__("system_instructions", enabled)
         self.instructions = instructions
@@ -28,10 +30,14 @@ class SystemInstructionsSection(ContributingSection):
         return [wire.to_dict(message) for message in self._contribution.messages]
 
     @instructions.setter
-    def instructions(self, instructions: str | Sequence[Message | Mapping[str, Any]]) -> None:
+    def instructions(
+        self, instructions: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
+    ) -> None:
         if isinstance(instructions, str):
             instructions = [system_message(instructions)]
-        if isinstance(instructions, Mapping) or not isinstance(instructions, Sequence):
+        elif isinstance(instructions, Mapping | Message):
+            instructions = [instructions]
+        if not isinstance(instructions, Sequence):
             raise InvalidMessage(
                 "instructions", f"must be a string or a list of messages, not {type(instructions).__name__}"
             )

@@ -7,7 +7,7 @@ Sections of this library also have `contribute`, which says where each message c
 from __future__ import annotations
 
 from collections.abc import Awaitable, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 from autonomy_ctx.items import wire
@@ -47,7 +47,14 @@ class Contribution:
     positions: Sequence[int | None] | None = None
     omitted: tuple[Omission, ...] = ()
     # Something went wrong, but not with these messages.
-    problem: str | None = field(default=None)
+    problem: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.positions is not None and len(self.positions) != len(self.messages):
+            raise ValueError(
+                f"a contribution has {len(self.messages)} messages and {len(self.positions)} positions; "
+                f"give one position for each message, or None for all"
+            )
 
 
 class ContextSection:

@@ -13,7 +13,7 @@ from autonomy_ctx.template.template import ContextTemplate
 
 
 def create_default_template(
-    instructions: str | Sequence[Message | Mapping[str, Any]],
+    instructions: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]],
     *,
     enable_ask_for_user_input: bool = False,
     enable_filesystem: bool = False,

@@ -39,13 +39,13 @@ def place(section: Any) -> Placement:
         isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0
     ):
         raise ValueError(f"section `{name}`: timeout is {timeout!r}; it must be more than 0 seconds, or None")
+    call = _call(section)
     return Placement(
         required=name in REQUIRED if required is None else bool(required),
         kind=kind,
-        # A section that sees to its own timeout can keep what it has when the time is over.
-        timeout=None if getattr(section, "enforces_timeout", False) else timeout,
+        timeout=None if getattr(call, "keeps_time", False) else timeout,
         independent=bool(getattr(section, "independent", False)),
-        call=_call(section),
+        call=call,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.errors import SectionError
+from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
@@ -33,6 +33,7 @@ class _Outcome:
 
 
 _EMPTY = Contribution(())
+_DEFAULT_COUNTER = TokenCounter()
 _DISABLED = _Outcome(_EMPTY, 0.0)
 
 
@@ -44,7 +45,8 @@ class ContextTemplate:
 
     def __init__(self, sections: Sequence[Any], *, token_counter: TokenCounter | None = None) -> None:
         self.sections = list(sections)
-        self.token_counter = token_counter or TokenCounter()
+        # None: as memory counts, so that stored counts are used and there is one calibration.
+        self.token_counter = token_counter
         self._placements: dict[int, tuple[Any, Placement]] = {}
         for section in self.sections:
             self._placement(section)
@@ -91,13 +93,14 @@ class ContextTemplate:
         shared = dict(params) if params else {}
         sections = [(section, self._placement(section)) for section in self.sections]
         outcomes = await self._run_all(sections, (memory, scope, conversation, shared))
+        counter = self.token_counter or getattr(memory, "token_counter", None) or _DEFAULT_COUNTER
         messages: list[Message] = []
         counts: list[int] = []
         reports: list[SectionReport] = []
         for (section, placement), outcome in zip(sections, outcomes, strict=True):
             start, found = len(messages), outcome.contribution
             messages += found.messages
-            counts += await self._counted(found.messages)
+            counts += await _counted(counter, found.messages)
             reports.append(_report(section.name, placement, outcome, start, sum(counts[start:])))
         return ComposedContext(
             scope=scope,
@@ -105,7 +108,7 @@ class ContextTemplate:
             messages=messages,
             counts=counts,
             sections=reports,
-            calibration=self.token_counter.calibration.factor,
+            calibration=counter.calibration.factor,
             previous=previous,
         )
 
@@ -141,10 +144,6 @@ class ContextTemplate:
             raise failures[0]
         return outcomes
 
-    async def _counted(self, messages: Sequence[Message]) -> list[int]:
-        count, scaled = self.token_counter.uncalibrated, self.token_counter.calibration.scaled
-        return [scaled(count(message)) async for some in Strides(messages) for message in some]
-
     def _placement(self, section: Any) -> Placement:
         known = self._placements.get(id(section))
         if known is None:
@@ -175,6 +174,9 @@ async def _run(section: Any, placement: Placement, given: tuple[Any, ...]) -> _O
             )
     except Exception as error:
         if placement.required:
+            if isinstance(error, StoreError | InvalidKey):
+                # Not the section's fault, and its own sentence says what to do.
+                raise
             raise SectionError(section=section.name, problem=f"failed: {_sentence(error)}") from error
         logger.warning("section `%s` failed and was left out", section.name, exc_info=True)
         problem = _sentence(error)
@@ -197,6 +199,11 @@ async def _contribution(placement: Placement, given: tuple[Any, ...]) -> Contrib
     if not isinstance(found, list | tuple):
         return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
     return Contribution([wire.from_dict(message) async for some in Strides(found) for message in some])
+
+
+async def _counted(counter: TokenCounter, messages: Sequence[Message]) -> list[int]:
+    count, scaled = counter.uncalibrated, counter.calibration.scaled
+    return [scaled(count(message)) async for some in Strides(messages) for message in some]
 
 
 def _report(name: str, placement: Placement, outcome: _Outcome, start: int, tokens: int) -> SectionReport:

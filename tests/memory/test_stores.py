@@ -36,6 +36,11 @@ class _HotStore(HotWindows):
     def __init__(self, store: SqliteStore) -> None:
         super().__init__(store)
         self.check, self.close = store.check, store.close
+        self._store = store
+
+    @property
+    def identity(self) -> object:
+        return self._store.identity
 
 
 class TestHotWindows(StoreContract):
