@@ -6,13 +6,14 @@ Sections of this library also have `contribute`, which says where each message c
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 
+F = TypeVar("F", bound=Callable[..., Any])
 Params: TypeAlias = MutableMapping[str, Any]
 Kind: TypeAlias = Literal["stable", "slow", "volatile"]
 
@@ -55,6 +56,12 @@ class Contribution:
                 f"a contribution has {len(self.messages)} messages and {len(self.positions)} positions; "
                 f"give one position for each message, or None for all"
             )
+
+
+def keeps_time(method: F) -> F:
+    """Marks a `contribute` that sees to the section's timeout itself, to keep what it has when time is up."""
+    method.keeps_time = True  # type: ignore[attr-defined]
+    return method
 
 
 class ContextSection:
