@@ -188,8 +188,8 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         InvalidMessage,
-        "`instructions` must be a string or a list of messages, not dict",
-        by(SystemInstructionsSection, {"role": "system", "content": "x"}),
+        "`instructions` must be a string or a list of messages, not int",
+        by(SystemInstructionsSection, 5),
     ),
     (
         InvalidMessage,
@@ -226,14 +226,14 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     # Memory.
     (
         StoreUnavailable,
-        "redis:...: is not a kind of memory known here; "
+        "redis://...: is not a kind of memory known here; "
         "use Memory() in process or Memory('sqlite:///path.db') on disk",
         by(Memory, "redis://user:secret@host/0"),
     ),
     (
         StoreUnavailable,
-        "this memory URL: is not a kind of memory known here; "
-        "use Memory() in process or Memory('sqlite:///path.db') on disk",
+        "memory.db: is not a kind of memory known here; use Memory() in process or "
+        "Memory('sqlite:///path.db') on disk; did you mean 'sqlite:///memory.db'?",
         by(Memory, "memory.db"),
     ),
     (

@@ -31,6 +31,8 @@ class ToolCall:
         if not isinstance(self.arguments, str):
             raise InvalidMessage("tool_calls.arguments", "must be JSON text; use json.dumps on a dict")
         if self.extra is not EMPTY:
+            if not isinstance(self.extra, Mapping):
+                raise InvalidMessage("tool_calls.extra", f"must be a dict, not {type(self.extra).__name__}")
             object.__setattr__(self, "extra", freeze(checked(dict(self.extra), "tool_calls.extra")))
 
     def parsed_arguments(self) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def to_dict(message: Message) -> dict[str, Any]:
 def item_from_dict(value: Any) -> Item:
     """Any item from its dict form; the `type` says which."""
     kind = value.get("type") if isinstance(value, dict) else None
-    if kind not in _EVENTS:
+    if not isinstance(kind, str) or kind not in _EVENTS:
         return from_dict(value)
     form = checked(value, "item")
     event, names = _EVENTS[kind]

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
+import anyio
+
 from autonomy_ctx.errors import AutonomyCtxError, StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.filelock import FileLock
 from autonomy_ctx.memory.key import Key
@@ -113,8 +115,12 @@ class SqliteStore:
         if self._closed:
             return
         self._closed = True
-        await self._reader.stop(_CLOSE_SECONDS / 2)
-        await self._writer.stop(_CLOSE_SECONDS / 2)
+        # Both are told before anybody waits: a close that is cancelled has still let go of everything.
+        ends = [worker.stop(_CLOSE_SECONDS) for worker in (self._reader, self._writer)]
+        with anyio.CancelScope(shield=True):
+            for end in ends:
+                if end is not None:
+                    await end.rung()
 
     # -- the event loop's side ------------------------------------------------------------------
 

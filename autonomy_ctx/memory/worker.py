@@ -14,8 +14,6 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-import anyio
-
 from autonomy_ctx.memory.wake import Bell, Bells, ring_all
 
 T = TypeVar("T")
@@ -109,15 +107,14 @@ class Worker:
         self._collect()
         return any(job.wanted for job in self._jobs)
 
-    async def stop(self, grace: float) -> None:
-        """Do what is queued and end the thread; do not wait longer than `grace` for it."""
+    def stop(self, grace: float) -> Bell | None:
+        """Have the thread do what is queued and end; the bell rings when it has, if it runs at all."""
         if self._thread is None or not self._thread.is_alive():
-            return
+            return None
         ended = Bells(grace).make()
         self._on_end.append(ended)
         self._inbox.put(None)
-        with anyio.CancelScope(shield=True):
-            await ended.rung()
+        return ended
 
     def _start(self) -> None:
         with self._starting:

@@ -1,0 +1,308 @@
+"""The driver's side: starts processes, tells them what to do, and keeps the log of what they promised.
+
+Nothing here waits by the clock: a driver knows what it has read from a pipe, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+from zlib import crc32
+
+Answer = dict[str, Any]
+HERE = Path(__file__).parent
+# A child that says nothing for so long will never say anything.
+PATIENCE = 60.0
+
+
+class Died(Exception):
+    """The process ended before the job did."""
+
+
+class Job:
+    """Something a process was told to do, and all it has answered so far."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.answers: list[Answer] = []
+        self._arrived: SimpleQueue[Answer | None] = SimpleQueue()
+
+    def arrive(self, answer: Answer | None) -> None:
+        """Called by the thread that reads the pipe; None when the process has ended."""
+        if answer is not None:
+            self.answers.append(answer)
+        self._arrived.put(answer)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it said that it is done."""
+        return bool(self.answers) and "done" in self.answers[-1]
+
+    @property
+    def acks(self) -> dict[tuple[int, int], list[int]]:
+        """The positions that were promised, by the number of the task and of its call."""
+        return {
+            (answer["task"], answer["call"]): answer["positions"]
+            for answer in list(self.answers)
+            if "positions" in answer
+        }
+
+    def next(self) -> Answer:
+        """Wait for one more answer."""
+        answer = self._arrived.get(timeout=PATIENCE)
+        if answer is None:
+            self._arrived.put(None)
+            raise Died
+        return answer
+
+    def ack(self) -> None:
+        """Wait for one more acknowledgement."""
+        answer = self.next()
+        assert "positions" in answer, answer
+
+    def end(self) -> list[Answer]:
+        """Wait until it is done; all answers but the last, errors among them."""
+        while not self.finished:
+            self.next()
+        return self.answers[:-1]
+
+    def wait(self) -> list[Answer]:
+        """Wait until it is done, without an error."""
+        answers = self.end()
+        assert [answer for answer in answers if "error" in answer] == []
+        return answers
+
+    def error(self) -> str:
+        """Wait until it is done; the name of the one error it ended with."""
+        [answer] = self.end()
+        return str(answer["error"])
+
+
+class Process:
+    """A child that answers in lines of JSON."""
+
+    def __init__(self, script: str, options: Mapping[str, Any]) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, str(HERE / script), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._jobs: list[Job] = []
+        self._ended = False
+        self._listing = threading.Lock()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def tell(self, do: str, **fields: Any) -> Job:
+        """Start a job; it runs beside those started before."""
+        with self._listing:
+            job = Job(len(self._jobs))
+            self._jobs.append(job)
+            if self._ended:
+                job.arrive(None)
+                return job
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps({"job": job.number, "do": do, **fields}) + "\n")
+        self._child.stdin.flush()
+        return job
+
+    def kill(self) -> None:
+        """kill -9; afterwards every answer that left the process has been read."""
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGKILL)
+        self._bury()
+
+    def died(self) -> None:
+        """Wait for a process that ends itself by kill -9."""
+        self._bury()
+        assert self._child.returncode == -signal.SIGKILL
+
+    def finish(self) -> None:
+        """Let it do what it was told and end."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._bury()
+        assert self._child.returncode == 0
+
+    def stop(self) -> None:
+        """SIGSTOP; afterwards not one of its threads moves."""
+        self._child.send_signal(signal.SIGSTOP)
+        found = os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert found is not None
+        assert found.si_code == os.CLD_STOPPED, "the process ended before it could be stopped"
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self._child.send_signal(signal.SIGCONT)
+
+    def _bury(self) -> None:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.wait(PATIENCE)
+        self._reader.join()
+        with suppress(BrokenPipeError):
+            self._child.stdin.close()
+        self._child.stdout.close()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        try:
+            for line in self._child.stdout:
+                answer = json.loads(line)
+                self._jobs[answer["job"]].arrive(answer)
+        finally:
+            with self._listing:
+                self._ended = True
+                for job in self._jobs:
+                    job.arrive(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one task of a worker appends to a conversation: a list of messages per call."""
+
+    conversation: str
+    calls: Sequence[Sequence[Mapping[str, Any]]]
+
+
+class Row(NamedTuple):
+    """A message as it was read back."""
+
+    position: int
+    id: str
+    checksum: int
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A conversation as it was read back: rows, and the head's position, count and generation."""
+
+    rows: list[Row]
+    position: int
+    count: int
+    generation: int
+
+
+class Worker(Process):
+    """A process that uses memory on one file, unless a job names another."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__("worker.py", options)
+        self.path = path
+
+    def tell(self, do: str, *, path: Path | None = None, **fields: Any) -> Job:
+        return super().tell(do, path=str(path or self.path), scope=fields.pop("scope", "ana"), **fields)
+
+    def append(self, *tasks: Task, **fields: Any) -> Job:
+        """Start appending, all tasks at once."""
+        told = [{"conversation": task.conversation, "calls": task.calls} for task in tasks]
+        return self.tell("append", tasks=told, **fields)
+
+    def read(self, conversation: str = "trip", *, after: int = 0, **fields: Any) -> Log:
+        """A conversation, read through the library."""
+        [answer] = self.tell("read", conversation=conversation, after=after, **fields).wait()
+        return Log([Row(*row) for row in answer["rows"]], *answer["head"][:3])
+
+    def compose(self, conversation: str = "trip", *, window: int | None, **fields: Any) -> list[Answer]:
+        """The messages of a context."""
+        [answer] = self.tell("compose", conversation=conversation, window=window, **fields).wait()
+        shown: list[Answer] = answer["shown"]
+        return shown
+
+    def ping(self, times: int = 1) -> None:
+        """See the event loop turn."""
+        for _ in range(times):
+            self.tell("ping").wait()
+
+
+class Start:
+    """Starts processes for one test and ends them all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._started = ExitStack()
+
+    def worker(self, **options: Any) -> Worker:
+        """A process that uses memory on the test's file."""
+        worker = Worker(self.path, **options)
+        self._started.callback(worker.kill)
+        return worker
+
+    def workers(self, number: int, **options: Any) -> list[Worker]:
+        """Several, started side by side and ready."""
+        workers = [self.worker(**options) for _ in range(number)]
+        for worker in workers:
+            worker.ping()
+        return workers
+
+    def holder(self, lock: str) -> Process:
+        """A process that can hold a lock on the test's file."""
+        holder = Process("holder.py", {"path": str(self.path), "lock": lock})
+        self._started.callback(holder.kill)
+        return holder
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        self._started.close()
+
+
+def said(message_id: str, repeat: int = 3) -> dict[str, Any]:
+    """A message whose text is known from its id."""
+    return {"id": message_id, "role": "user", "content": f"{message_id} " * repeat}
+
+
+def spoken(name: str, calls: int, *, conversation: str = "trip", together: int = 1, repeat: int = 3) -> Task:
+    """A task that makes `calls` calls with `together` messages each; ids are `name.call.message`."""
+    made = [[said(f"{name}.{call}.{n}", repeat) for n in range(together)] for call in range(calls)]
+    return Task(conversation, made)
+
+
+def judge(
+    rows: Sequence[Row],
+    jobs: Iterable[tuple[Job, Sequence[Task]]],
+    *,
+    conversation: str = "trip",
+    start: int = 1,
+) -> None:
+    """Is one conversation what its writers were promised?
+
+    Positions have no gaps. Every acknowledged call is there, whole, once, where it was promised to
+    be, and in its task's order. Of each task at most one call more is there: the one in flight.
+    """
+    assert [row.position for row in rows] == list(range(start, start + len(rows)))
+    stored = {row.id: row for row in rows}
+    assert len(stored) == len(rows), "a message is there twice"
+    for job, tasks in jobs:
+        acks = job.acks
+        for number, task in enumerate(tasks):
+            if task.conversation != conversation:
+                continue
+            made = sum(1 for by, _ in acks if by == number)
+            assert all((number, call) in acks for call in range(made))
+            last = 0
+            for call, messages in enumerate(task.calls):
+                found = [row for message in messages if (row := stored.pop(message["id"], None))]
+                assert found or call >= made, f"call {call} of task {number} was acknowledged and is gone"
+                assert not found or call <= made, f"call {call} of task {number} was not even in flight"
+                if not found:
+                    continue
+                positions = [row.position for row in found]
+                assert positions == list(range(positions[0], positions[0] + len(messages)))
+                assert positions[0] > last
+                assert positions == acks.get((number, call), positions)
+                texts = [crc32(message["content"].encode()) for message in messages]
+                assert [row.checksum for row in found] == texts
+                last = positions[-1]
+    assert not stored, "there are messages that nobody sent"

@@ -1,0 +1,395 @@
+"""Windows served from memory are what a fresh look at the store would give, whoever wrote meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autonomy_ctx import ContextTemplate, ConversationHistorySection, Draft, Head, Memory, Window
+from autonomy_ctx.memory.hot import LARGEST_WEIGHT, LARGEST_WINDOW, HotWindows
+from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.testing import MAIN, drafted, said
+
+
+class WatchedStore(InProcessStore):
+    """A store that notes how many entries each read gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows_read: list[int] = []
+
+    async def read(
+        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> Window:
+        window = await super().read(key, after=after, before=before, limit=limit)
+        self.rows_read.append(len(window.entries))
+        return window
+
+
+@pytest.fixture
+async def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/memory.db"
+
+
+@pytest.fixture
+async def one(url: str) -> AsyncIterator[Memory]:
+    made = Memory(url)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def other(url: str) -> AsyncIterator[Memory]:
+    """A second object on the same file: to the first it looks like another process."""
+    made = Memory(url)
+    yield made
+    await made.close()
+
+
+def spoken(first: int, last: int, size: int = 1) -> list[Draft]:
+    return drafted(*(said(f"{n} " * size, id=f"m{n}") for n in range(first, last + 1)))
+
+
+async def texts(memory: Memory, limit: int = 20) -> list[str]:
+    return [entry.message.text for entry in (await memory.read("ana", "trip", limit=limit)).entries]
+
+
+# -- current -------------------------------------------------------------------------------------
+
+
+async def test_a_kept_window_shows_what_another_object_appended(one: Memory, other: Memory) -> None:
+    await one.append("ana", "trip", said("1", id="m1"))
+    assert await texts(one) == ["1"]
+    await other.append("ana", "trip", said("2", id="m2"), said("3", id="m3"))
+    assert await texts(one) == ["1", "2", "3"]
+
+
+async def test_a_kept_window_no_longer_shows_what_another_object_deleted(one: Memory, other: Memory) -> None:
+    await one.append("ana", "trip", *(said(str(n), id=f"m{n}") for n in range(1, 5)))
+    assert await texts(one) == ["1", "2", "3", "4"]
+    await other.delete_message("ana", "trip", "m2")
+    assert await texts(one) == ["1", "3", "4"]
+    await other.delete_conversation("ana", "trip")
+    assert await texts(one) == []
+    await other.append("ana", "trip", said("5", id="m5"))
+    assert await texts(one) == ["5"]
+    await other.delete_scope("ana")
+    assert await texts(one) == []
+
+
+async def test_a_deletion_is_seen_also_when_as_much_was_said_again(one: Memory, other: Memory) -> None:
+    """Same end, same count, same newest user: only the generation tells."""
+    await one.append("ana", "trip", said("1", id="m1"), said("2", id="m2"), said("3", id="m3"))
+    await other.delete_message("ana", "trip", "m1")
+    assert await texts(one) == ["2", "3"]
+    before = await one.head("ana", "trip")
+    await other.delete_message("ana", "trip", "m2")
+    await other.append("ana", "trip", said("4", id="m4"))
+    assert (await one.head("ana", "trip")).count == before.count
+    assert await texts(one) == ["3", "4"]
+
+
+async def test_a_deletion_is_seen_also_from_a_window_that_did_not_hold_it(one: Memory, other: Memory) -> None:
+    await one.append("ana", "trip", *(said(str(n), id=f"m{n}") for n in range(1, 5)))
+    assert await texts(one, limit=2) == ["3", "4"]
+    await other.delete_message("ana", "trip", "m3")
+    assert await texts(one, limit=2) == ["2", "4"]
+
+
+async def test_every_window_holds_all_that_was_said_before_it_was_asked_for(
+    one: Memory, other: Memory
+) -> None:
+    """One task appends through another object, tasks on the first one read: no window is behind or torn."""
+    acknowledged = 0
+
+    async def speak() -> None:
+        nonlocal acknowledged
+        for number in range(1, 101):
+            await other.append("ana", "trip", said(str(number), id=f"m{number}"))
+            acknowledged = number
+
+    async def listen() -> None:
+        while acknowledged < 100:
+            known = acknowledged
+            head, entries = await one.read("ana", "trip", limit=10)
+            assert head.position >= known
+            shown = [entry.position for entry in entries]
+            assert shown == list(range(max(head.position - 9, 1), head.position + 1))
+            # A small read does not wait for anything, so it gives nobody else a chance.
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(speak)
+        group.start_soon(listen)
+        group.start_soon(listen)
+
+
+async def test_a_file_put_back_from_a_backup_is_not_answered_from_memory(
+    one: Memory, url: str, tmp_path: Path
+) -> None:
+    """The backup's head looks like the kept one; what was said is not the same."""
+    await one.append("ana", "trip", said("1", id="m1"))
+    await one.close()
+    backup = shutil.copy(tmp_path / "memory.db", tmp_path / "backup.db")
+    running = Memory(url)
+    await running.append("ana", "trip", said("before the restore", id="m2"))
+    assert await texts(running) == ["1", "before the restore"]
+    elsewhere = Memory(f"sqlite:///{backup}")
+    await elsewhere.append("ana", "trip", said("after the restore", id="m3"))
+    await elsewhere.close()
+    for rest in tmp_path.glob("memory.db-*"):
+        rest.unlink()
+    Path(backup).rename(tmp_path / "memory.db")
+    assert await running.health_check(), "the other file was found"
+    assert await texts(running) == ["1", "after the restore"]
+    await running.close()
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 3)),
+        st.tuples(st.just("append"), st.sampled_from([LARGEST_WINDOW - 1, LARGEST_WINDOW, LARGEST_WINDOW + 1])),
+        st.tuples(st.just("delete"), st.integers(0, 300)),
+        st.tuples(st.just("read"), st.integers(0, 6)),
+        st.tuples(st.just("read"), st.sampled_from([LARGEST_WINDOW - 1, LARGEST_WINDOW, LARGEST_WINDOW + 1])),
+        st.tuples(st.just("after"), st.integers(0, 600)),
+        st.tuples(st.just("forget"), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=steps)
+def test_any_history_of_reads_and_writes_gives_the_windows_of_the_store(steps: list[tuple[str, int]]) -> None:
+    async def play() -> None:
+        store = InProcessStore()
+        hot = HotWindows(store)
+        said_so_far = 0
+        for step, number in steps:
+            if step == "append":
+                await store.append(MAIN, spoken(said_so_far + 1, said_so_far + number))
+                said_so_far += number
+            elif step == "delete":
+                await store.delete(MAIN.scope, ids=[f"m{said_so_far - number}"])
+            elif step == "forget":
+                hot.forget("", MAIN.scope, None)
+            else:
+                limit, after = (number, 0) if step == "read" else (5, number)
+                expected = await store.read(MAIN, after=after, limit=limit)
+                assert await hot.read(MAIN, after=after, limit=limit) == expected
+
+    asyncio.run(play())
+
+
+async def test_asking_for_no_messages_hides_none_later() -> None:
+    store = InProcessStore()
+    hot = HotWindows(store)
+    await hot.append(MAIN, spoken(1, 3))
+    assert list((await hot.read(MAIN, limit=0)).entries) == []
+    assert len((await hot.read(MAIN, limit=5)).entries) == 3
+
+
+async def test_the_list_of_a_window_belongs_to_who_asked(one: Memory) -> None:
+    await one.append("ana", "trip", said("1", id="m1"), said("2", id="m2"))
+    for _ in range(2):
+        entries = (await one.read("ana", "trip", limit=5)).entries
+        assert isinstance(entries, list)
+        entries.clear()
+    assert await texts(one) == ["1", "2"]
+
+
+# -- what it saves -------------------------------------------------------------------------------
+
+
+async def test_hits_and_misses_are_counted(one: Memory, other: Memory) -> None:
+    async def counted() -> tuple[int, int]:
+        metrics = await one.get_metrics()
+        return metrics["hot_hits"], metrics["hot_misses"]
+
+    await one.append("ana", "trip", said("1", id="m1"))
+    await texts(one)
+    assert await counted() == (0, 1)
+    await texts(one)
+    assert await counted() == (1, 1)
+    await other.append("ana", "trip", said("2", id="m2"))
+    await texts(one)
+    assert await counted() == (2, 1), "what is new is read, what is known is not"
+    await other.delete_message("ana", "trip", "m1")
+    await texts(one)
+    assert await counted() == (2, 2), "a new generation is a new window"
+    await one.delete_message("ana", "trip", "m2")
+    await texts(one)
+    assert await counted() == (2, 3)
+
+
+async def test_catching_up_reads_only_what_is_new() -> None:
+    store = WatchedStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, 50))
+    await hot.read(MAIN, limit=40)
+    await store.append(MAIN, spoken(51, 53))
+    await hot.read(MAIN, limit=40)
+    await hot.read(MAIN, limit=40)
+    assert store.rows_read == [40, 3]
+
+
+async def test_a_shorter_window_is_served_from_a_longer_one() -> None:
+    store = WatchedStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, 50))
+    await hot.read(MAIN, limit=40)
+    window = await hot.read(MAIN, limit=3)
+    assert [entry.position for entry in window.entries] == [48, 49, 50]
+    window = await hot.read(MAIN, limit=10, after=45)
+    assert [entry.position for entry in window.entries] == [46, 47, 48, 49, 50]
+    assert store.rows_read == [40]
+
+
+async def test_clearing_short_term_memory_forgets_windows_and_keeps_messages(one: Memory) -> None:
+    for agent in (one, one.for_agent("helper")):
+        await agent.append("ana", "trip", said("1", id="m1"))
+        await texts(agent)
+    await one.clear_short_term_memory("ana", "trip")
+    assert await texts(one) == ["1"]
+    assert await texts(one.for_agent("helper")) == ["1"]
+    assert (await one.get_metrics())["hot_misses"] == 3, "only the cleared window was read again"
+
+
+async def test_a_memory_in_this_process_keeps_no_second_copy() -> None:
+    memory = Memory()
+    await memory.append("ana", "trip", said("1", id="m1"))
+    for _ in range(2):
+        await texts(memory)
+    metrics = await memory.get_metrics()
+    assert (metrics["hot_hits"], metrics["hot_misses"], metrics["reads"]) == (0, 0, 2)
+
+
+# -- bounded -------------------------------------------------------------------------------------
+
+
+async def kept(hot: HotWindows, key: Key, limit: int = 5) -> bool:
+    """Whether a window is served from memory."""
+    before = hot.hits
+    await hot.read(key, limit=limit)
+    return hot.hits > before
+
+
+async def test_only_so_many_conversations_are_kept_the_latest_used_ones() -> None:
+    store = InProcessStore()
+    hot = HotWindows(store, conversations=3)
+    keys = [Key("", "ana", str(number)) for number in range(5)]
+    for key in keys:
+        await store.append(key, spoken(1, 2))
+        await hot.read(key, limit=5)
+        await hot.read(keys[0], limit=5)
+    assert len(hot._kept) == 3
+    assert [await kept(hot, key) for key in (keys[0], keys[3], keys[4])] == [True, True, True]
+    assert not await kept(hot, keys[1])
+
+
+async def test_a_window_longer_than_the_bound_is_not_kept() -> None:
+    store = InProcessStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, LARGEST_WINDOW + 10))
+    for _ in range(2):
+        assert not await kept(hot, MAIN, limit=LARGEST_WINDOW + 1)
+    assert len(hot._kept) == 0
+
+
+async def test_a_kept_window_that_grows_keeps_its_length_within_the_bound() -> None:
+    store = InProcessStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, LARGEST_WINDOW))
+    await hot.read(MAIN, limit=LARGEST_WINDOW)
+    await store.append(MAIN, spoken(LARGEST_WINDOW + 1, LARGEST_WINDOW + 9))
+    window = await hot.read(MAIN, limit=LARGEST_WINDOW)
+    assert [entry.position for entry in window.entries] == list(range(10, LARGEST_WINDOW + 10))
+    assert len(hot._kept[MAIN].entries) == LARGEST_WINDOW
+
+
+async def test_a_window_with_more_text_than_the_bound_is_not_kept() -> None:
+    store = InProcessStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, 2, size=LARGEST_WEIGHT))
+    for _ in range(2):
+        assert not await kept(hot, MAIN)
+    await store.append(MAIN, spoken(3, 4))
+    assert not await kept(hot, MAIN, limit=2)
+    assert await kept(hot, MAIN, limit=2), "what fits is kept"
+    await store.append(MAIN, spoken(5, 5, size=2 * LARGEST_WEIGHT))
+    await hot.read(MAIN, limit=2)
+    assert len(hot._kept) == 0, "a window that has outgrown the bound is dropped"
+
+
+@pytest.mark.parametrize(
+    "heavy",
+    [
+        {"role": "user", "content": "hi", "own": "x" * 4_000_000},
+        {"role": "user", "content": [{"type": "image", "image": "A" * 4_000_000, "mime_type": "image/png"}]},
+    ],
+    ids=["own data", "image"],
+)
+async def test_a_window_of_few_tokens_and_many_bytes_is_not_kept(heavy: dict[str, object]) -> None:
+    """A count of tokens is no bound on memory: pictures and the user's own fields cost few or none."""
+    store = InProcessStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, drafted(heavy))
+    await hot.read(MAIN, limit=5)
+    assert not await kept(hot, MAIN)
+
+
+# -- the same bytes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 3, 20])
+async def test_a_context_is_the_same_from_memory_and_from_disk(one: Memory, url: str, most: int) -> None:
+    template = ContextTemplate([ConversationHistorySection(max_messages=most)])
+
+    async def digest(memory: Memory) -> str:
+        return (await template.compose(memory, "ana", "trip")).digest()
+
+    async def digest_from_disk() -> str:
+        cold = Memory(url)
+        found = await digest(cold)
+        await cold.close()
+        return found
+
+    await one.append("ana", "trip", said("{x} \ud800 中文 \0", id="m1"))
+    await one.append("ana", "trip", {"role": "assistant", "content": [{"type": "text", "text": "b"}], "id": "m2"})
+    cold = await digest(one)
+    assert await digest(one) == cold == await digest_from_disk()
+    await one.append("ana", "trip", said("more", id="m3"))
+    caught_up = await digest(one)
+    assert caught_up != cold
+    assert await digest(one) == caught_up == await digest_from_disk()
+    assert (await one.get_metrics())["hot_hits"] > 0
+
+
+async def test_the_head_that_comes_with_a_window_is_current(one: Memory, other: Memory) -> None:
+    await one.append("ana", "trip", said("1", id="m1"))
+    await texts(one)
+    await other.append("ana", "trip", said("2", id="m2", role="assistant"))
+    assert (await one.read("ana", "trip", limit=1)).head == Head(2, 2, 0, 1)
+
+
+async def test_a_window_belongs_to_its_conversation_alone() -> None:
+    """Keys whose names join to the same text do not share a kept window."""
+    store = InProcessStore()
+    hot = HotWindows(store)
+    keys: Sequence[Key] = [Key("", "a:b", "c"), Key("", "a", "b:c"), Key("a", "b", "c"), Key("", "A:b", "c")]
+    for number, key in enumerate(keys):
+        await store.append(key, drafted(said(str(number), id="same")))
+    for _ in range(2):
+        for number, key in enumerate(keys):
+            [entry] = (await hot.read(key, limit=5)).entries
+            assert entry.message.text == str(number)
