@@ -131,7 +131,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (InvalidMessage, "`reason` must be a string, not int", by(AgentHandoff, to_agent="b", reason=5)),
     (
         InvalidMessage,
-        "`to_agent` is missing from a agent_handoff",
+        "`to_agent` is missing from the agent_handoff",
         by(wire.item_from_dict, {"type": "agent_handoff"}),
     ),
     (
@@ -142,7 +142,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (InvalidMessage, "`tools` must be a list of tool names", by(AgentConfigUpdate, tools="search")),
     (
         InvalidMessage,
-        "`content` is missing from a direct_message",
+        "`content` is missing from the direct_message",
         by(wire.item_from_dict, {"type": "direct_message", "source_agent": "a", "target_agent": "b"}),
     ),
     (InvalidMessage, "`source_agent` must be a string, not int", by(mail, source_agent=5)),

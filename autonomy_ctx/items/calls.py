@@ -39,7 +39,10 @@ class ToolCall:
         """The arguments as a dict; empty text means no arguments."""
         if not self.arguments.strip():
             return {}
-        value = json.loads(self.arguments)
+        try:
+            value = json.loads(self.arguments)
+        except ValueError as error:
+            raise InvalidMessage("tool_calls.arguments", f"of `{self.name}` is not JSON: {error}") from None
         if not isinstance(value, dict):
             raise InvalidMessage(
                 "tool_calls.arguments", f"must hold a JSON object, not {type(value).__name__}"
@@ -62,7 +65,9 @@ def parse_call(value: Any, path: str) -> ToolCall:
     name, arguments, call_id = inner.get("name"), inner.get("arguments", ""), value.get("id")
     if not isinstance(name, str):
         where = f"{path}.function.name" if inner is not value else f"{path}.name"
-        raise InvalidMessage(where, "is missing" if name is None else "must be a string")
+        raise InvalidMessage(
+            where, "is missing" if name is None else f"must be a string, not {type(name).__name__}"
+        )
     if call_id is not None and not isinstance(call_id, str):
         raise InvalidMessage(f"{path}.id", f"must be a string, not {type(call_id).__name__}")
     if arguments is None:

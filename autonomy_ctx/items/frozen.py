@@ -8,6 +8,7 @@ are copied, and copied again on the way out.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -78,6 +79,23 @@ def length(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(length, value))
     return 8
+
+
+def within(value: Any, characters: int, values: int) -> bool:
+    """Whether a value is no larger than that; looks at no more of it than it takes to tell."""
+    waiting = [value]
+    while waiting:
+        inner = waiting.pop()
+        values -= 1
+        if isinstance(inner, str):
+            characters -= len(inner)
+        elif isinstance(inner, dict | list):
+            if len(inner) > values:
+                return False
+            waiting.extend(inner.values() if isinstance(inner, dict) else inner)
+        if characters < 0 or values < 0:
+            return False
+    return True
 
 
 def checked(value: Any, path: str) -> Any:
@@ -159,6 +177,12 @@ def _explain(value: Any, path: str, depth: int) -> None:
             f"is of type {type(value).__name__}, which JSON cannot hold; "
             f"convert it to a string, number, list or dict",
         )
+
+
+def shown(value: Any) -> str:
+    """A value as an error may show it: the beginning will do, and content has no place there."""
+    text = repr(value) if isinstance(value, str | int | float) else reprlib.repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _short(path: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.calls import ToolCall, call_to_json, parse_call
-from autonomy_ctx.items.frozen import EMPTY, checked, freeze, thaw
+from autonomy_ctx.items.frozen import EMPTY, checked, freeze, shown, thaw
 from autonomy_ctx.items.parts import (
     Content,
     Part,
@@ -162,7 +162,8 @@ def parse_role(value: Any) -> ChatRole:
     """A role by its name."""
     role = ROLES.get(value) if isinstance(value, str) else None
     if role is None:
-        problem = "is missing" if value is None else f"is {_shown(value)}"
+        found = shown(value) if isinstance(value, str | int | float) else f"of type {type(value).__name__}"
+        problem = "is missing" if value is None else f"is {found}"
         raise InvalidMessage("role", f"{problem}; it must be one of {', '.join(ROLES)}")
     return role
 
@@ -197,11 +198,6 @@ def parse_extra(value: Any, path: str) -> Mapping[str, Any]:
         raise InvalidMessage(path, f"must be a dict, not {type(value).__name__}")
     frozen: Mapping[str, Any] = freeze(checked(dict(value), path))
     return frozen or EMPTY
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if isinstance(value, str | int | float | bool) else f"of type {type(value).__name__}"
-    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def parse_calls(value: Any, path: str = "tool_calls") -> tuple[ToolCall, ...]:

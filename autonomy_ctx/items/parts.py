@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.items.frozen import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +140,14 @@ def _parse_part(value: dict[str, Any], path: str) -> Part:
         case "image":
             return _image(value, path)
         case "thinking":
-            text = _string(value, "thinking" if "thinking" in value else "text", path)
+            text = _string(value, "text" if "text" in value else "thinking", path)
             return ThinkingContent(text, signature=_optional(value, "signature", path))
         case "redacted_thinking":
             return ThinkingContent("", redacted=_string(value, "data", path))
         case "text" | "input_text" | "output_text":
             raise InvalidMessage(f"{path}.text", "is missing from a text part")
     raise InvalidMessage(
-        f"{path}.type", f"is {kind!r}; known are text, image, image_url, thinking and redacted_thinking"
+        f"{path}.type", f"is {shown(kind)}; known are text, image, image_url, thinking and redacted_thinking"
     )
 
 

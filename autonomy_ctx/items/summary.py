@@ -6,10 +6,11 @@ summary covers, and everything after it is shown verbatim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.message import ChatRole, Message
@@ -45,31 +46,44 @@ class Summary(Message):
 
     def __init__(
         self,
-        segments: Sequence[Segment],
+        segments: Sequence[Segment | Mapping[str, Any]],
         *,
         id: str | None = None,  # noqa: A002  # the field's name
         created_at: datetime | str | float | None = None,
         agent: str | None = None,
     ) -> None:
-        segments = tuple(segments)
         if not segments:
             raise InvalidMessage("segments", "must not be empty: a summary covers something")
-        for before, after in pairwise(segments):
+        parts = tuple(part if isinstance(part, Segment) else Segment(**part) for part in segments)
+        for before, after in pairwise(parts):
             if after.first <= before.last:
                 raise InvalidMessage("segments", f"overlap or go back at position {after.first}")
         # Named, not `super()`: dataclass(slots=True) makes a new class, which zero-argument super misses.
         Message.__init__(
             self,
             ChatRole.SYSTEM,
-            tuple(TextContent(segment.text) for segment in segments),
+            tuple(TextContent(part.text) for part in parts),
             id=id,
             created_at=created_at,
             agent=agent,
         )
-        object.__setattr__(self, "segments", segments)
+        object.__setattr__(self, "segments", parts)
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def model_dump(self) -> dict[str, Any]:
+        """All that `Summary(**...)` needs, as values that `json.dump` takes."""
+        segments = [
+            {"text": part.text, "first": part.first, "last": part.last, "provisional": part.provisional}
+            for part in self.segments
+        ]
+        return {
+            "segments": segments,
+            "id": self.id,
+            "created_at": self.created_at.isoformat(),
+            "agent": self.agent,
+        }
 
     @property
     def covers_from(self) -> int:

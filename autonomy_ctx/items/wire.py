@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.calls import call_to_json
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
-from autonomy_ctx.items.frozen import EMPTY, checked, freeze, thaw
+from autonomy_ctx.items.frozen import EMPTY, checked, freeze, shown, thaw
 from autonomy_ctx.items.message import (
     ChatRole,
     Message,
@@ -81,7 +81,7 @@ def from_form(
     if kind is not None and kind != "message":
         if kind == "summary":
             return _summary(form)
-        raise InvalidMessage("type", f"is {kind!r}; a message has the type `message` or none")
+        raise InvalidMessage("type", f"is {shown(kind)}; a message has the type `message` or none")
     get = form.get
     role = parse_role(get("role"))
     content = parse_content(get("content"))
@@ -141,7 +141,7 @@ def item_from_dict(value: Any) -> Item:
         item: Item = event(**{name: form[name] for name in names if name in form})
     except TypeError:
         missing = [name for name in names[:3] if name not in form]
-        raise InvalidMessage(missing[0], f"is missing from a {kind}") from None
+        raise InvalidMessage(missing[0], f"is missing from the {kind}") from None
     return item
 
 

@@ -26,9 +26,6 @@ from autonomy_ctx.memory.strides import Strides
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
-# Larger messages are encoded and counted in a thread, so that the event loop is not held.
-HEAVY = 64 * 1024
-
 
 class Memory:
     """Conversations by scope and name.
@@ -82,8 +79,9 @@ class Memory:
         position comes back. So after any doubt, send the same message again.
         """
         key = make_key(self.agent, scope, conversation)
-        accepted = [rows.accept(message, new_id=self._new_id, now=self._clock) for message in messages]
-        drafts = [await self._draft(message) for message in accepted]
+        drafts: list[Draft] = []
+        async for some in Strides(messages):
+            drafts += [await self._draft(message) for message in some]
         positions = await self._log.append(key, drafts) if drafts else []
         self._metrics["messages_added"] += len(positions)
         return positions
@@ -213,10 +211,14 @@ class Memory:
     ) -> None:
         await self.close()
 
-    async def _draft(self, message: Message) -> Draft:
-        if rows.weight(message) <= HEAVY:
-            return rows.draft(message, self.token_counter)
-        return await anyio.to_thread.run_sync(rows.draft, message, self.token_counter)
+    async def _draft(self, value: Message | Mapping[str, Any]) -> Draft:
+        if rows.is_light(value):
+            return self._drafted(value)
+        return await anyio.to_thread.run_sync(self._drafted, value)
+
+    def _drafted(self, value: Message | Mapping[str, Any]) -> Draft:
+        message = rows.accept(value, new_id=self._new_id, now=self._clock)
+        return rows.draft(message, self.token_counter)
 
     async def _delete(
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None

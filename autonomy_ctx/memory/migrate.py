@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from functools import cache
 from importlib import resources
@@ -25,22 +26,26 @@ def latest() -> int:
     return steps()[-1][0]
 
 
-def is_current(connection: sqlite3.Connection) -> bool:
-    """Whether there is nothing to set up; asked without a lock."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
-    return bool(version == latest() and journal == "wal")
+def is_current(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether there is nothing to set up; raises, untouched, for a file that is not ours to write."""
+    version, application = _number(connection, "user_version"), _number(connection, "application_id")
+    if application != APPLICATION_ID and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise StoreUnavailable(
+            path=path,
+            problem="is a database of another program",
+            advice="give autonomy_ctx a file of its own; this one was left untouched",
+        )
+    if version > latest():
+        raise SchemaTooNew(path=path, found=version, known=latest())
+    return version == latest() and connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Run the steps the file does not have yet, all or none. The caller holds the write lock."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > latest():
-        raise SchemaTooNew(path=path, found=version, known=latest())
-    if version == 0:
-        _refuse_foreign(connection, path)
-    if version == latest():
+    if is_current(connection, path):
         return
+    connection.execute("PRAGMA journal_mode = WAL")
+    version = _number(connection, "user_version")
     connection.execute("BEGIN IMMEDIATE")
     try:
         for number, script in steps():
@@ -58,18 +63,13 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 def statements(script: str) -> list[str]:
     """A script's statements one by one: `executescript` would commit before the first."""
     found, pending = [], ""
-    for line in script.splitlines(keepends=True):
-        pending += line
+    for piece in re.split("(;)", script):
+        pending += piece
         if sqlite3.complete_statement(pending):
             found.append(pending)
             pending = ""
-    return found
+    return [*found, pending] if pending.strip() else found
 
 
-def _refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise StoreUnavailable(
-            path=path,
-            problem="is a database of another program",
-            advice="give autonomy_ctx a file of its own; this one was left untouched",
-        )
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])

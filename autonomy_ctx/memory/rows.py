@@ -14,7 +14,7 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.frozen import length
+from autonomy_ctx.items.frozen import length, within
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, Part
 from autonomy_ctx.items.tokens import TokenCounter
@@ -22,6 +22,8 @@ from autonomy_ctx.memory.store import Draft
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024
+LIGHT_CHARACTERS = 64 * 1024
+LIGHT_VALUES = 500
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -91,6 +93,13 @@ def restored(message_id: str, created: int, tokens: int, counter: str, body: str
     message = wire.from_form(form, id=message_id, created_at=from_microseconds(created), kept=True)
     object.__setattr__(message, "_tokens", (counter, tokens))
     return message
+
+
+def is_light(value: Any) -> bool:
+    """Whether a message can be checked, counted and encoded in no time; others go to a thread."""
+    if isinstance(value, Message):
+        return weight(value) <= LIGHT_CHARACTERS
+    return within(value, LIGHT_CHARACTERS, LIGHT_VALUES)
 
 
 def weight(message: Message) -> int:

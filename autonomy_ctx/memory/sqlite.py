@@ -277,9 +277,8 @@ class SqliteStore:
         self._lock = FileLock(f"{self.path}.lock")
         connection = self._connect(self.timeout)
         try:
-            if not is_current(connection):
+            if not is_current(connection, self.path):
                 with self._lock:
-                    connection.execute("PRAGMA journal_mode = WAL")
                     migrate(connection, self.path)
             connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             connection.execute("PRAGMA secure_delete = ON")

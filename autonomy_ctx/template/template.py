@@ -138,7 +138,7 @@ class ContextTemplate:
             for index in beside:
                 group.start_soon(run, index)
             for index in enabled:
-                if index not in beside:
+                if index not in beside and not failures:
                     await run(index)
         if failures:
             raise failures[0]

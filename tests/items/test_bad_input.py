@@ -56,6 +56,7 @@ MESSAGES: list[tuple[Any, str]] = [
     ("hello", "`message` must be a dict or a Message, not str"),
     ([user()], "`message` must be a dict or a Message, not list"),
     ({"type": "agent_handoff"}, "`type` is 'agent_handoff'; a message has the type `message` or none"),
+    (user(type="x" * 99), f"`type` is '{'x' * 39}...; a message has the type `message` or none"),
     (user(type=["x"]), "`type` is ['x']; a message has the type `message` or none"),
     # Role and content.
     ({"content": "x"}, f"`role` is missing; {ROLES}"),
@@ -68,6 +69,7 @@ MESSAGES: list[tuple[Any, str]] = [
     (user(["x", 5]), "`content[1]` must be a part with a `type`, not int"),
     (user({"type": "video"}), f"`content.type` is 'video'; {KNOWN}"),
     (user([{"url": "x"}]), f"`content[0].type` is None; {KNOWN}"),
+    (user({"type": "x" * 99}), f"`content.type` is '{'x' * 39}...; {KNOWN}"),
     (user({"type": [], "text": "x"}), f"`content.type` is []; {KNOWN}"),
     (user({"type": "text"}), "`content.text` is missing from a text part"),
     (user([{"type": "text", "text": 5}]), "`content[0].text` must be a string, not int"),
@@ -82,7 +84,7 @@ MESSAGES: list[tuple[Any, str]] = [
         user({"type": "image", "source": {"type": "base64", "media_type": "image/png"}}),
         "`content.source.data` is missing",
     ),
-    (user({"type": "thinking"}), "`content.text` is missing"),
+    (user({"type": "thinking"}), "`content.thinking` is missing"),
     (
         user({"type": "thinking", "thinking": "x", "signature": 5}),
         "`content.signature` must be a string, not int",
@@ -98,7 +100,7 @@ MESSAGES: list[tuple[Any, str]] = [
         "`tool_calls[1].function.name` is missing",
     ),
     (caller({"function": "add"}), "`tool_calls[0].function` must be a dict, not str"),
-    (caller({"id": "c", "name": 5}), "`tool_calls[0].name` must be a string"),
+    (caller({"id": "c", "name": 5}), "`tool_calls[0].name` must be a string, not int"),
     (caller({"id": 5, "name": "f"}), "`tool_calls[0].id` must be a string, not int"),
     (caller({"name": "f", "extra": [1]}), "`tool_calls[0].extra` must be a dict, not list"),
     # The other fields.

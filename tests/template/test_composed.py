@@ -131,7 +131,7 @@ async def test_a_context_cannot_be_edited_through_what_it_hands_out() -> None:
         Message("user", "hello", is_error=True),
         Message("user", "hello", tool_calls=[ToolCall("c1", "f")]),
     ],
-    ids=repr,
+    ids=["role", "text", "part", "list", "thinking", "image", "name", "result", "error", "call"],
 )
 async def test_whatever_a_model_would_see_changes_the_digest(other: Message) -> None:
     assert (await composed(other)).digest() != (await composed(Message("user", "hello"))).digest()
@@ -176,7 +176,7 @@ async def test_nothing_is_shared_after_the_first_difference() -> None:
 
 
 @once
-@some
+@few
 @given(st.lists(messages, max_size=5), st.lists(messages, max_size=3), st.lists(messages, max_size=3))
 async def test_the_shared_prefix_is_the_longest_there_is(
     common: list[Message], before: list[Message], after: list[Message]

@@ -22,7 +22,10 @@ from autonomy_ctx import (
     SectionError,
 )
 
-ADVICE = "Mend the section, or set `required = False` on it before it joins the template if a turn may go on without it"
+ADVICE = (
+    "Mend the section, or set `required = False` on it before it joins the template "
+    "if a turn may go on without it"
+)
 
 
 def note(text: str) -> dict[str, Any]:
@@ -130,6 +133,20 @@ async def test_a_required_section_that_fails_leaves_no_context(
         await template.compose(Memory(), "ana", "trip")
     assert caught.value.section == "rules"
     assert str(caught.value) == f"required section `rules` {problem}; no context was composed. {ADVICE}"
+
+
+@pytest.mark.parametrize("beside", [[], [Says("beside", independent=True)]], ids=["alone", "beside"])
+async def test_no_section_starts_after_a_required_one_has_failed(beside: list[Any]) -> None:
+    started: list[str] = []
+
+    def start(params: dict[str, Any]) -> list[Any]:
+        started.append("later")
+        return []
+
+    template = ContextTemplate([*beside, Does("rules", fail, required=True), Does("later", start)])
+    with pytest.raises(SectionError):
+        await template.compose(Memory(), "ana", "trip")
+    assert started == []
 
 
 async def test_the_error_of_a_required_section_is_the_cause() -> None:
