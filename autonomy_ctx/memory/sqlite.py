@@ -24,7 +24,7 @@ from autonomy_ctx.memory.filelock import FileLock
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.location import check_location
 from autonomy_ctx.memory.migrate import is_current, migrate
-from autonomy_ctx.memory.sqlite_errors import translated
+from autonomy_ctx.memory.sqlite_errors import UnreadableRow, translated
 from autonomy_ctx.memory.sqlite_rows import Transaction, read_head, read_rows, read_whole
 from autonomy_ctx.memory.store import Draft, Head, Window
 from autonomy_ctx.memory.worker import Job, Outcome, Worker, finish
@@ -135,7 +135,7 @@ class SqliteStore:
             return None
         try:
             return None if self._small is None else work(self._small)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnreadableRow) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 return None
             raise translated(error, self.path, self.timeout) from error
@@ -147,7 +147,7 @@ class SqliteStore:
         return await self._done(self._reader.submit(work))
 
     async def _ready(self) -> None:
-        """Open the file, or the one that has taken its place; the writer's thread does it."""
+        """Open the file, or the one that has taken its place."""
         self._usable()
         if self._small is None or not self._in_place():
             # By the reader's thread: opening need not wait for whoever is writing now.
@@ -223,8 +223,9 @@ class SqliteStore:
                 if self._wal_is_large():
                     self._checkpoint(connection, "PASSIVE")
         except Exception as error:
-            self._disconnect()
+            # First the answer, then the clean-up: closing may have to wait for the lock.
             self._fail(jobs or worker.take(), error)
+            self._disconnect()
 
     def _begin(self, connection: sqlite3.Connection, worker: Worker) -> bool:
         """Start the transaction, for as long as somebody waits for it."""

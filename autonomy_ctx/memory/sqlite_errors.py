@@ -14,6 +14,13 @@ from autonomy_ctx.errors import (
 )
 
 
+class UnreadableRow(Exception):
+    """A row that SQLite gave but that holds no message: something else has written to the file."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"the message at position {position} cannot be read")
+
+
 def translated(error: BaseException, path: str, seconds: float) -> BaseException:
     """The error a user should see; an error that is already ours, or is no store's, stays."""
     if isinstance(error, AutonomyCtxError):
@@ -22,8 +29,12 @@ def translated(error: BaseException, path: str, seconds: float) -> BaseException
         return StoreUnavailable(
             path=path, problem=f"the operating system refused ({error.strerror})", advice="nothing was stored"
         )
+    if isinstance(error, UnreadableRow):
+        return StoreCorrupt(path=path, problem=str(error))
     if not isinstance(error, sqlite3.Error):
         return error
+    if "decode to UTF-8" in str(error):
+        return StoreCorrupt(path=path, problem="it holds text that is not UTF-8")
     code = getattr(error, "sqlite_errorcode", None)
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
     match None if code is None else code & 0xFF:

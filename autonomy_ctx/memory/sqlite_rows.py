@@ -10,6 +10,7 @@ from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import restored, same_content, to_microseconds
+from autonomy_ctx.memory.sqlite_errors import UnreadableRow
 from autonomy_ctx.memory.store import Draft, Entry, Head, Window
 
 _END = 2**62
@@ -211,7 +212,10 @@ def read_rows(
         if total > most_bytes:
             cursor.close()
             return None
-        entries.append(Entry(position, restored(message_id, created, tokens, counter, body)))
+        try:
+            entries.append(Entry(position, restored(message_id, created, tokens, counter, body)))
+        except ValueError:
+            raise UnreadableRow(position) from None
     entries.reverse()
     return Window(head, entries)
 

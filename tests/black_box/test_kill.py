@@ -96,7 +96,7 @@ def pings_until_done(worker: Worker, job: Job) -> int:
     return pings
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.nightly)])
 def test_a_kill_while_the_file_is_made_leaves_a_file_that_opens(
     start: Start, dice: Random, kills: int
 ) -> None:
@@ -152,7 +152,7 @@ class Doomed:
 
 
 @pytest.mark.parametrize("conversation", ["c1", None], ids=["a_conversation", "a_scope"])
-@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.nightly)])
 def test_a_deletion_cut_short_by_a_kill_is_whole_or_has_not_happened(
     start: Start, dice: Random, kills: int, conversation: str | None
 ) -> None:

@@ -84,7 +84,7 @@ def test_processes_may_all_make_the_same_new_file_at_once(start: Start, files: i
         judge(log.rows, zip(jobs, tasks, strict=True))
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.nightly)])
 def test_processes_that_come_and_go_leave_the_others_their_messages(start: Start, rounds: int) -> None:
     # Whoever closes a file last folds its log away: nobody may be taken for the last too early.
     staying = start.worker()

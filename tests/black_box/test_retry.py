@@ -17,7 +17,7 @@ def unanswered(job: Job, tasks: list[Task]) -> list[Task]:
     ]
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("retriers", [1, 2])
 def test_what_was_not_acknowledged_is_sent_again_and_kept_once(
     start: Start, dice: Random, kills: int, retriers: int

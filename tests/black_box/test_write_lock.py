@@ -9,7 +9,7 @@ import pytest
 from black_box.driver import Job, Process, Start, Task, Worker, judge, spoken
 
 # Turns of the event loop that a waiting process must show: longer than SQLite's own patience.
-TURNS = 600
+TURNS = 800
 
 locks = pytest.mark.parametrize("lock", ["write", "file"])
 

@@ -157,7 +157,9 @@ async def test_a_file_put_back_from_a_backup_is_not_answered_from_memory(
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 3)),
-        st.tuples(st.just("append"), st.sampled_from([LARGEST_WINDOW - 1, LARGEST_WINDOW, LARGEST_WINDOW + 1])),
+        st.tuples(
+            st.just("append"), st.sampled_from([LARGEST_WINDOW - 1, LARGEST_WINDOW, LARGEST_WINDOW + 1])
+        ),
         st.tuples(st.just("delete"), st.integers(0, 300)),
         st.tuples(st.just("read"), st.integers(0, 6)),
         st.tuples(st.just("read"), st.sampled_from([LARGEST_WINDOW - 1, LARGEST_WINDOW, LARGEST_WINDOW + 1])),
@@ -365,7 +367,9 @@ async def test_a_context_is_the_same_from_memory_and_from_disk(one: Memory, url:
         return found
 
     await one.append("ana", "trip", said("{x} \ud800 中文 \0", id="m1"))
-    await one.append("ana", "trip", {"role": "assistant", "content": [{"type": "text", "text": "b"}], "id": "m2"})
+    await one.append(
+        "ana", "trip", {"role": "assistant", "content": [{"type": "text", "text": "b"}], "id": "m2"}
+    )
     cold = await digest(one)
     assert await digest(one) == cold == await digest_from_disk()
     await one.append("ana", "trip", said("more", id="m3"))

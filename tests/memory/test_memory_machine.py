@@ -76,13 +76,18 @@ texts = st.text(st.characters(exclude_categories=()), max_size=12) | st.sampled_
     ["{braces} %s", "NUL \0", "\ud800", "\u202e中文", '{"lc":1}', "'; DROP TABLE message; --", "</system>"]
 )
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=5,
 )
-contents = texts | texts.map(lambda text: {"type": "text", "text": text}) | st.lists(
-    texts.map(lambda text: {"type": "text", "text": text}), min_size=1, max_size=2
+contents = (
+    texts
+    | texts.map(lambda text: {"type": "text", "text": text})
+    | st.lists(texts.map(lambda text: {"type": "text", "text": text}), min_size=1, max_size=2)
 )
 times = st.datetimes(EARLIEST, LATEST).map(lambda time: time.replace(tzinfo=UTC).timestamp())
 
@@ -249,7 +254,9 @@ class MemoryMachine(RuleBasedStateMachine):
 
     # -- reading --------------------------------------------------------------------------------
 
-    @rule(key=keys, which=objects, limit=limits, after=st.integers(0, 12), before=st.none() | st.integers(0, 20))
+    @rule(
+        key=keys, which=objects, limit=limits, after=st.integers(0, 12), before=st.none() | st.integers(0, 20)
+    )
     def read(self, key: Key, which: int, limit: int | None, after: int, before: int | None) -> None:
         window = self.run(
             self.view(key, which).read(key.scope, key.conversation, after=after, before=before, limit=limit)
@@ -289,9 +296,7 @@ class MemoryMachine(RuleBasedStateMachine):
         assert composed.to_dicts() == [kept[position] for position in shown if position is not None]
         assert shown == sorted(set(shown), key=lambda position: position or 0)
         named = {
-            position
-            for omission in composed.omitted
-            for position in range(omission.first, omission.last + 1)
+            position for omission in composed.omitted for position in range(omission.first, omission.last + 1)
         }
         hidden = kept.keys() - set(shown)
         assert hidden <= named

@@ -105,7 +105,9 @@ INSERT INTO a VALUES ('two
             connection.execute(statement)
 
 
-@pytest.mark.parametrize("script", ["CREATE TABLE a (x);\nCREATE TABLE b (x)", "CREATE TABLE a (x); CREATE TABLE b (x);"])
+@pytest.mark.parametrize(
+    "script", ["CREATE TABLE a (x);\nCREATE TABLE b (x)", "CREATE TABLE a (x); CREATE TABLE b (x);"]
+)
 def test_a_script_written_carelessly_loses_no_statement(script: str) -> None:
     """The last semicolon forgotten, or two statements on one line."""
     with closing(sqlite3.connect(":memory:")) as connection:

@@ -478,7 +478,9 @@ def test_without_full_synchronous_a_power_cut_may_cost_the_end_but_never_the_ord
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(20))
-def test_a_long_story_survives_any_cut_with_any_part_of_what_was_not_synced(tmp_path: Path, seed: int) -> None:
+def test_a_long_story_survives_any_cut_with_any_part_of_what_was_not_synced(
+    tmp_path: Path, seed: int
+) -> None:
     told = tell(tmp_path / "told", LONG)
     assert any(step.kind == "write" and step.name == "memory.db" for step in told.disk.steps[100:])
     cuts = random.Random(seed).sample(range(len(told.disk.steps) + 1), 60)
