@@ -87,9 +87,10 @@ def within(value: Any, characters: int, values: int) -> bool:
     while waiting:
         inner = waiting.pop()
         values -= 1
-        if isinstance(inner, str):
+        kind = type(inner)
+        if kind is str:
             characters -= len(inner)
-        elif isinstance(inner, dict | list):
+        elif kind is dict or kind is list or isinstance(inner, dict | list):
             if len(inner) > values:
                 return False
             waiting.extend(inner.values() if isinstance(inner, dict) else inner)

@@ -89,7 +89,10 @@ def from_form(
     if content is None:
         check_content(role, calls)
     if id is None:
-        id = parse_text(get("id"), "id") or parse_text(get("message_id"), "message_id") or new_id()  # noqa: A001
+        for name in ("id", "message_id"):
+            if not id and name in form:
+                id = parse_text(form[name], name)  # noqa: A001
+        id = id or new_id()  # noqa: A001
     if created_at is None:
         name = "created_at" if get("timestamp") is None else "timestamp"
         created_at = now() if get(name) is None else parse_time(form[name], name)
@@ -101,12 +104,15 @@ def from_form(
     put(message, "id", id)
     put(message, "created_at", created_at)
     # Most messages have few of these: a missing one is not worth a call.
-    for name in ("tool_call_id", "name", "phase"):
-        value = get(name)
-        put(message, name, value if value is None else parse_text(value, name))
-    name = "agent" if get("agent") is not None else "agent_id"
-    agent = get(name)
-    put(message, "agent", agent if agent is None else parse_text(agent, name))
+    value = get("tool_call_id")
+    put(message, "tool_call_id", value if value is None else parse_text(value, "tool_call_id"))
+    value = get("name")
+    put(message, "name", value if value is None else parse_text(value, "name"))
+    value = get("phase")
+    put(message, "phase", value if value is None else parse_text(value, "phase"))
+    name = "agent_id" if get("agent") is None else "agent"
+    value = get(name)
+    put(message, "agent", value if value is None else parse_text(value, name))
     put(message, "is_error", "is_error" in form and parse_flag(form["is_error"], "is_error"))
     put(message, "extra", EMPTY if _FIELDS.issuperset(form) else _extra(form))
     put(message, "_form", form)

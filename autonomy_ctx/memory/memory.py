@@ -80,8 +80,11 @@ class Memory:
         """
         key = make_key(self.agent, scope, conversation)
         drafts: list[Draft] = []
-        async for some in Strides(messages):
-            drafts += [await self._draft(message) for message in some]
+        if len(messages) == 1 and rows.is_light(messages[0]):
+            drafts = [self._drafted(messages[0])]
+        else:
+            async for some in Strides(messages):
+                drafts += [await self._draft(message) for message in some]
         positions = await self._log.append(key, drafts) if drafts else []
         self._metrics["messages_added"] += len(positions)
         return positions

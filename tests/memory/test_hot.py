@@ -1,5 +1,7 @@
 """Windows served from memory are what a fresh look at the store would give, whoever wrote meanwhile."""
 
+# ruff: noqa: ASYNC240  # a test may wait for its own small files
+
 from __future__ import annotations
 
 import asyncio

@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ Form = dict[str, Any]
 KEYS = [Key(agent, scope, name) for agent in ("", "a") for scope in ("a", "a:b") for name in ("b:c", "c")]
 FIRST = 1
 OTHER = 2
-EARLIEST, LATEST = datetime(1971, 1, 1), datetime(2240, 1, 1)
+EARLIEST, LATEST = datetime(1971, 1, 1, tzinfo=UTC), datetime(2240, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -89,7 +89,7 @@ contents = (
     | texts.map(lambda text: {"type": "text", "text": text})
     | st.lists(texts.map(lambda text: {"type": "text", "text": text}), min_size=1, max_size=2)
 )
-times = st.datetimes(EARLIEST, LATEST).map(lambda time: time.replace(tzinfo=UTC).timestamp())
+times = st.floats(EARLIEST.timestamp(), LATEST.timestamp()).map(lambda seconds: round(seconds, 6))
 
 
 @st.composite
@@ -327,8 +327,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-86400.0, -3600.0, -0.000001, 1.5, 3600.0, 31_536_000.0]))
     def set_clock(self, seconds: float) -> None:
-        moved = self.clock.time.timestamp() + seconds
-        if EARLIEST.year < datetime.fromtimestamp(moved, UTC).year < LATEST.year:
+        if EARLIEST < self.clock.time + timedelta(seconds=seconds) < LATEST:
             self.clock.forward(seconds)
 
     # -- what must hold after every step ----------------------------------------------------------
@@ -383,6 +382,14 @@ def parted(kept: dict[int, Form], shown: set[int]) -> Iterator[str]:
                 yield answered
 
 
+class LongMemoryMachine(MemoryMachine):
+    """The same for a night."""
+
+
+class LongDiskMachine(DiskMachine):
+    """The same for a night."""
+
+
 CI = settings(
     max_examples=60,
     stateful_step_count=40,
@@ -391,23 +398,13 @@ CI = settings(
 )
 NIGHTLY = settings(CI, max_examples=3000, stateful_step_count=80)
 
+MemoryMachine.TestCase.settings = DiskMachine.TestCase.settings = CI
+LongMemoryMachine.TestCase.settings = LongDiskMachine.TestCase.settings = NIGHTLY
 
-class TestMemoryInThisProcess(MemoryMachine.TestCase):  # type: ignore[misc]  # made by hypothesis
-    settings = CI
-
-
-class TestMemoryOnSqlite(DiskMachine.TestCase):  # type: ignore[misc]  # made by hypothesis
-    settings = CI
-
-
-@pytest.mark.nightly
-class TestMemoryInThisProcessForLong(MemoryMachine.TestCase):  # type: ignore[misc]  # made by hypothesis
-    settings = NIGHTLY
-
-
-@pytest.mark.nightly
-class TestMemoryOnSqliteForLong(DiskMachine.TestCase):  # type: ignore[misc]  # made by hypothesis
-    settings = NIGHTLY
+TestMemoryInThisProcess = MemoryMachine.TestCase
+TestMemoryOnSqlite = DiskMachine.TestCase
+TestMemoryInThisProcessForLong = pytest.mark.nightly(LongMemoryMachine.TestCase)
+TestMemoryOnSqliteForLong = pytest.mark.nightly(LongDiskMachine.TestCase)
 
 
 # -- what the machine found, in words --------------------------------------------------------------

@@ -42,7 +42,8 @@ def shape(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
         "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name"
     ).fetchall()
     columns = connection.execute(
-        "SELECT m.name, c.* FROM sqlite_master m, pragma_table_xinfo(m.name) c WHERE m.type = 'table' ORDER BY 1, 2"
+        "SELECT m.name, c.* FROM sqlite_master m, pragma_table_xinfo(m.name) c "
+        "WHERE m.type = 'table' ORDER BY 1, 2"
     ).fetchall()
     pragmas = [
         (name, connection.execute(f"PRAGMA {name}").fetchone()[0])
