@@ -79,7 +79,8 @@ class Job:
     def wait(self) -> list[Answer]:
         """Wait until it is done, without an error."""
         answers = self.end()
-        assert [answer for answer in answers if "error" in answer] == []
+        errors = [answer for answer in answers if "error" in answer]
+        assert not errors, errors
         return answers
 
     def error(self) -> str:
@@ -281,7 +282,8 @@ def judge(
     Positions have no gaps. Every acknowledged call is there, whole, once, where it was promised to
     be, and in its task's order. Of each task at most one call more is there: the one in flight.
     """
-    assert [row.position for row in rows] == list(range(start, start + len(rows)))
+    gapless = list(range(start, start + len(rows)))
+    assert [row.position for row in rows] == gapless, [row.position for row in rows]
     stored = {row.id: row for row in rows}
     assert len(stored) == len(rows), "a message is there twice"
     for job, tasks in jobs:
@@ -299,10 +301,14 @@ def judge(
                 if not found:
                     continue
                 positions = [row.position for row in found]
-                assert positions == list(range(positions[0], positions[0] + len(messages)))
-                assert positions[0] > last
-                assert positions == acks.get((number, call), positions)
+                whole = list(range(positions[0], positions[0] + len(messages)))
+                assert positions == whole, f"call {call} of task {number} is in pieces: {positions}"
+                assert positions[0] > last, f"call {call} of task {number} is before the one before it"
+                promised = acks.get((number, call), positions)
+                assert positions == promised, f"call {call} of task {number} is not at {promised}"
                 texts = [crc32(message["content"].encode()) for message in messages]
-                assert [row.checksum for row in found] == texts
+                assert [row.checksum for row in found] == texts, (
+                    f"call {call} of task {number} says other words"
+                )
                 last = positions[-1]
     assert not stored, "there are messages that nobody sent"

@@ -70,7 +70,7 @@ def test_processes_that_append_at_once_lose_nothing_while_another_composes(
         worker.finish()
 
 
-@pytest.mark.parametrize("files", [12, pytest.param(300, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("files", [25, pytest.param(300, marks=pytest.mark.nightly)])
 def test_processes_may_all_make_the_same_new_file_at_once(start: Start, files: int) -> None:
     workers = start.workers(6)
     for number in range(files):

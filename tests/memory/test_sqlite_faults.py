@@ -17,8 +17,9 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ import pytest
 
 from autonomy_ctx import (
     AutonomyCtxError,
+    Draft,
     Memory,
     Message,
     MessageTooLarge,
@@ -44,7 +46,7 @@ from autonomy_ctx.memory.location import check_location, filesystem_of
 from autonomy_ctx.memory.rows import MESSAGE_LIMIT, RESULT_LIMIT, encoded
 from autonomy_ctx.memory.sqlite import SqliteStore
 from autonomy_ctx.memory.worker import Worker
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import MAIN, drafted, said
 
 PAGE = 4096
 
@@ -429,6 +431,16 @@ def move(source: Path, target: Path, *, with_log: bool = True) -> None:
             Path(f"{source}{name}").rename(f"{target}{name}")
 
 
+async def test_nothing_is_acknowledged_that_went_into_a_file_that_is_gone(
+    memory: Memory, path: Path, tmp_path: Path
+) -> None:
+    """From the very next write on: what is written to a deleted file is lost with it."""
+    await memory.append("ana", "trip", hello(1))
+    move(path, tmp_path / "away.db")
+    with pytest.raises(StoreUnavailable, match="the file is gone"):
+        await memory.append("ana", "trip", hello(2))
+
+
 @pytest.mark.parametrize("with_log", [True, False], ids=["all files", "only the database"])
 async def test_a_file_that_is_gone_is_named_and_used_again_when_it_is_back(
     memory: Memory, path: Path, tmp_path: Path, with_log: bool
@@ -436,12 +448,12 @@ async def test_a_file_that_is_gone_is_named_and_used_again_when_it_is_back(
     await memory.append("ana", "trip", hello(1))
     assert await ids(memory, limit=5) == ["m1"]
     move(path, tmp_path / "away.db", with_log=with_log)
+    assert not await memory.health_check()
     with pytest.raises(StoreUnavailable, match="the file is gone; put it back"):
         await memory.append("ana", "trip", hello(2))
     for limit in (5, None, 600):
         with pytest.raises(StoreUnavailable, match="the file is gone"):
             await memory.read("ana", "trip", limit=limit)
-    assert not await memory.health_check()
     assert not path.exists(), "nothing was written to a new, empty file"
     move(tmp_path / "away.db", path, with_log=with_log)
     assert await memory.append("ana", "trip", hello(2)) == [2]
@@ -454,6 +466,7 @@ async def test_nothing_is_written_to_an_empty_file_that_took_its_place(
     await memory.append("ana", "trip", hello(1))
     move(path, tmp_path / "away.db")
     path.touch()
+    assert not await memory.health_check()
     with pytest.raises(StoreUnavailable):
         await memory.append("ana", "trip", hello(2))
     assert path.stat().st_size == 0
@@ -467,6 +480,7 @@ async def test_a_folder_that_took_its_place_is_refused(memory: Memory, path: Pat
     await memory.append("ana", "trip", hello(1))
     move(path, tmp_path / "away.db")
     path.mkdir()
+    assert not await memory.health_check()
     with pytest.raises(StoreUnavailable):
         await memory.append("ana", "trip", hello(2))
     path.rmdir()
@@ -483,6 +497,7 @@ async def test_another_database_that_took_its_place_is_used(
         await backup.append("ana", "trip", said("1", id="old1"), said("2", id="old2"))
     move(path, tmp_path / "away.db")
     move(tmp_path / "backup.db", path)
+    assert await memory.health_check()
     assert await memory.append("ana", "trip", hello(3)) == [3]
     assert await ids(memory) == ["old1", "old2", "m3"]
 
@@ -854,6 +869,34 @@ async def test_a_deletion_that_cannot_be_done_fails_alone(memory: Memory, path: 
     lock.close()
     assert sorted(positions) == [1, 2]
     assert await ids(memory) == ["m0"]
+
+
+class Drafts(list[Draft]):
+    """A list that can be watched until nobody holds it any more."""
+
+
+@pytest.mark.parametrize("patience", [60, 0], ids=["refused", "cancelled"])
+async def test_what_nobody_waits_for_any_more_is_not_held_in_memory(path: Path, patience: float) -> None:
+    """However long another process keeps the lock, and however much is refused meanwhile."""
+    store = SqliteStore(str(path), timeout=0.1)
+    await store.append(MAIN, drafted(hello(1)))
+
+    left: list[weakref.ref[Drafts]] = []
+
+    async def in_vain() -> None:
+        drafts = Drafts(drafted(hello(2)))
+        left.append(weakref.ref(drafts))
+        with suppress(StoreBusy), anyio.move_on_after(patience):
+            await store.append(MAIN, drafts)
+
+    lock = FileLock(f"{path}.lock")
+    with lock:
+        async with anyio.create_task_group() as group:
+            group.start_soon(in_vain)
+        gc.collect()
+        assert left[0]() is None
+    lock.close()
+    await store.close()
 
 
 class AtTheLastMoment(Worker):
@@ -1264,8 +1307,8 @@ async def test_what_users_say_and_are_called_is_in_no_log_and_no_error(
     await memory.health_check()
     await memory.delete_message(scope, trip, "m1")
     move(path, tmp_path / "away.db")
-    await fails(memory.append(scope, trip, said(text, id="m3")))
     assert not await memory.health_check()
+    await fails(memory.append(scope, trip, said(text, id="m3")))
     move(tmp_path / "away.db", path)
     await memory.append(scope, trip, said(text, id="m4"))
     inside(path, "UPDATE message SET body = ?", '{"role":"user","content":"canary-text')
