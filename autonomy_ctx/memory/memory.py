@@ -19,8 +19,9 @@ from autonomy_ctx.memory import rows
 from autonomy_ctx.memory.hot import HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.key import check_name, make_key
-from autonomy_ctx.memory.location import path_of
-from autonomy_ctx.memory.sqlite import SqliteStore, Synchronous
+from autonomy_ctx.memory.sqlite.location import path_of
+from autonomy_ctx.memory.sqlite.store import SqliteStore
+from autonomy_ctx.memory.sqlite.writing import Synchronous
 from autonomy_ctx.memory.store import Draft, Head, Log, Store, Window
 from autonomy_ctx.memory.strides import Strides
 
@@ -102,6 +103,7 @@ class Memory:
     async def delete_message(self, scope: str, conversation: str, message_id: str) -> bool:
         """Delete one message; whether it was there."""
         make_key(self.agent, scope, conversation)
+        rows.check_id(message_id)
         return await self._delete(scope, self.agent, conversation, [message_id]) > 0
 
     async def delete_conversation(self, scope: str, conversation: str) -> int:
@@ -169,6 +171,7 @@ class Memory:
         self, scope: str, conversation: str, message_id: str
     ) -> dict[str, Any] | None:
         """A tool result that was too large for the log, uncut; None for a message that was not cut."""
+        rows.check_id(message_id)
         body = await self._log.whole(make_key(self.agent, scope, conversation), message_id)
         if body is None:
             return None

@@ -66,6 +66,8 @@ def draft(message: Message, counter: TokenCounter) -> Draft:
 
 def check_id(message_id: str) -> None:
     """Refuse an id that some store could not hold exactly as it is."""
+    if not isinstance(message_id, str):
+        raise InvalidMessage("id", f"must be a string, not {type(message_id).__name__}")
     if "\0" in message_id:
         raise InvalidMessage("id", "must not contain a NUL character")
     try:
@@ -89,7 +91,9 @@ def encoded(message: Message) -> str:
 
 def restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
-    form, _ = _decode(body)
+    form, end = _decode(body)
+    if end != len(body) or not isinstance(form, dict):
+        raise ValueError("not the body of a message")
     message = wire.from_form(form, id=message_id, created_at=from_microseconds(created), kept=True)
     object.__setattr__(message, "_tokens", (counter, tokens))
     return message

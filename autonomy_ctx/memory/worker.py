@@ -58,13 +58,24 @@ class Job(Generic[T]):
         try:
             if await self.bell.rung():
                 return Outcome.DONE
-            if self.claim():
+            if self._withdraw():
                 return Outcome.WITHDRAWN
             # Too late to withdraw, the batch is being written; only a hanging disk gets past here.
             return Outcome.DONE if await self.bell.rung() else Outcome.UNKNOWN
         except BaseException:
-            self.claim()
+            self._withdraw()
             raise
+
+    def _withdraw(self) -> bool:
+        if not self.claim():
+            return False
+        # The thread may be stuck behind a lock for long: let go of what the job was about.
+        self.work = _nothing
+        return True
+
+
+def _nothing(_: Any) -> Any:
+    return None
 
 
 class Worker:
@@ -106,6 +117,10 @@ class Worker:
         """Whether some task still waits for a job in the queue."""
         self._collect()
         return any(job.wanted for job in self._jobs)
+
+    def forget_withdrawn(self) -> None:
+        """Drop jobs that nobody waits for any more."""
+        self._jobs = deque(job for job in self._jobs if job.wanted)
 
     def stop(self, grace: float) -> Bell | None:
         """Have the thread do what is queued and end; the bell rings when it has, if it runs at all."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from autonomy_ctx import Memory, SchemaTooNew, StoreUnavailable
-from autonomy_ctx.memory.migrate import APPLICATION_ID, latest, migrate, statements, steps
+from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest, migrate, statements, steps
 from autonomy_ctx.testing import said
 
 VERSIONS = range(latest() + 1)
@@ -73,7 +73,7 @@ def test_migrating_twice_changes_nothing(connection: sqlite3.Connection) -> None
 
 def test_the_steps_are_numbered_from_one_without_gaps() -> None:
     assert [number for number, _ in steps()] == list(range(1, latest() + 1))
-    folder = resources.files("autonomy_ctx.memory") / "schema"
+    folder = resources.files("autonomy_ctx.memory.sqlite") / "schema"
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     assert [int(name[:4]) for name in names] == list(range(1, latest() + 1))
     assert all(name[4] == "_" for name in names)

@@ -24,7 +24,7 @@ import apsw
 import pytest
 
 from autonomy_ctx import Memory, StoreFull, StoreUnavailable
-from autonomy_ctx.memory.sqlite import SqliteStore, Synchronous
+from autonomy_ctx.memory.sqlite.store import SqliteStore, Synchronous
 from autonomy_ctx.testing import said
 
 SECTOR = 512
@@ -249,7 +249,7 @@ class DiskStore(SqliteStore):
         self._vfs = DiskVFS(disk)
         super().__init__(str(disk.folder / "memory.db"), synchronous=synchronous)
 
-    def _connect(self, timeout: float) -> sqlite3.Connection:
+    def _connect(self, timeout: float, create: bool) -> sqlite3.Connection:
         return cast(sqlite3.Connection, Connection(self.path, timeout, self._vfs.name))
 
 

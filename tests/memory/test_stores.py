@@ -10,7 +10,7 @@ import pytest
 from autonomy_ctx import Store
 from autonomy_ctx.memory.hot import HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.sqlite import SqliteStore
+from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.testing import StoreContract
 
 

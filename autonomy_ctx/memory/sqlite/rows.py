@@ -10,7 +10,7 @@ from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import restored, same_content, to_microseconds
-from autonomy_ctx.memory.sqlite_errors import UnreadableRow
+from autonomy_ctx.memory.sqlite.errors import UnreadableRow
 from autonomy_ctx.memory.store import Draft, Entry, Head, Window
 
 _END = 2**62
@@ -68,7 +68,10 @@ class Transaction:
             try:
                 self._insert(kept.id, kept.position + 1, draft)
             except sqlite3.IntegrityError:
-                position, body = self._connection.execute(_KNOWN, (kept.id, draft.message.id)).fetchone()
+                found = self._connection.execute(_KNOWN, (kept.id, draft.message.id)).fetchone()
+                if found is None:
+                    raise UnreadableRow("the head of a conversation contradicts its log") from None
+                position, body = found
                 if not same_content(body, draft.whole or draft.body):
                     self._undo(kept, before, last_user)
                     raise ConflictingMessage(message_id=draft.message.id, position=position) from None
@@ -184,6 +187,8 @@ def read_rows(
     most_rows: int,
 ) -> Window | None:
     """A window, or None when it holds more than it may: then not all of it was read."""
+    if limit == 0:
+        return Window(read_head(connection, key), [])
     wanted = (most_bytes, after, _END if before is None else before, *key, -1 if limit is None else limit)
     cursor = connection.execute(_WINDOW, wanted)
     head, total = Head(), 0
@@ -215,9 +220,19 @@ def read_rows(
         try:
             entries.append(Entry(position, restored(message_id, created, tokens, counter, body)))
         except ValueError:
-            raise UnreadableRow(position) from None
+            raise UnreadableRow(f"the message at position {position} cannot be read") from None
     entries.reverse()
+    if before is None and len(entries) != _expected(head, after, limit, len(entries)):
+        raise UnreadableRow("messages are missing from the log")
     return Window(head, entries)
+
+
+def _expected(head: Head, after: int, limit: int | None, found: int) -> int:
+    """How many messages a read to the end must find; with holes after a deletion, not always known."""
+    if after == 0:
+        return head.count if limit is None else min(head.count, limit)
+    there = found if head.generation else max(head.position - after, 0)
+    return there if limit is None else min(there, limit)
 
 
 def read_head(connection: sqlite3.Connection, key: Key) -> Head:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from autonomy_ctx.errors import StoreCorrupt, StoreUnavailable
+from autonomy_ctx.errors import StoreUnavailable
 
 # SQLite's WAL needs memory shared between processes, which these cannot give.
 NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs", "glusterfs", "ceph"}
 )
-_MAGIC = b"SQLite format 3\x00"
 
 
 def path_of(url: str) -> str:
@@ -78,16 +77,13 @@ def filesystem_of(file: Path, mounts: str) -> str | None:
 
 
 def _check_file(path: str, file: Path) -> None:
+    """By its permissions only: to open and close the file here would drop this process's locks on it."""
     if not os.access(file, os.R_OK | os.W_OK):
         raise StoreUnavailable(
             path=path,
             problem="may not be read and written by this user",
             advice="change its owner or permissions",
         )
-    with file.open("rb") as opened:
-        start = opened.read(len(_MAGIC))
-    if start and start != _MAGIC:
-        raise StoreCorrupt(path=path, problem="it does not start like an SQLite database")
 
 
 def _mounts() -> str:

@@ -15,10 +15,7 @@ from autonomy_ctx.errors import (
 
 
 class UnreadableRow(Exception):
-    """A row that SQLite gave but that holds no message: something else has written to the file."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__(f"the message at position {position} cannot be read")
+    """What SQLite gave cannot be what was stored: the file is damaged, or something else wrote to it."""
 
 
 def translated(error: BaseException, path: str, seconds: float) -> BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 
@@ -16,7 +17,7 @@ APPLICATION_ID = 0x61637478
 @cache
 def steps() -> tuple[tuple[int, str], ...]:
     """All steps as (number, SQL), in order."""
-    folder = resources.files("autonomy_ctx.memory") / "schema"
+    folder = resources.files("autonomy_ctx.memory.sqlite") / "schema"
     files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     return tuple((int(name.split("_")[0]), (folder / name).read_text(encoding="utf-8")) for name in files)
 
@@ -28,8 +29,14 @@ def latest() -> int:
 
 def is_current(connection: sqlite3.Connection, path: str) -> bool:
     """Whether there is nothing to set up; raises, untouched, for a file that is not ours to write."""
-    version, application = _number(connection, "user_version"), _number(connection, "application_id")
-    if application != APPLICATION_ID and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+    # In one transaction: another process may be making the tables right now.
+    connection.execute("BEGIN")
+    try:
+        version, application = _number(connection, "user_version"), _number(connection, "application_id")
+        tables = connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    finally:
+        connection.execute("COMMIT")
+    if application != APPLICATION_ID and tables:
         raise StoreUnavailable(
             path=path,
             problem="is a database of another program",
@@ -56,7 +63,9 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         connection.execute(f"PRAGMA user_version = {latest()}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        # SQLite has rolled back by itself after some errors; asking again would hide the first one.
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
         raise
 
 

@@ -1,0 +1,174 @@
+"""The SQLite store as memory sees it: what runs where.
+
+Writes go to the writer's thread. Small reads run where they are asked for, because a trip to a
+thread costs four times the read; a read that is large or would have to wait goes to the reader's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import anyio
+
+from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.sqlite.location import check_location
+from autonomy_ctx.memory.sqlite.opening import connect
+from autonomy_ctx.memory.sqlite.reading import NotSetUp, Reader
+from autonomy_ctx.memory.sqlite.rows import Transaction, read_head, read_rows, read_whole
+from autonomy_ctx.memory.sqlite.writing import Synchronous, Writer
+from autonomy_ctx.memory.store import Draft, Head, Window
+from autonomy_ctx.memory.worker import Job, Outcome
+
+T = TypeVar("T")
+
+SMALL_READ = 64 * 1024
+MANY_ROWS = 512
+_UNBOUNDED = 2**60
+_CLOSE_SECONDS = 5.0
+# Before this version, two connections that checkpoint and write at once could damage the file.
+_WAL_RESET_MENDED = (3, 51, 3)
+
+logger = logging.getLogger("autonomy_ctx.memory")
+_warned = False
+
+
+class SqliteStore:
+    """A log store in one file. `synchronous="NORMAL"` may lose the last commits in a power cut."""
+
+    def __init__(self, path: str, *, timeout: float = 30.0, synchronous: Synchronous = "FULL") -> None:
+        if synchronous not in ("FULL", "NORMAL"):
+            raise ValueError(f"synchronous is {synchronous!r}; it must be FULL or NORMAL")
+        if timeout <= 0:
+            raise ValueError(f"timeout is {timeout}; it must be more than 0 seconds")
+        check_location(path)
+        self.path = os.path.abspath(path)
+        self.timeout = timeout
+        self.synchronous: Synchronous = synchronous
+        self._closed = False
+        self._start()
+        _warn_about_old_sqlite()
+
+    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
+        return await self._write(lambda transaction: transaction.append(key, drafts))
+
+    async def read(
+        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> Window:
+        window = await self._read_here(
+            lambda connection: read_rows(connection, key, after, before, limit, SMALL_READ, MANY_ROWS)
+        )
+        if window is None:
+            window = await self._read_there(
+                lambda connection: read_rows(connection, key, after, before, limit, _UNBOUNDED, _UNBOUNDED)
+            )
+        return window or Window(Head(), [])
+
+    async def head(self, key: Key) -> Head:
+        def read(connection: sqlite3.Connection) -> Head:
+            return read_head(connection, key)
+
+        head = await self._read_here(read)
+        return head if head is not None else await self._read_there(read)
+
+    async def whole(self, key: Key, message_id: str) -> str | None:
+        return await self._read_there(lambda connection: read_whole(connection, key, message_id))
+
+    async def delete(
+        self,
+        scope: str,
+        agent: str | None = None,
+        conversation: str | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        return await self._write(lambda transaction: transaction.delete(scope, agent, conversation, ids))
+
+    @property
+    def identity(self) -> object:
+        return self._reader.file.identity
+
+    async def check(self) -> None:
+        for file in (self._writer.file, self._reader.file):
+            file.look_again()
+        await self._write(lambda transaction: None)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            return
+        # Both are told before anybody waits: a close that is cancelled has still let go of everything.
+        ends = [side.worker.stop(_CLOSE_SECONDS) for side in (self._reader, self._writer)]
+        with anyio.CancelScope(shield=True):
+            for end in ends:
+                if end is not None:
+                    await end.rung()
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        self._usable()
+        return await self._done(self._writer.worker.submit(work))
+
+    async def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """Run a small read in the caller's thread; None when it should not run there."""
+        self._usable()
+        if not self._reader.ready:
+            await self._read_there(lambda connection: None)
+        return self._reader.try_here(work)
+
+    async def _read_there(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._usable()
+        try:
+            return await self._done(self._reader.worker.submit(work))
+        except NotSetUp:
+            await self.check()
+            return await self._done(self._reader.worker.submit(work))
+
+    async def _done(self, job: Job[T]) -> T:
+        outcome = await job.wait()
+        if outcome is Outcome.WITHDRAWN:
+            raise StoreBusy(path=self.path, seconds=self.timeout)
+        if outcome is Outcome.UNKNOWN:
+            raise StoreUnavailable(
+                path=self.path,
+                problem=f"the disk gave no answer for {2 * self.timeout:g} s; the outcome is not known",
+                advice="send the same message with the same id again: it is kept once",
+            )
+        if job.error is not None:
+            raise job.error
+        return job.result  # type: ignore[return-value]  # set by the thread when there is no error
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise StoreClosed(self.path)
+        if os.getpid() != self._pid:
+            # In the child of a fork there are no threads; the connections are the parent's.
+            _abandoned.extend((self._writer, self._reader))
+            self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._writer = Writer(self.path, self.timeout, self.synchronous, self._connect)
+        self._reader = Reader(self.path, self.timeout, self._connect)
+
+    def _connect(self, timeout: float, create: bool) -> sqlite3.Connection:
+        return connect(self.path, timeout, create=create)
+
+
+# SQLite connections must not be used in the child of a fork, and closing one there is a use.
+_abandoned: list[object] = []
+
+
+def _warn_about_old_sqlite() -> None:
+    global _warned
+    if not _warned and sqlite3.sqlite_version_info < _WAL_RESET_MENDED:
+        _warned = True
+        logger.warning(
+            "SQLite %s can damage a file that two connections write and checkpoint at once (mended in "
+            "3.51.3). Processes that use autonomy_ctx take turns; let no other program write to the file.",
+            sqlite3.sqlite_version,
+        )

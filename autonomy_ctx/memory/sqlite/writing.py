@@ -1,0 +1,171 @@
+"""Writing: one thread that commits all waiting jobs together, durably, in its turn.
+
+Other processes wait in line for the same file lock, so nobody starves; only the holder of the lock
+checkpoints, which keeps old versions of SQLite from damaging the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Literal
+
+from autonomy_ctx.errors import AutonomyCtxError
+from autonomy_ctx.memory.sqlite.errors import translated
+from autonomy_ctx.memory.sqlite.filelock import FileLock
+from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
+from autonomy_ctx.memory.sqlite.opening import OpenFile, check_still_there, size_of
+from autonomy_ctx.memory.sqlite.rows import Transaction
+from autonomy_ctx.memory.worker import Job, Worker, finish
+
+Connect = Callable[[float, bool], sqlite3.Connection]
+Synchronous = Literal["FULL", "NORMAL"]
+
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+_BATCHES_PER_LOOK = 32
+_BUSY_SLICE = 0.1
+
+
+class Writer:
+    """The connection that writes, and the thread that has it to itself."""
+
+    def __init__(self, path: str, timeout: float, synchronous: Synchronous, connect: Connect) -> None:
+        self.file = OpenFile(path)
+        self.worker = Worker("autonomy_ctx-writer", timeout, self._batch, self._close)
+        self._path, self._timeout, self._synchronous, self._connect = path, timeout, synchronous, connect
+        # A file that was there once is never made anew: history would silently start again.
+        self._may_make = size_of(path) < 0
+        self.connection: sqlite3.Connection | None = None
+        self.lock: FileLock | None = None
+        # After a deletion: what was deleted stands in the write-ahead log until that is folded in.
+        self._fold = False
+        self._batches = 0
+
+    def _batch(self, worker: Worker) -> None:
+        jobs: list[Job[Any]] = []
+        try:
+            connection, lock = self._opened(worker)
+            with lock:
+                if not self._begin(connection, worker):
+                    worker.forget_withdrawn()
+                    return
+                jobs = worker.take()
+                self._run(connection, jobs)
+                if self._fold:
+                    self._checkpoint(connection, "TRUNCATE")
+                finish(jobs)
+                jobs = []
+                if self._wal_is_large():
+                    self._checkpoint(connection, "PASSIVE")
+        except Exception as error:
+            # First the answer, then the clean-up: closing may have to wait for the lock.
+            failed, shown = jobs or worker.take(), translated(error, self._path, self._timeout)
+            for job in failed:
+                job.error = shown
+            finish(failed)
+            self._close()
+
+    def _begin(self, connection: sqlite3.Connection, worker: Worker, start: str = "BEGIN IMMEDIATE") -> bool:
+        """Start a transaction, for as long as somebody waits for it."""
+        while worker.wanted():
+            try:
+                connection.execute(start)
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+            else:
+                return True
+        return False
+
+    def _run(self, connection: sqlite3.Connection, jobs: list[Job[Any]]) -> None:
+        """All jobs in the transaction that is open; if one spoils it, each in one of its own."""
+        try:
+            self._commit(connection, jobs)
+        except Exception:
+            if len(jobs) == 1:
+                raise
+            for job in jobs:
+                job.result = job.error = None
+                try:
+                    _roll_back(connection)
+                    connection.execute("BEGIN IMMEDIATE")
+                    self._commit(connection, [job])
+                except Exception as error:
+                    job.error = translated(error, self._path, self._timeout)
+            _roll_back(connection)
+
+    def _commit(self, connection: sqlite3.Connection, jobs: list[Job[Any]]) -> None:
+        transaction = Transaction(connection)
+        for job in jobs:
+            try:
+                job.result = job.work(transaction)
+            except AutonomyCtxError as error:
+                # It has taken back what it did, so the others can go on.
+                job.error = error
+        transaction.flush()
+        connection.execute("COMMIT")
+        self._fold = self._fold or transaction.deleted
+
+    def _opened(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock]:
+        if self.connection is None or self.lock is None or not self.file.in_place():
+            self._close()
+            self._open(worker)
+        assert self.connection is not None
+        assert self.lock is not None
+        return self.connection, self.lock
+
+    def _open(self, worker: Worker) -> None:
+        if self.file.was_open:
+            check_still_there(self._path)
+        self.lock = FileLock(f"{self._path}.lock")
+        connection = self._connect(_BUSY_SLICE, self._may_make and not self.file.was_open)
+        try:
+            with self.lock:
+                self._set_up(connection, worker)
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute("PRAGMA secure_delete = ON")
+            self.file.opened()
+        except BaseException:
+            connection.close()
+            raise
+        self.connection = connection
+
+    def _set_up(self, connection: sqlite3.Connection, worker: Worker) -> None:
+        """Make or bring up to date the tables, for as long as somebody waits for it."""
+        while True:
+            try:
+                if not is_current(connection, self._path):
+                    migrate(connection, self._path)
+                return
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY or not worker.wanted():
+                    raise
+
+    def _wal_is_large(self) -> bool:
+        self._batches += 1
+        return self._batches % _BATCHES_PER_LOOK == 0 and size_of(f"{self._path}-wal") >= CHECKPOINT_BYTES
+
+    def _checkpoint(self, connection: sqlite3.Connection, mode: str) -> None:
+        """Fold the write-ahead log into the file. A reader may be in the way: then a later batch does it."""
+        with suppress(sqlite3.OperationalError):
+            busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            if mode == "TRUNCATE":
+                self._fold = bool(busy)
+
+    def _close(self) -> None:
+        """Close under the lock: closing may checkpoint."""
+        connection, self.connection = self.connection, None
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            with suppress(sqlite3.Error, OSError), lock:
+                if connection is not None:
+                    connection.close()
+            lock.close()
+        self.file.closed()
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # SQLite has rolled back by itself after some errors; asking again would be one more.
+    with suppress(sqlite3.OperationalError):
+        connection.execute("ROLLBACK")
