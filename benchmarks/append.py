@@ -14,8 +14,8 @@ import anyio
 from autonomy_ctx import Memory
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import rows
-from autonomy_ctx.memory.sqlite.filelock import FileLock
 from autonomy_ctx.memory.rows import to_microseconds
+from autonomy_ctx.memory.sqlite.filelock import FileLock
 from autonomy_ctx.memory.store import Draft
 from benchmarks.corpus import fill, spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side

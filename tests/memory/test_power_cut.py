@@ -24,7 +24,8 @@ import apsw
 import pytest
 
 from autonomy_ctx import Memory, StoreFull, StoreUnavailable
-from autonomy_ctx.memory.sqlite.store import SqliteStore, Synchronous
+from autonomy_ctx.memory.sqlite.store import SqliteStore
+from autonomy_ctx.memory.sqlite.writing import Synchronous
 from autonomy_ctx.testing import said
 
 SECTOR = 512
