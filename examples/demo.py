@@ -1,6 +1,5 @@
 """What a context is made of: composed from a long stored conversation, then taken apart; see `make demo`."""
 
-import logging
 import tempfile
 import time
 from collections.abc import Sequence
@@ -162,7 +161,6 @@ async def show_failure(screen: Screen, memory: Memory) -> None:
 
 
 async def main() -> None:
-    logging.getLogger("autonomy_ctx").addHandler(logging.NullHandler())
     screen, talk = Screen(), Talk(seed=7)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "memory.db"

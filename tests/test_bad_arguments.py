@@ -28,7 +28,6 @@ from autonomy_ctx import (
     Message,
     Segment,
     StoreClosed,
-    StoreCorrupt,
     StoreUnavailable,
     Summary,
     SystemInstructionsSection,
@@ -280,19 +279,6 @@ def test_a_folder_instead_of_a_file_is_met_when_memory_is_made(tmp_path: Path) -
     with pytest.raises(StoreUnavailable) as caught:
         Memory(f"sqlite:///{tmp_path}")
     assert str(caught.value) == f"{tmp_path}: is a folder; name a file in it, such as memory.db"
-
-
-def test_a_file_that_is_no_database_is_met_when_memory_is_made_and_left_alone(tmp_path: Path) -> None:
-    file = tmp_path / "notes.txt"
-    file.write_text("my notes, not a database")
-    with pytest.raises(StoreCorrupt) as caught:
-        Memory(f"sqlite:///{file}")
-    assert str(caught.value) == (
-        f"{file} is damaged (it does not start like an SQLite database); nothing is read from it. "
-        f"Restore a backup, or save what can be saved with `sqlite3 {file} .recover`"
-    )
-    assert file.read_text() == "my notes, not a database"
-    assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 @pytest.mark.parametrize(

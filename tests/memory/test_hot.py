@@ -15,7 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx import ContextTemplate, ConversationHistorySection, Draft, Head, Memory, Window
+from autonomy_ctx import (
+    ContextTemplate,
+    ConversationHistorySection,
+    Draft,
+    Head,
+    Memory,
+    StoreUnavailable,
+    Window,
+)
 from autonomy_ctx.memory.hot import LARGEST_WEIGHT, LARGEST_WINDOW, HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.key import Key
@@ -135,22 +143,30 @@ async def test_every_window_holds_all_that_was_said_before_it_was_asked_for(
         group.start_soon(listen)
 
 
+@pytest.mark.parametrize("gone_for_a_while", [False, True], ids=["at once", "after a while"])
 async def test_a_file_put_back_from_a_backup_is_not_answered_from_memory(
-    one: Memory, url: str, tmp_path: Path
+    one: Memory, url: str, tmp_path: Path, gone_for_a_while: bool
 ) -> None:
-    """The backup's head looks like the kept one; what was said is not the same."""
+    """The backup's head looks like the kept one, its file may even get the same number on the disk."""
     await one.append("ana", "trip", said("1", id="m1"))
     await one.close()
-    backup = shutil.copy(tmp_path / "memory.db", tmp_path / "backup.db")
+    path = tmp_path / "memory.db"
+    backup = Path(shutil.copy(path, tmp_path / "backup.db"))
     running = Memory(url)
     await running.append("ana", "trip", said("before the restore", id="m2"))
     assert await texts(running) == ["1", "before the restore"]
-    elsewhere = Memory(f"sqlite:///{backup}")
-    await elsewhere.append("ana", "trip", said("after the restore", id="m3"))
-    await elsewhere.close()
-    for rest in tmp_path.glob("memory.db-*"):
-        rest.unlink()
-    Path(backup).rename(tmp_path / "memory.db")
+    async with Memory(f"sqlite:///{backup}") as elsewhere:
+        await elsewhere.append("ana", "trip", said("after the restore", id="m3"))
+    for file in tmp_path.glob("memory.db*"):
+        if gone_for_a_while or file != path:
+            file.unlink()
+    if gone_for_a_while:
+        assert not await running.health_check()
+        with pytest.raises(StoreUnavailable):
+            await texts(running)
+        shutil.copy(backup, path)
+    else:
+        backup.rename(path)
     assert await running.health_check(), "the other file was found"
     assert await texts(running) == ["1", "after the restore"]
     await running.close()

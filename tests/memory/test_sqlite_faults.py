@@ -388,6 +388,22 @@ async def test_a_message_that_cannot_be_read_back_is_damage_not_a_crash(path: Pa
     await memory.close()
 
 
+async def test_damage_in_one_conversation_does_not_stop_time_in_the_others(path: Path) -> None:
+    """Not even while somebody, a log for instance, still holds the error."""
+    memory = opened(path)
+    await memory.append("ana", "trip", hello(1), hello(2))
+    await memory.append("bob", "trip", hello(1))
+    inside(path, "UPDATE message SET body = 'damaged' WHERE id = 'm2'")
+    with pytest.raises(StoreCorrupt) as held:
+        await memory.read("ana", "trip")
+    assert await memory.append("bob", "trip", hello(3)) == [2]
+    window = await memory.read("bob", "trip")
+    assert [entry.message.id for entry in window.entries] == ["m1", "m3"]
+    assert (await memory.head("bob", "trip")).position == 2
+    del held
+    await memory.close()
+
+
 async def test_a_head_that_contradicts_the_log_is_damage_and_overwrites_nothing(path: Path) -> None:
     async with opened(path) as memory:
         await memory.append("ana", "trip", hello(1), hello(2), hello(3))
@@ -437,9 +453,10 @@ async def test_nothing_is_acknowledged_that_went_into_a_file_that_is_gone(
 ) -> None:
     """From the very next write on: what is written to a deleted file is lost with it."""
     await memory.append("ana", "trip", hello(1))
+    await memory.append("ana", "trip", hello(2))
     move(path, tmp_path / "away.db")
     with pytest.raises(StoreUnavailable, match="the file is gone"):
-        await memory.append("ana", "trip", hello(2))
+        await memory.append("ana", "trip", hello(3))
 
 
 @pytest.mark.parametrize("with_log", [True, False], ids=["all files", "only the database"])
@@ -758,6 +775,31 @@ async def test_close_lets_go_of_files_and_threads(path: Path, use: str) -> None:
     assert open_files(path) == []
 
 
+LOCKED = """
+import fcntl
+with open(sys.argv[1], "r+") as file:
+    try:
+        # The bytes that every connection to an SQLite file keeps a shared lock on.
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)
+        print("free")
+    except BlockingIOError:
+        print("locked")
+"""
+
+
+async def test_a_second_memory_on_the_same_file_drops_none_of_the_firsts_locks(path: Path) -> None:
+    """POSIX drops all locks of a process on a file when it closes any of its descriptors for it."""
+    async with opened(path) as memory:
+        await memory.append("ana", "trip", hello(1))
+        assert await anyio.to_thread.run_sync(python, LOCKED, path) == "locked\n"
+        async with opened(path) as other:
+            await other.append("ana", "trip", hello(2))
+            await other.read("ana", "trip")
+        check_location(str(path))
+        assert await anyio.to_thread.run_sync(python, LOCKED, path) == "locked\n"
+        assert await ids(memory) == ["m1", "m2"]
+
+
 # -- many users of one object --------------------------------------------------------------------
 
 
@@ -815,7 +857,7 @@ def test_a_loop_that_ends_in_the_middle_of_an_append_does_not_hurt_the_next(path
 
     async def walk_out() -> None:
         task = asyncio.ensure_future(memory.append("ana", "trip", hello(2)))
-        await asyncio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         assert not task.done()
 
     lock = FileLock(f"{path}.lock")
@@ -844,7 +886,7 @@ def test_appends_whose_tasks_nobody_holds_are_not_collected(path: Path) -> None:
         with lock:
             for number in range(1, 21):
                 asyncio.ensure_future(speak(number))  # noqa: RUF006  # that is the point
-            await asyncio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             gc.collect()
         lock.close()
         await memory.append("ana", "trip", said("last", id="last"))
@@ -1306,13 +1348,16 @@ async def test_what_users_say_and_are_called_is_in_no_log_and_no_error(
     await fails(memory.append(scope, trip, said(text, id="m3")))
     move(tmp_path / "away.db", path)
     await memory.append(scope, trip, said(text, id="m4"))
-    inside(path, "UPDATE message SET body = ?", '{"role":"user","content":"canary-text')
-    await fails(memory.read(scope, trip))
-    inside(path, "UPDATE message SET body = ?", '{"role":"canary-text","content":"canary-text"}')
-    await fails(memory.read(scope, trip))
-    inside(path, "UPDATE message SET body = CAST(? AS TEXT)", b'{"role":"user","content":"canary-text\xff"}')
-    await fails(memory.read(scope, trip))
     await memory.close()
+    for damage in (
+        b'{"role":"user","content":"canary-text',
+        b'{"role":"canary-text","content":"canary-text"}',
+        b'{"role":"user","content":"canary-text\xff"}',
+    ):
+        inside(path, "UPDATE message SET body = CAST(? AS TEXT)", damage)
+        async with opened(path) as reader:
+            await fails(reader.read(scope, trip))
+            await fails(reader.read(scope, trip, limit=600))
     await fails(memory.read(scope, trip))
     logged = [record.getMessage() + (record.exc_text or "") for record in caplog.records]
     assert any("not healthy" in line for line in logged)
