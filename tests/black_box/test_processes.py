@@ -76,8 +76,9 @@ def test_processes_may_all_make_the_same_new_file_at_once(start: Start, files: i
     for number in range(files):
         path = start.path.with_name(f"new{number}.db")
         tasks = [[spoken(str(worker), 2)] for worker in range(len(workers))]
+        reads = [worker.tell("read", conversation="trip", after=0, path=path) for worker in workers[::2]]
         jobs = [worker.append(*told, path=path) for worker, told in zip(workers, tasks, strict=True)]
-        for job in jobs:
+        for job in (*reads, *jobs):
             job.wait()
         log = workers[number % len(workers)].read(path=path)
         assert log.count == 2 * len(workers)
