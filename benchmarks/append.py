@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 
 import anyio
 
@@ -105,23 +106,23 @@ async def measure(folder: Path) -> list[Figure]:
         Side("floor", floor.append),
         rounds=800,
     )
-    started = time.perf_counter()
-    for number in range(EACH * 8):
-        await memory.add_message("ana", "one", spoken(number))
-    alone = EACH * 8 / (time.perf_counter() - started)
 
     async def speak(task: int) -> None:
         for number in range(EACH):
             await memory.add_message("ana", "group", spoken(number))
 
-    rates = []
-    for _ in range(5):
+    alone_rates, together_rates = [], []
+    for _ in range(7):
+        started = time.perf_counter()
+        for number in range(EACH * 4):
+            await memory.add_message("ana", "one", spoken(number))
+        alone_rates.append(EACH * 4 / (time.perf_counter() - started))
         started = time.perf_counter()
         async with anyio.create_task_group() as group:
             for task in range(TASKS):
                 group.start_soon(speak, task)
-        rates.append(TASKS * EACH / (time.perf_counter() - started))
-    together, bulk = sorted(rates)[len(rates) // 2], floor.many(5000)
+        together_rates.append(TASKS * EACH / (time.perf_counter() - started))
+    alone, together, bulk = median(alone_rates), median(together_rates), floor.many(5000)
     floor.close()
     await memory.close()
     wanted = min(5 * alone, bulk / 2)

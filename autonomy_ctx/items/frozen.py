@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from autonomy_ctx.errors import InvalidMessage
 
 MAX_DEPTH = 64
+PER_VALUE = 128
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -81,22 +82,20 @@ def length(value: Any) -> int:
     return 8
 
 
-def within(value: Any, characters: int, values: int) -> bool:
-    """Whether a value is no larger than that; looks at no more of it than it takes to tell."""
-    waiting = [value]
-    while waiting:
-        inner = waiting.pop()
-        values -= 1
-        kind = type(inner)
-        if kind is str:
-            characters -= len(inner)
-        elif kind is dict or kind is list or isinstance(inner, dict | list):
-            if len(inner) > values:
-                return False
-            waiting.extend(inner.values() if isinstance(inner, dict) else inner)
-        if characters < 0 or values < 0:
-            return False
-    return True
+def left_of(budget: int, value: Any) -> int:
+    """What a value leaves of a budget of characters; looks at no more of it than it takes to tell.
+
+    Every value costs a little besides its characters, so that many small ones are heavy, too.
+    """
+    if isinstance(value, str):
+        return budget - len(value)
+    budget -= PER_VALUE
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            if budget < 0:
+                break
+            budget = budget - PER_VALUE - len(inner) if type(inner) is str else left_of(budget, inner)
+    return budget
 
 
 def checked(value: Any, path: str) -> Any:

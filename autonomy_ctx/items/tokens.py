@@ -14,7 +14,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.calibration import Calibration
 from autonomy_ctx.items.estimate import estimate_tokens
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
+from autonomy_ctx.items.parts import TextContent, ThinkingContent
 
 # What the chat formats put around every message, every call and every tool.
 PER_MESSAGE = 4
@@ -96,13 +96,12 @@ class TokenCounter:
             total += count(content)
         else:
             for part in message.parts:
-                match part:
-                    case TextContent(text=text):
-                        total += count(text)
-                    case ThinkingContent(text=text, redacted=redacted):
-                        total += count(redacted or text)
-                    case ImageContent():
-                        total += PER_IMAGE
+                if isinstance(part, TextContent):
+                    total += count(part.text)
+                elif isinstance(part, ThinkingContent):
+                    total += count(part.redacted or part.text)
+                else:
+                    total += PER_IMAGE
         for call in message.tool_calls:
             total += PER_CALL + count(call.name) + count(call.arguments)
         if message.name:

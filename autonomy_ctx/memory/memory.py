@@ -86,7 +86,7 @@ class Memory:
         else:
             async for some in Strides(messages):
                 drafts += [await self._draft(message) for message in some]
-        positions = await self._log.append(key, drafts) if drafts else []
+        positions = await self._store.append(key, drafts) if drafts else []
         self._metrics["messages_added"] += len(positions)
         return positions
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.frozen import length, within
+from autonomy_ctx.items.frozen import left_of, length
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, Part
 from autonomy_ctx.items.tokens import TokenCounter
@@ -23,15 +23,24 @@ from autonomy_ctx.memory.store import Draft
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024
 LIGHT_CHARACTERS = 64 * 1024
-LIGHT_VALUES = 500
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 # Below this a float of seconds still tells microseconds apart.
 _EXACT = 2**33 * 1_000_000
 _decode = json.JSONDecoder().raw_decode
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+# Not there on every Python; see `_encode`.
+_make_encoder: Any = getattr(json.encoder, "c_make_encoder", None)
+# No memo of what was seen: nothing that contains itself gets this far.
+_encode_in_c: Any = _make_encoder and _make_encoder(
+    None, json.JSONEncoder().default, json.encoder.encode_basestring, None, ":", ",", False, False, False
+)
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def _encode(form: Any) -> str:
+    """JSON without escapes. The encoder in C is made once: `encode` would make one for every message."""
+    return _encode_text(form) if _encode_in_c is None else "".join(_encode_in_c(form, 0))
 
 
 def accept(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Message:
@@ -103,7 +112,7 @@ def is_light(value: Any) -> bool:
     """Whether a message can be checked, counted and encoded in no time; others go to a thread."""
     if isinstance(value, Message):
         return weight(value) <= LIGHT_CHARACTERS
-    return within(value, LIGHT_CHARACTERS, LIGHT_VALUES)
+    return left_of(LIGHT_CHARACTERS, value) >= 0
 
 
 def weight(message: Message) -> int:
@@ -141,7 +150,8 @@ def shortened(message: Message) -> Message:
 
 def to_microseconds(time: datetime) -> int:
     """Microseconds since 1970, exact where a float would not be."""
-    return (time - _EPOCH) // _MICROSECOND
+    since = time - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_microseconds(value: int) -> datetime:

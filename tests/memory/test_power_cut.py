@@ -226,6 +226,9 @@ class Connection:
         rows.rowcount = self._connection.changes()
         return rows
 
+    def cursor(self) -> Connection:
+        return self
+
     def close(self) -> None:
         with _python_errors():
             self._connection.close()

@@ -800,6 +800,21 @@ async def test_a_second_memory_on_the_same_file_drops_none_of_the_firsts_locks(p
         assert await ids(memory) == ["m1", "m2"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+async def test_a_memory_that_cannot_be_entered_leaves_nothing_behind(path: Path) -> None:
+    """Nobody can close what `async with` has not given out."""
+    path.write_text("Dear diary, this is no database.")
+    before = set(threading.enumerate())
+    with pytest.raises(StoreCorrupt):
+        async with opened(path):
+            pass
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("autonomy_ctx"):
+            thread.join(5)
+            assert not thread.is_alive()
+    assert open_files(path) == []
+
+
 # -- many users of one object --------------------------------------------------------------------
 
 

@@ -55,6 +55,8 @@ class Transaction:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        # One cursor for the statement that runs once per message.
+        self._insert_row = connection.cursor().execute
         self._touched: dict[Key, _Conversation] = {}
         self.deleted = False
 
@@ -131,7 +133,7 @@ class Transaction:
             draft.size,
             draft.body,
         )
-        self._connection.execute(_INSERT, row)
+        self._insert_row(_INSERT, row)
         if draft.whole is not None:
             self._connection.execute(
                 "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, position, draft.whole)
