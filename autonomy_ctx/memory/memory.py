@@ -209,7 +209,12 @@ class Memory:
         await self._store.close()
 
     async def __aenter__(self) -> Memory:
-        await self._store.check()
+        try:
+            await self._store.check()
+        except BaseException:
+            # Nobody can close what `async with` has not given out.
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

@@ -22,7 +22,9 @@ class OpenFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.identity: tuple[int, int] | None = None
+        # Its numbers on the disk, which another file may get later, and how often it was opened.
+        self.identity: tuple[int, int, int] | None = None
+        self._opens = 0
         self.was_open = False
         self._seen = 0.0
 
@@ -37,7 +39,7 @@ class OpenFile:
             found = os.stat(self.path)
         except OSError:
             return False
-        if (found.st_dev, found.st_ino) != self.identity:
+        if (found.st_dev, found.st_ino) != self.identity[:2]:
             return False
         self._seen = now
         return True
@@ -49,7 +51,8 @@ class OpenFile:
     def opened(self) -> None:
         """Note which file is open now."""
         found = os.stat(self.path)
-        self.identity = (found.st_dev, found.st_ino)
+        self._opens += 1
+        self.identity = (found.st_dev, found.st_ino, self._opens)
         self.was_open = True
         _open[self.path] = _open.get(self.path, 0) + 1
 

@@ -45,9 +45,11 @@ class Reader:
         except (sqlite3.Error, UnreadableRow) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 return None
-            raise translated(error, self.file.path, self._timeout) from error
+            problem = translated(error, self.file.path, self._timeout)
         finally:
             self._small_lock.release()
+        # Raised out here, without the error it stands for: SQLite's may quote what users said.
+        raise problem
 
     def _batch(self, worker: Worker) -> None:
         for job in worker.take():

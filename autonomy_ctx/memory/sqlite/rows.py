@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import restored, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.errors import UnreadableRow
@@ -192,41 +193,36 @@ def read_rows(
     if limit == 0:
         return Window(read_head(connection, key), [])
     wanted = (most_bytes, after, _END if before is None else before, *key, -1 if limit is None else limit)
-    cursor = connection.execute(_WINDOW, wanted)
     head, total = Head(), 0
     entries: list[Entry] = []
-    for (
-        last,
-        count,
-        generation,
-        last_user,
-        position,
-        message_id,
-        created,
-        tokens,
-        counter,
-        size,
-        body,
-    ) in cursor:
-        if not entries:
-            head = Head(last, count, generation, last_user)
-            if position is None:
-                break
-            if min(count, last - after, most_rows + 1 if limit is None else limit) > most_rows:
-                cursor.close()
+    # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
+    with closing(connection.execute(_WINDOW, wanted)) as cursor:
+        for last, count, generation, last_user, position, *row, size, body in cursor:
+            if not entries:
+                head = Head(last, count, generation, last_user)
+                if position is None:
+                    break
+                if min(count, last - after, most_rows + 1 if limit is None else limit) > most_rows:
+                    return None
+            total += size
+            if total > most_bytes:
                 return None
-        total += size
-        if total > most_bytes:
-            cursor.close()
-            return None
-        try:
-            entries.append(Entry(position, restored(message_id, created, tokens, counter, body)))
-        except ValueError:
-            raise UnreadableRow(f"the message at position {position} cannot be read") from None
+            message = _restored(*row, body)
+            if message is None:
+                raise UnreadableRow(f"the message at position {position} cannot be read")
+            entries.append(Entry(position, message))
     entries.reverse()
     if before is None and len(entries) != _expected(head, after, limit, len(entries)):
         raise UnreadableRow("messages are missing from the log")
     return Window(head, entries)
+
+
+def _restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message | None:
+    """The message of a row; None when it cannot be read. Why not might quote what users said."""
+    try:
+        return restored(message_id, created, tokens, counter, body)
+    except ValueError:
+        return None
 
 
 def _expected(head: Head, after: int, limit: int | None, found: int) -> int:

@@ -108,6 +108,8 @@ class Writer:
         self._fold = self._fold or transaction.deleted
 
     def _opened(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock]:
+        # Every time: what is written to a file that is gone is gone with it.
+        self.file.look_again()
         if self.connection is None or self.lock is None or not self.file.in_place():
             self._close()
             self._open(worker)
