@@ -197,7 +197,19 @@ def read_rows(
     entries: list[Entry] = []
     # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
     with closing(connection.execute(_WINDOW, wanted)) as cursor:
-        for last, count, generation, last_user, position, *row, size, body in cursor:
+        for (
+            last,
+            count,
+            generation,
+            last_user,
+            position,
+            message_id,
+            created,
+            tokens,
+            counter,
+            size,
+            body,
+        ) in cursor:
             if not entries:
                 head = Head(last, count, generation, last_user)
                 if position is None:
@@ -207,7 +219,7 @@ def read_rows(
             total += size
             if total > most_bytes:
                 return None
-            message = _restored(*row, body)
+            message = _restored(message_id, created, tokens, counter, body)
             if message is None:
                 raise UnreadableRow(f"the message at position {position} cannot be read")
             entries.append(Entry(position, message))
