@@ -15,18 +15,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from zlib import crc32
 
 Answer = dict[str, Any]
 HERE = Path(__file__).parent
-# A child that says nothing for so long will never say anything.
-PATIENCE = 60.0
+# Seconds: a child that says nothing for so long will never say anything.
+PATIENCE = 60
 
 
 class Died(Exception):
     """The process ended before the job did."""
+
+
+class Silent(Exception):
+    """The process neither answers nor ends."""
 
 
 class Job:
@@ -59,7 +63,13 @@ class Job:
 
     def next(self) -> Answer:
         """Wait for one more answer."""
-        answer = self._arrived.get(timeout=PATIENCE)
+        # Second by second: when the whole machine was suspended, only the one that ran then is lost.
+        for _ in range(PATIENCE):
+            with suppress(Empty):
+                answer = self._arrived.get(timeout=1)
+                break
+        else:
+            raise Silent
         if answer is None:
             self._arrived.put(None)
             raise Died
