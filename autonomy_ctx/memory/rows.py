@@ -101,7 +101,14 @@ def encoded(message: Message) -> str:
 def restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
     form, end = _decode(body)
-    if end != len(body) or not isinstance(form, dict):
+    if end != len(body):
+        raise ValueError("not the body of a message")
+    return restored_form(message_id, created, tokens, counter, form)
+
+
+def restored_form(message_id: str, created: int, tokens: int, counter: str, form: Any) -> Message:
+    """The message of a row whose body is decoded already."""
+    if not isinstance(form, dict):
         raise ValueError("not the body of a message")
     message = wire.from_form(form, id=message_id, created_at=from_microseconds(created), kept=True)
     object.__setattr__(message, "_tokens", (counter, tokens))

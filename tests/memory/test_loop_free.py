@@ -24,7 +24,7 @@ from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, St
 from autonomy_ctx.memory.rows import MESSAGE_LIMIT
 from autonomy_ctx.testing import said
 
-MANY = 20_000
+MANY = 5_000
 # A held loop gives a ticker one or two turns, a free one hundreds.
 FREE = 25
 
@@ -69,8 +69,8 @@ def long_talk(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     async def fill() -> None:
         async with Memory(url) as memory:
-            for start in range(0, MANY, 2000):
-                talk = [said("a few words " * 5, id=f"m{n}") for n in range(start, start + 2000)]
+            for start in range(0, MANY, 1000):
+                talk = [said("a few words " * 5, id=f"m{n}") for n in range(start, start + 1000)]
                 await memory.append("ana", "trip", *talk)
 
     asyncio.run(fill())
@@ -197,7 +197,7 @@ async def test_the_largest_message_is_stored_and_read_without_holding_the_loop(p
 
 async def test_many_messages_are_appended_at_once_without_holding_the_loop() -> None:
     """In this process, where no thread could let the ticker in."""
-    talk = [said("a few words", id=f"m{n}") for n in range(MANY)]
+    talk = [said("a few words", id=f"m{n}") for n in range(4 * MANY)]
     async with Memory() as memory, ticking() as ticker:
         before = ticker.ticks
         await memory.append("ana", "trip", *talk)

@@ -41,6 +41,7 @@ from autonomy_ctx import (
     StoreUnavailable,
 )
 from autonomy_ctx.memory.rows import MESSAGE_LIMIT, RESULT_LIMIT, encoded
+from autonomy_ctx.memory.sqlite import opening
 from autonomy_ctx.memory.sqlite.filelock import FileLock
 from autonomy_ctx.memory.sqlite.location import check_location, filesystem_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
@@ -1012,6 +1013,32 @@ async def test_an_append_that_comes_as_the_last_one_gives_up_is_not_forgotten(pa
     await memory.close()
 
 
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: Path) -> None:
+    """How often SQLite is asked, not how long: a wait that spins asks thousands of times."""
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("PRAGMA journal_mode = DELETE")
+    holder.execute("BEGIN IMMEDIATE")
+    store = SqliteStore(str(path), timeout=0.3)
+    asked: list[str] = []
+
+    def connect(timeout: float, create: bool) -> sqlite3.Connection:
+        connection = opening.connect(str(path), timeout, create=create)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    store._writer._connect = connect
+    with pytest.raises(StoreBusy):
+        await store.append(MAIN, drafted(said("x", id="m1")))
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert await store.append(MAIN, drafted(said("x", id="m1"))) == [1]
+    assert len([one for one in asked if "IMMEDIATE" in one]) < 20
+    await store.close()
+
+
 # -- fork ----------------------------------------------------------------------------------------
 
 FORKED = """
@@ -1037,8 +1064,10 @@ memory = opened()
 asyncio.run(memory.append("ana", "trip", said("x", id="parent1")))
 asyncio.run(ids(memory))
 
+os.symlink(sys.argv[1], sys.argv[1] + ".link")
+
 def work():
-    for mine in (memory, opened()):
+    for mine in (memory, opened(), Memory(f"sqlite:///{sys.argv[1]}.link")):
         for use in (mine.append("ana", "trip", said("x", id="child1")), ids(mine)):
             try:
                 told(asyncio.run(use))
@@ -1051,7 +1080,7 @@ asyncio.run(memory.close())
 told(asyncio.run(ids(opened())))
 """
     assert python(FORKED + script, path).splitlines() == [
-        *["True True"] * 4,
+        *["True True"] * 6,
         "[2]",
         "['parent1', 'parent2']",
     ]

@@ -51,6 +51,9 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Run the steps the file does not have yet, all or none. The caller holds the write lock."""
     if is_current(connection, path):
         return
+    # Waits as long as the connection may; the change of mode itself gives up at once.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     version = _number(connection, "user_version")
     connection.execute("BEGIN IMMEDIATE")

@@ -12,9 +12,10 @@ from autonomy_ctx.errors import StoreUnavailable
 # A look at the file costs a system call, and with it the interpreter's lock.
 LOOK_SECONDS = 0.02
 
-# Files that were open in this process, and those that were when it was forked off another.
-_open: dict[str, int] = {}
-_inherited: set[str] = set()
+# Files that are open in this process, and those that were when it was forked off another; by their
+# numbers on the disk, because one file may have many names.
+_open: dict[tuple[int, int], int] = {}
+_inherited: set[tuple[int, int]] = set()
 
 
 class OpenFile:
@@ -35,11 +36,7 @@ class OpenFile:
         now = time.monotonic()
         if now - self._seen < LOOK_SECONDS:
             return True
-        try:
-            found = os.stat(self.path)
-        except OSError:
-            return False
-        if (found.st_dev, found.st_ino) != self.identity[:2]:
+        if _file_at(self.path) != self.identity[:2]:
             return False
         self._seen = now
         return True
@@ -54,13 +51,17 @@ class OpenFile:
         self._opens += 1
         self.identity = (found.st_dev, found.st_ino, self._opens)
         self.was_open = True
-        _open[self.path] = _open.get(self.path, 0) + 1
+        file = self.identity[:2]
+        _open[file] = _open.get(file, 0) + 1
 
     def closed(self) -> None:
         """Note that it is no longer open."""
-        if self.identity is not None:
-            self.identity = None
-            _open[self.path] -= 1
+        if self.identity is None:
+            return
+        file, self.identity = self.identity[:2], None
+        _open[file] = _open.get(file, 0) - 1
+        if _open[file] <= 0:
+            del _open[file]
 
 
 def check_still_there(path: str) -> None:
@@ -82,13 +83,21 @@ def size_of(path: str) -> int:
         return -1
 
 
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
     """A connection in autocommit mode that never checkpoints by itself.
 
     Only `create` may make the file: in place of one that has vanished, history would silently start
     again. Checkpoints are made by the writer alone, under the file lock.
     """
-    if path in _inherited:
+    if _file_at(path) in _inherited:
         raise StoreUnavailable(
             path=path,
             problem="was open when this process was forked, and SQLite cannot be used across a fork",
@@ -104,7 +113,7 @@ def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
 
 def _inherit() -> None:
     """In the child of a fork: SQLite still counts the parent's locks as this process's own."""
-    _inherited.update(path for path, count in _open.items() if count > 0)
+    _inherited.update(_open)
     _open.clear()
 
 

@@ -224,7 +224,7 @@ def read_rows(
                 raise UnreadableRow(f"the message at position {position} cannot be read")
             entries.append(Entry(position, message))
     entries.reverse()
-    if before is None and len(entries) != _expected(head, after, limit, len(entries)):
+    if before is None and len(entries) != expected(head, after, limit, len(entries)):
         raise UnreadableRow("messages are missing from the log")
     return Window(head, entries)
 
@@ -237,7 +237,7 @@ def _restored(message_id: str, created: int, tokens: int, counter: str, body: st
         return None
 
 
-def _expected(head: Head, after: int, limit: int | None, found: int) -> int:
+def expected(head: Head, after: int, limit: int | None, found: int) -> int:
     """How many messages a read to the end must find; with holes after a deletion, not always known."""
     if after == 0:
         return head.count if limit is None else min(head.count, limit)
@@ -245,10 +245,16 @@ def _expected(head: Head, after: int, limit: int | None, found: int) -> int:
     return there if limit is None else min(there, limit)
 
 
+def conversation_of(connection: sqlite3.Connection, key: Key) -> tuple[int, Head] | None:
+    """A conversation's number in the tables, and where it stands."""
+    found = connection.execute(_CONVERSATION, key).fetchone()
+    return None if found is None else (found[0], Head(*found[1:]))
+
+
 def read_head(connection: sqlite3.Connection, key: Key) -> Head:
     """Where a conversation stands."""
-    found = connection.execute(_CONVERSATION, key).fetchone()
-    return Head() if found is None else Head(*found[1:])
+    found = conversation_of(connection, key)
+    return Head() if found is None else found[1]
 
 
 def read_whole(connection: sqlite3.Connection, key: Key, message_id: str) -> str | None:

@@ -16,6 +16,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.sqlite.blocks import read_blocks
 from autonomy_ctx.memory.sqlite.location import check_location
 from autonomy_ctx.memory.sqlite.opening import connect
 from autonomy_ctx.memory.sqlite.reading import NotSetUp, Reader
@@ -28,7 +29,6 @@ T = TypeVar("T")
 
 SMALL_READ = 64 * 1024
 MANY_ROWS = 512
-_UNBOUNDED = 2**60
 _CLOSE_SECONDS = 5.0
 # Before this version, two connections that checkpoint and write at once could damage the file.
 _WAL_RESET_MENDED = (3, 51, 3)
@@ -64,9 +64,9 @@ class SqliteStore:
         )
         if window is None:
             window = await self._read_there(
-                lambda connection: read_rows(connection, key, after, before, limit, _UNBOUNDED, _UNBOUNDED)
+                lambda connection: read_blocks(connection, key, after, before, limit)
             )
-        return window or Window(Head(), [])
+        return window
 
     async def head(self, key: Key) -> Head:
         def read(connection: sqlite3.Connection) -> Head:

@@ -1,0 +1,48 @@
+"""A large read, many rows in a step, gives what reading row by row gives."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from autonomy_ctx import Memory, StoreCorrupt
+from autonomy_ctx.memory.sqlite.blocks import LARGE, ROWS, read_blocks
+from autonomy_ctx.memory.sqlite.rows import read_rows
+from autonomy_ctx.testing import MAIN, said
+
+COUNT = 3 * ROWS + 7
+ODD = ['"', "\\", "\x1f", ",[]", "\u2028", "\ud7ff", "{}", "'"]
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    talk = [said(f"{n}{ODD[n % 8]}", id=f"m{n}{ODD[n % 8]}") for n in range(1, COUNT + 1)]
+    talk[ROWS] = said("long " * LARGE, id="long")
+    async with Memory(f"sqlite:///{tmp_path}/memory.db") as memory:
+        await memory.append("ana", "trip", *talk)
+        await memory.delete_message("ana", "trip", talk[5].id)
+    return tmp_path / "memory.db"
+
+
+@pytest.mark.parametrize("limit", [None, 1, ROWS, ROWS + 1, COUNT - 2, COUNT - 1, COUNT + 9])
+@pytest.mark.parametrize(("after", "before"), [(0, None), (ROWS, None), (3, 2 * ROWS), (COUNT, None)])
+async def test_blocks_and_rows_say_the_same(
+    path: Path, after: int, before: int | None, limit: int | None
+) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    window = read_rows(connection, MAIN, after, before, limit, 2**60, 2**60)
+    assert read_blocks(connection, MAIN, after, before, limit) == window
+    connection.close()
+
+
+@pytest.mark.parametrize("body", ["no message", "{}],[1", "[]", "{}"])
+async def test_a_damaged_row_is_named(path: Path, body: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE message SET body = ? WHERE position = ?", (body, ROWS + 9))
+    connection.commit()
+    connection.close()
+    async with Memory(f"sqlite:///{path}") as memory:
+        with pytest.raises(StoreCorrupt, match=f"position {ROWS + 9} cannot be read"):
+            await memory.read("ana", "trip")
