@@ -2,6 +2,9 @@
 
 import logging
 
+from autonomy_ctx.background import Background
+from autonomy_ctx.compaction.config import ContextSummaryConfig
+from autonomy_ctx.compaction.summarizer import SummaryEvent
 from autonomy_ctx.errors import (
     AutonomyCtxError,
     ConflictingMessage,
@@ -36,12 +39,15 @@ from autonomy_ctx.items.tokens import TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.segments import StoredSegment, Summaries, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
+from autonomy_ctx.memory.work import Lease, Work
 from autonomy_ctx.sections.additional import AdditionalContextSection
 from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.section import ContextSection, ContributingSection, Contribution, Omission, Section
+from autonomy_ctx.sections.summarized import SummarizedHistorySection
 from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
@@ -54,11 +60,13 @@ __all__ = [
     "AgentConfigUpdate",
     "AgentHandoff",
     "AutonomyCtxError",
+    "Background",
     "Calibration",
     "ChatRole",
     "ComposedContext",
     "ConflictingMessage",
     "ContextSection",
+    "ContextSummaryConfig",
     "ContextTemplate",
     "ContributingSection",
     "Contribution",
@@ -73,6 +81,7 @@ __all__ = [
     "InvalidKey",
     "InvalidMessage",
     "Key",
+    "Lease",
     "Log",
     "Memory",
     "Message",
@@ -92,7 +101,12 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
+    "StoredSegment",
+    "Summaries",
+    "SummarizedHistorySection",
     "Summary",
+    "SummaryEvent",
+    "SummaryState",
     "SystemInstructionsSection",
     "TextContent",
     "TextCounter",
@@ -100,6 +114,7 @@ __all__ = [
     "TokenCounter",
     "ToolCall",
     "Window",
+    "Work",
     "create_default_template",
     "find_safe_trim_count",
     "find_tool_pair_boundary",

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from autonomy_ctx.background import Background
+from autonomy_ctx.compaction.config import ContextSummaryConfig, read_config
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
+from autonomy_ctx.sections.summarized import SummarizedHistorySection
 from autonomy_ctx.template.template import ContextTemplate
+
+# Of the model's context window: what is left is for instructions, tools and the answer.
+HARD_LIMIT_SHARE = 0.75
 
 
 def create_default_template(
     instructions: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]],
     *,
+    context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None = None,
+    model: Any = None,
+    background: Background | None = None,
     enable_ask_for_user_input: bool = False,
     enable_filesystem: bool = False,
     filesystem_visibility: str = "conversation",
     subagent_configs: Mapping[str, Any] | None = None,
 ) -> ContextTemplate:
-    """System instructions, framework instructions and the conversation's history."""
+    """System instructions, framework instructions and the conversation's history.
+
+    With `context_summary` the older part of the history is summarized in the background, by the
+    model it names or else by `model`, the one that reads the context.
+    """
     return ContextTemplate(
         [
             SystemInstructionsSection(instructions),
@@ -30,6 +44,25 @@ def create_default_template(
                 filesystem_visibility=filesystem_visibility,
                 subagent_configs=subagent_configs,
             ),
-            ConversationHistorySection(),
+            _history(context_summary, model, background),
         ]
     )
+
+
+def _history(
+    context_summary: Any, model: Any, background: Background | None
+) -> ConversationHistorySection | SummarizedHistorySection:
+    config = read_config(context_summary, model=model)
+    if config is None:
+        return ConversationHistorySection()
+    return SummarizedHistorySection.of(_bounded(config, model), model=model, background=background)
+
+
+def _bounded(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:
+    """The same with a hard limit in tokens when none was given and the reader's window is known."""
+    window = getattr(model, "context_window", None)
+    if config.hard_limit_tokens is not None or type(window) is not int:
+        return config
+    if window * HARD_LIMIT_SHARE < 2 * config.size:
+        return config
+    return replace(config, hard_limit_tokens=HARD_LIMIT_SHARE)

@@ -1,0 +1,153 @@
+"""The one owner of background tasks: nothing runs that nobody owns, and everything ends at a close.
+
+Tasks live in a task group inside a task of its own, so whoever starts one does not wait for it and
+cannot cancel it by ending; any task may close the owner. A group entered by the caller could do
+neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+Job = Callable[[], Awaitable[None]]
+logger = logging.getLogger("autonomy_ctx.background")
+
+GRACE_SECONDS = 2.0
+
+
+class Background:
+    """Starts jobs beside the caller. Opens with the first; close it, or use it in an `async with`."""
+
+    def __init__(self, *, grace: float = GRACE_SECONDS) -> None:
+        self.grace = grace
+        self._host: _Host | None = None
+        self._closed = False
+
+    @property
+    def running(self) -> int:
+        """How many jobs have started and not ended."""
+        return 0 if self._host is None else self._host.running
+
+    def start(self, job: Job, *, lasting: bool = False) -> bool:
+        """Run a job in the background of the loop that runs now; false once closed.
+
+        A `lasting` one only waits for something to do: a close does not wait for it.
+        """
+        if self._closed:
+            return False
+        loop = _current_loop()
+        if self._host is None or self._host.ended or self._host.loop is not loop:
+            # A loop that has ended took its tasks with it; what they owed is in the store.
+            self._host = _Host(loop, self.grace)
+        self._host.start(job, lasting)
+        return True
+
+    async def idle(self) -> None:
+        """Wait until no job runs but lasting ones."""
+        if self._host is not None:
+            await self._host.idle()
+
+    async def aclose(self) -> None:
+        """Take no more jobs, give running ones the grace to end, cancel the rest. Twice is harmless."""
+        self._closed = True
+        host, self._host = self._host, None
+        if host is not None and host.loop is _current_loop():
+            with anyio.CancelScope(shield=True):
+                await host.stop()
+
+    async def __aenter__(self) -> Background:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Host:
+    """A task group in its own task of one event loop."""
+
+    def __init__(self, loop: Any, grace: float) -> None:
+        self.loop, self._grace = loop, grace
+        self.running = 0
+        self.ended = False
+        self._group: TaskGroup | None = None
+        self._waiting: list[tuple[Job, bool]] = []
+        self._stopping = anyio.Event()
+        self._done = anyio.Event()
+        self._calm = anyio.Event()
+        # Kept: a loop holds only a weak reference to its tasks.
+        self._task = _spawn(self._run)
+
+    def start(self, job: Job, lasting: bool) -> None:
+        if not lasting:
+            self.running += 1
+        if self._group is None:
+            self._waiting.append((job, lasting))
+        else:
+            self._group.start_soon(self._guarded, job, lasting)
+
+    async def idle(self) -> None:
+        while self.running and not self.ended:
+            await self._calm.wait()
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        await self._done.wait()
+
+    async def _run(self) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                for job, lasting in self._waiting:
+                    group.start_soon(self._guarded, job, lasting)
+                self._waiting.clear()
+                await self._stopping.wait()
+                with anyio.move_on_after(self._grace):
+                    await self.idle()
+                group.cancel_scope.cancel()
+        finally:
+            self.ended = True
+            self._group = None
+            self._calm.set()
+            self._done.set()
+
+    async def _guarded(self, job: Job, lasting: bool) -> None:
+        """A job that fails must not take the others with it."""
+        try:
+            await job()
+        except Exception:
+            logger.exception("a background job failed")
+        finally:
+            if not lasting:
+                self.running -= 1
+                if not self.running:
+                    self._calm.set()
+                    self._calm = anyio.Event()
+
+
+def _current_loop() -> Any:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.current_trio_token()
+
+
+def _spawn(run: Job) -> object:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        import trio
+
+        return trio.lowlevel.spawn_system_task(run, name="autonomy_ctx-background")
+    task: asyncio.Task[None] = loop.create_task(run(), name="autonomy_ctx-background")  # type: ignore[arg-type]
+    return task

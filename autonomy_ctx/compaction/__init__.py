@@ -1,0 +1,1 @@
+"""How a long log reads short: planned by pure functions, written in the background."""

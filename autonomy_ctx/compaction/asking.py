@@ -1,0 +1,87 @@
+"""One call of the model that writes summaries, and what its failure means."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from autonomy_ctx.compaction.prompt import Prompt
+from autonomy_ctx.compaction.replies import Reply, read_reply
+
+
+class AskFailed(Exception):
+    """The call did not give an answer; `reason` is a word for the metrics."""
+
+    def __init__(self, reason: str, problem: str) -> None:
+        super().__init__(problem)
+        self.reason = reason
+
+
+class TooMuch(Exception):
+    """The prompt did not fit the model's context window; `window` if the error says how large that is."""
+
+    def __init__(self, window: int | None) -> None:
+        super().__init__("the prompt did not fit the model's context window")
+        self.window = window
+
+
+async def ask(model: Any, prompt: Prompt, *, max_tokens: int, timeout: float) -> Reply:
+    """The model's reply; raises `AskFailed` or `TooMuch`, never anything else but a cancellation."""
+    try:
+        with anyio.fail_after(timeout):
+            reply = await _complete(model, prompt, max_tokens)
+    except TimeoutError:
+        raise AskFailed("timed out", f"gave no answer for {timeout:g} s") from None
+    except Exception as error:
+        if _is_overflow(error):
+            raise TooMuch(_window_of(error)) from error
+        reason = "not allowed" if _status(error) in (401, 403) else "failed"
+        raise AskFailed(reason, type(error).__name__) from error
+    return read_reply(reply)
+
+
+async def _complete(model: Any, prompt: Prompt, max_tokens: int) -> Any:
+    messages = [dict(message) for message in prompt.messages]
+    complete = model.complete_chat
+    if inspect.iscoroutinefunction(complete):
+        return await complete(messages=messages, stream=False, max_tokens=max_tokens)
+    # A plain function might block: it must not hold the loop.
+    found = await anyio.to_thread.run_sync(
+        lambda: complete(messages=messages, stream=False, max_tokens=max_tokens), abandon_on_cancel=True
+    )
+    return await found if inspect.isawaitable(found) else found
+
+
+def _status(error: BaseException) -> int | None:
+    for holder in (error, getattr(error, "response", None)):
+        for name in ("status_code", "status"):
+            found = getattr(holder, name, None)
+            if isinstance(found, int):
+                return found
+    return None
+
+
+_OVERFLOW = re.compile(
+    r"context.{0,20}(length|window|size|overflow)|maximum context|too many tokens|prompt is too long"
+    r"|exceeds? the (maximum|limit)|input.{0,20}too long",
+    re.IGNORECASE,
+)
+
+
+def _is_overflow(error: BaseException) -> bool:
+    if "overflow" in type(error).__name__.lower():
+        return True
+    return _status(error) in (400, 413, None) and bool(_OVERFLOW.search(str(error)[:4000]))
+
+
+def _window_of(error: BaseException) -> int | None:
+    for name in ("window", "limit", "context_window"):
+        found = getattr(error, name, None)
+        if type(found) is int and found > 0:
+            return found
+    found_text = re.search(r"(?:maximum|limit|n_ctx)[^0-9]{0,40}([0-9]{3,7})", str(error)[:4000])
+    return int(found_text.group(1)) if found_text else None

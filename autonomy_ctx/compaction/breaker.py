@@ -1,0 +1,77 @@
+"""When to ask a failing model again: later and later, and one conversation at a time."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+FIRST_DELAY, LONGEST_DELAY = 1.0, 300.0
+TRIPS_AFTER = 5
+
+
+def delay_after(failures: int, jitter: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after so many failures in a row: 1, 2, 4 ... up to 5 minutes, and up to a quarter more.
+
+    The jitter only adds, so there are at most 20 attempts in the first hour.
+    """
+    return float(min(FIRST_DELAY * 2 ** min(failures - 1, 20), LONGEST_DELAY) * (1 + 0.25 * jitter()))
+
+
+class Breaker:
+    """Stops all conversations from asking a model that fails them all; one at a time tries again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._closed_at = 0.0
+        self.stopped = False
+
+    def wait(self) -> float:
+        """Seconds until the model may be asked; 0 for now, infinity for not before it is set up anew."""
+        if self.stopped:
+            return float("inf")
+        if self._failures < TRIPS_AFTER:
+            return 0.0
+        return max(self._closed_at - self._clock(), 0.0)
+
+    def failed(self) -> None:
+        """A call failed; while tripped, the next may come only after a delay."""
+        self._failures += 1
+        if self._failures >= TRIPS_AFTER:
+            self._closed_at = self._clock() + delay_after(self._failures - TRIPS_AFTER + 1)
+
+    def trying(self) -> None:
+        """A call is about to be made: others wait for what becomes of it."""
+        if self._failures >= TRIPS_AFTER:
+            self._closed_at = self._clock() + delay_after(self._failures - TRIPS_AFTER + 1)
+
+    def succeeded(self) -> None:
+        """A call succeeded, whichever conversation it was for."""
+        self._failures, self._closed_at = 0, 0.0
+
+    def stop(self) -> None:
+        """The model refuses us (a wrong key): asking again would not help."""
+        self.stopped = True
+
+    def reset(self) -> None:
+        """Forget all failures."""
+        self.stopped = False
+        self.succeeded()
+
+
+_breakers: WeakKeyDictionary[Any, Breaker] = WeakKeyDictionary()
+
+
+def breaker_of(model: Any) -> Breaker:
+    """The one breaker of a model, shared by all who ask it."""
+    try:
+        found = _breakers.get(model)
+        if found is None:
+            found = _breakers[model] = Breaker()
+    except TypeError:
+        # Not every object can be referred to weakly.
+        return Breaker()
+    return found

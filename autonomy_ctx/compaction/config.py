@@ -1,0 +1,212 @@
+"""What `context_summary` may say, checked once, with a sentence that says what would be valid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
+from typing import Any
+
+from autonomy_ctx.compaction.plan import Limits
+
+FLOOR, CEILING, SIZE, SMALLEST = 10, 20, 2048, 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSummaryConfig:
+    """Limits and options of a summarized history. What is left out is chosen to go with the rest.
+
+    Limits in tokens are whole numbers, or fractions of the model's context window.
+    """
+
+    # Messages shown verbatim after a summary, and how many make the next one due.
+    floor: int = None  # type: ignore[assignment]  # chosen below
+    ceiling: int = None  # type: ignore[assignment]
+    # The most tokens of all segments of a summary together.
+    size: int = None  # type: ignore[assignment]
+    # The model that writes summaries; None for a digest without any model.
+    model: Any = None
+    # A prompt with {conversation}, or a sentence of what to preserve.
+    instructions: str | None = None
+    # The same two limits in tokens, beside those in messages.
+    floor_tokens: int | float | None = None
+    ceiling_tokens: int | float | None = None
+    # What no context passes, whatever becomes of the summary: in messages and in tokens.
+    hard_limit: int = None  # type: ignore[assignment]
+    hard_limit_tokens: int | float | None = None
+    # Seconds that one call of the model may take.
+    timeout: float = 60.0
+    # Start early, by the messages expected to arrive while a summary is written.
+    lead: bool = False
+    # Conversations summarized at the same time.
+    parallel: int = 4
+    # The most tokens that pinned messages take together.
+    pin_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        floor, ceiling = _partners(self.floor, self.ceiling)
+        hard = 2 * ceiling if self.hard_limit is None else self.hard_limit
+        chosen = {"floor": floor, "ceiling": ceiling, "hard_limit": hard, "size": self._chosen_size()}
+        for name, value in chosen.items():
+            object.__setattr__(self, name, value)
+        _whole("hard_limit", hard)
+        if hard <= ceiling:
+            raise ValueError(
+                f"hard_limit ({hard}) must be more than ceiling ({ceiling}); {2 * ceiling} is usual"
+            )
+        _whole("size", self.size, least=SMALLEST)
+        _whole("parallel", self.parallel)
+        _whole("pin_tokens", self.pin_tokens, least=0)
+        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or self.timeout <= 0:
+            raise ValueError(f"timeout is {self.timeout!r}; it must be more than 0 seconds")
+        if self.instructions is not None and not isinstance(self.instructions, str):
+            raise TypeError(f"instructions must be a string, not {type(self.instructions).__name__}")
+        if self.model is not None and not callable(getattr(self.model, "complete_chat", None)):
+            raise TypeError(
+                f"the model for summaries is {type(self.model).__name__}, which has no `complete_chat`; "
+                f"give a model, or None for a digest without a model"
+            )
+        for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens"):
+            _check_tokens(name, getattr(self, name))
+
+    @property
+    def batch_size(self) -> int:
+        """How many messages a summary takes when the ceiling is passed."""
+        return self.ceiling - self.floor
+
+    def settings(self, window: int | None = None) -> Settings:
+        """The same with every limit a number; `window` is the context window that fractions refer to."""
+        floor, ceiling, hard = (
+            _tokens(name, getattr(self, name), window)
+            for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens")
+        )
+        if floor is not None and ceiling is not None and floor >= ceiling:
+            raise ValueError(f"floor_tokens ({floor}) must be less than ceiling_tokens ({ceiling})")
+        if ceiling is not None and hard is not None and ceiling >= hard:
+            raise ValueError(f"hard_limit_tokens ({hard}) must be more than ceiling_tokens ({ceiling})")
+        if hard is not None and hard < 2 * self.size:
+            raise ValueError(
+                f"hard_limit_tokens ({hard}) leaves too little room beside a summary of size {self.size}; "
+                f"give at least {2 * self.size}, or a smaller size"
+            )
+        limits = Limits(
+            floor=self.floor,
+            ceiling=self.ceiling,
+            hard=self.hard_limit,
+            floor_tokens=floor,
+            ceiling_tokens=ceiling,
+            hard_tokens=hard,
+        )
+        return Settings(
+            limits=limits,
+            size=self.size,
+            model=self.model,
+            instructions=self.instructions,
+            timeout=self.timeout,
+            lead=self.lead,
+            parallel=self.parallel,
+            pin_tokens=self.pin_tokens,
+        )
+
+    def _chosen_size(self) -> int:
+        """The size given; else the usual one, smaller when the hard limit is a small number."""
+        given: Any = self.size
+        if given is not None:
+            return int(given) if type(given) is int else given
+        hard = self.hard_limit_tokens
+        return SIZE if not isinstance(hard, int) else max(min(SIZE, hard // 4), SMALLEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A configuration with every limit a number: what the parts of compaction work with."""
+
+    limits: Limits
+    size: int
+    model: Any
+    instructions: str | None
+    timeout: float
+    lead: bool
+    parallel: int
+    pin_tokens: int
+
+    @property
+    def model_name(self) -> str:
+        """The name to keep beside what the model has written."""
+        if self.model is None:
+            return "digest"
+        name = getattr(self.model, "name", None)
+        return name if isinstance(name, str) else type(self.model).__name__
+
+    def fingerprint(self) -> str:
+        """Tells configurations apart: what was refused under one may be tried under another."""
+        said = (self.model_name, self.limits, self.size, self.instructions)
+        return sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None:
+    """The configuration that a `context_summary` argument asks for; None when it asks for none.
+
+    `model` is the agent's own, which writes the summaries unless another one is named.
+    """
+    if value is None or value is False:
+        return None
+    if value is True:
+        value = {}
+    if isinstance(value, ContextSummaryConfig):
+        return value if value.model is not None else replace(value, model=model)
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"context_summary is {type(value).__name__}; give True, a dict or a ContextSummaryConfig"
+        )
+    known = [field.name for field in fields(ContextSummaryConfig)]
+    unknown = sorted(str(name) for name in value if name not in known)
+    if unknown:
+        raise ValueError(f"context_summary does not know {', '.join(unknown)}; it takes {', '.join(known)}")
+    return ContextSummaryConfig(**{"model": model, **value})
+
+
+def _partners(floor: Any, ceiling: Any) -> tuple[int, int]:
+    """Both limits, one chosen to go with the other when only one was given."""
+    if floor is not None:
+        _whole("floor", floor)
+    if ceiling is not None:
+        _whole("ceiling", ceiling, least=2)
+    if ceiling is None:
+        ceiling = CEILING if floor is None or floor < CEILING else 2 * floor
+    if floor is None:
+        floor = FLOOR if ceiling > FLOOR else max(ceiling // 2, 1)
+    if floor >= ceiling:
+        raise ValueError(
+            f"floor ({floor}) must be less than ceiling ({ceiling}); "
+            f"half of it is usual, here {max(ceiling // 2, 1)}"
+        )
+    return floor, ceiling
+
+
+def _whole(name: str, value: Any, *, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}; it must be a whole number")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, it is {value}")
+
+
+def _check_tokens(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, float):
+        _whole(name, value)
+    elif not 0 < value <= 1:
+        raise ValueError(f"{name} is {value}; as a fraction of the context window it is above 0, up to 1")
+
+
+def _tokens(name: str, value: int | float | None, window: int | None) -> int | None:
+    """A limit in tokens as a number, also when it was given as a part of the window."""
+    if not isinstance(value, float):
+        return value
+    if window is None:
+        raise ValueError(
+            f"{name} is a fraction ({value}), but the model's context window is not known; "
+            f"give a number of tokens, or a model with `context_window`"
+        )
+    return max(int(value * window), 1)

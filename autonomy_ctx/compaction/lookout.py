@@ -1,0 +1,121 @@
+"""Where a conversation stands right now, read in one snapshot and cut to the hard limits.
+
+Composing goes through here, so nothing here waits for a summary: what is missing is made up for by
+a digest at once, or named as missing when even that would take too long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from cachetools import LRUCache
+
+from autonomy_ctx.compaction.config import Settings
+from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.plan import Count, bounded_start, room
+from autonomy_ctx.compaction.standin import stand_in
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.segments import StoredSegment, SummaryState
+from autonomy_ctx.memory.store import Entry, Head
+
+# Which conversation of which store.
+Place: TypeAlias = tuple[int, Key]
+
+CONVERSATIONS = 512
+_TRIES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One snapshot of a conversation: the summary in force and what it does not cover."""
+
+    state: SummaryState
+    head: Head
+    entries: list[Entry]
+    # Whether the entries are all that is not covered.
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """What is shown so that the hard limits hold, and the range that neither part has."""
+
+    segments: list[StoredSegment]
+    window: list[Entry]
+    missing: tuple[int, int] | None = None
+
+    @property
+    def before(self) -> int:
+        """The last position that is not in the window."""
+        if self.missing is not None:
+            return self.missing[1]
+        return self.segments[-1].last if self.segments else 0
+
+
+class Lookout:
+    """Reads conversations, and keeps what it read of their summaries while that is in force."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._states: LRUCache[Place, SummaryState] = LRUCache(CONVERSATIONS)
+        self._digests: LRUCache[tuple[int, Key, int, int, int], StoredSegment] = LRUCache(CONVERSATIONS)
+
+    @property
+    def held(self) -> list[Key]:
+        """Conversations whose summary is kept here."""
+        return [key for (_, key), state in self._states.items() if state.segments]
+
+    async def look(self, memory: Memory, key: Key, limit: int) -> Seen:
+        """The summary in force and the newest entries it does not cover, as of one moment.
+
+        A kept summary is used only when the head that was read with the window says it is still in force.
+        """
+        place = (id(memory.store), key)
+        state = self._states.get(place)
+        self._metrics.add("cache_hits" if state is not None and state.segments else "cache_misses")
+        for _ in range(_TRIES):
+            if state is None:
+                state = self._states[place] = await memory.store.summary(key)
+            window = await memory.read(key.scope, key.conversation, after=state.covered, limit=limit)
+            if _same_summary(window.head, state.head):
+                break
+            known, state = state, None
+        # Summaries that land faster than they can be read: an older one with all that it does not cover.
+        state = state or known
+        entries = list(window.entries)
+        return Seen(state, window.head, entries, len(entries) < limit)
+
+    async def bounded(
+        self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count
+    ) -> Bounded:
+        """The parts to show. Where the hard limit cuts something off, a digest stands for it."""
+        segments, entries, covered = list(seen.state.segments), seen.entries, seen.state.covered
+        tokens = room(settings.limits, settings.size, settings.pin_tokens if seen.state.pins else 0)
+        cut = bounded_start(entries, covered, settings.limits, tokens, count)
+        if not cut:
+            return Bounded(segments, entries)
+        if not seen.complete:
+            self._metrics.add("omissions_served")
+            return Bounded(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
+        self._metrics.add("digests_served")
+        place = (id(memory.store), key, seen.head.generation, covered, entries[cut - 1].position)
+        digest = self._digests.get(place)
+        if digest is None:
+            digest = await stand_in(entries[:cut], covered + 1, settings.size, memory.token_counter)
+            self._digests[place] = digest
+        return Bounded([*segments, digest], entries[cut:])
+
+    def forget(self, scope: str | None, conversation: str | None) -> None:
+        """Drop what is kept of a conversation, a scope or all."""
+        caches: list[Any] = [self._states, self._digests]
+        for cache in caches:
+            for place in list(cache):
+                key: Key = place[1]
+                if scope in (None, key.scope) and conversation in (None, key.conversation):
+                    cache.pop(place, None)
+
+
+def _same_summary(head: Head, other: Head) -> bool:
+    return (head.generation, head.revision) == (other.generation, other.revision)

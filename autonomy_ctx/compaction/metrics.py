@@ -1,0 +1,101 @@
+"""Counters of a summarized history: plain numbers that any monitoring can take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from cachetools import LRUCache
+
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.tokens import TokenCounter
+
+COUNTERS = (
+    "cache_hits",
+    "cache_misses",
+    "background_tasks_started",
+    "background_tasks_completed",
+    "background_tasks_failed",
+    "summaries_committed",
+    "summaries_merged",
+    "summaries_timed_out",
+    "summaries_refused",
+    "summaries_repaired",
+    "summaries_discarded",
+    "digests_served",
+    "digests_committed",
+    "omissions_served",
+    "hooks_failed",
+    "summarizer_calls",
+    "summarizer_input_tokens",
+    "summarizer_output_tokens",
+    "context_tokens",
+    "context_tokens_shared",
+)
+
+
+class Metrics:
+    """What happened since the section was made."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._refused: Counter[str] = Counter()
+        self.lag_messages = 0
+        self.lag_seconds = 0.0
+        self.summary_seconds = 0.0
+
+    def add(self, name: str, number: int = 1) -> None:
+        """Count something."""
+        self._counts[name] += number
+
+    def refused(self, reason: str) -> None:
+        """Count an answer that was not fit to keep, by what was wrong with it."""
+        self._counts["summaries_refused"] += 1
+        self._refused[reason] += 1
+
+    def took(self, seconds: float) -> None:
+        """Note how long a summary took; recent ones weigh more."""
+        known = self.summary_seconds
+        self.summary_seconds = seconds if not known else 0.7 * known + 0.3 * seconds
+
+    def dump(self) -> dict[str, Any]:
+        """All numbers, as a dict that belongs to the caller."""
+        sent, shared = self._counts["context_tokens"], self._counts["context_tokens_shared"]
+        return {
+            **self._counts,
+            "refused_by_reason": dict(self._refused),
+            "coverage_lag_messages": self.lag_messages,
+            "coverage_lag_seconds": self.lag_seconds,
+            "summary_seconds": self.summary_seconds,
+            "prefix_reuse": shared / sent if sent else 0.0,
+        }
+
+
+class PrefixReuse:
+    """How much of each context begins as the one before it did: what a provider's cache can reuse."""
+
+    def __init__(self, metrics: Metrics, conversations: int = 512) -> None:
+        self._metrics = metrics
+        self._sent: LRUCache[Any, list[tuple[str, int]]] = LRUCache(conversations)
+
+    def note(self, place: Any, messages: Iterable[Message], counter: TokenCounter) -> None:
+        """Compare what is sent for a conversation now with what was sent before."""
+        sent = [piece for message in messages for piece in _pieces(message, counter)]
+        shared = 0
+        for piece, before in zip(sent, self._sent.get(place, ()), strict=False):
+            if piece != before:
+                break
+            shared += piece[1]
+        self._sent[place] = sent
+        self._metrics.add("context_tokens", sum(tokens for _, tokens in sent))
+        self._metrics.add("context_tokens_shared", shared)
+
+
+def _pieces(message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
+    """A message as parts that are the same when these are; a summary is one part per segment."""
+    if isinstance(message, Summary):
+        return [(segment.text, counter.count_text(segment.text)) for segment in message.segments]
+    tokens = counter.uncalibrated(message)
+    return [(f"{message.id} {tokens}", tokens)]

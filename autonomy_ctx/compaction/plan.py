@@ -1,0 +1,134 @@
+"""Floor and ceiling as arithmetic: when a summary is due, what it takes, and where a window starts.
+
+Pure functions over the entries that no summary covers yet. All cuts are safe ones, so that a window
+never begins between a tool call and its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from autonomy_ctx.items.cuts import safe_cuts
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.memory.store import Entry
+
+Count: TypeAlias = Callable[[Message], int]
+
+# How much further than the nearest cut one may be at which a user speaks.
+PREFER_USER = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Messages and, where given, tokens: kept after a summary, before the next, and at most."""
+
+    floor: int
+    ceiling: int
+    hard: int
+    floor_tokens: int | None = None
+    ceiling_tokens: int | None = None
+    hard_tokens: int | None = None
+
+    @property
+    def batch(self) -> int:
+        """The step by which the window moves on."""
+        return self.ceiling - self.floor
+
+
+def is_due(entries: Sequence[Entry], limits: Limits, count: Count, lead: int = 0) -> bool:
+    """Whether uncovered entries pass the ceiling, or will before a summary could be ready."""
+    if len(entries) > limits.ceiling - min(lead, limits.batch - 1):
+        return True
+    ceiling = limits.ceiling_tokens
+    return ceiling is not None and sum(count(entry.message) for entry in entries) > ceiling
+
+
+def window_start(entries: Sequence[Entry], limits: Limits, count: Count) -> int:
+    """The index at which the verbatim window starts after a summary of all before it; 0 for no summary.
+
+    At the floor, or as near to it as a safe cut allows.
+    """
+    wanted = max(len(entries) - limits.floor, 0)
+    if limits.floor_tokens is not None:
+        wanted = max(wanted, _start_within(entries, limits.floor_tokens, count))
+    return nearest_cut(entries, wanted)
+
+
+def nearest_cut(entries: Sequence[Entry], wanted: int) -> int:
+    """The safe cut to use for a wanted one: itself if it is safe, else one nearby; 0 when there is none."""
+    cuts = [cut for cut in _cuts(entries) if cut > 0]
+    if not cuts or wanted in cuts or wanted <= 0:
+        return wanted if cuts and wanted > 0 else 0
+    # Ties go to the earlier cut: rather a message too many than one too few.
+    nearest = min(cuts, key=lambda cut: (abs(cut - wanted), cut))
+    near = abs(nearest - wanted) + PREFER_USER
+    users = [cut for cut in cuts if abs(cut - wanted) <= near and entries[cut].message.role is ChatRole.USER]
+    return min(users, key=lambda cut: (abs(cut - wanted), cut)) if users else nearest
+
+
+def last_cut(entries: Sequence[Entry]) -> int:
+    """The last safe cut before the end, when what follows is not known; all of it when there is none."""
+    return next((cut for cut in reversed(_cuts(entries)) if cut > 0), len(entries))
+
+
+def bounded_start(
+    entries: Sequence[Entry], covered: int, limits: Limits, tokens: int | None, count: Count
+) -> int:
+    """Where a window must start so that it keeps the hard limits; 0 when all of it fits.
+
+    Moves a batch at a time, counted from what is covered, so that the beginning of the context
+    stays the same for a while. One group that cannot be divided may pass the limit in messages.
+    """
+    over = max(len(entries) - limits.hard, 0)
+    if tokens is not None:
+        over = max(over, _start_within(entries, tokens, count))
+    if over == 0:
+        return 0
+    steps = -(-(entries[over].position - 1 - covered) // limits.batch)
+    wanted = covered + steps * limits.batch
+    cuts = _cuts(entries)
+    enough = [cut for cut in cuts if cut >= over]
+    near = [cut for cut in enough if entries[cut].position - 1 <= wanted]
+    if near:
+        return near[-1]
+    return enough[0] if enough else cuts[-1]
+
+
+def chunk_end(entries: Sequence[Entry], most: int, count: Count) -> int:
+    """How many entries from the start one call may take, by tokens, at a safe cut; at least one group."""
+    total = 0
+    fitting = len(entries)
+    for index, entry in enumerate(entries):
+        total += count(entry.message)
+        if total > most:
+            fitting = index
+            break
+    if fitting == len(entries):
+        return fitting
+    cuts = [cut for cut in safe_cuts([entry.message for entry in entries]) if cut > 0]
+    within = [cut for cut in cuts if cut <= fitting]
+    return within[-1] if within else (cuts[0] if cuts else len(entries))
+
+
+def room(limits: Limits, size: int, pins: int) -> int | None:
+    """The tokens that the window may have beside a summary of full size and the pins; None for any."""
+    if limits.hard_tokens is None:
+        return None
+    return max(limits.hard_tokens - size - size // 4 - pins, 64)
+
+
+def _cuts(entries: Sequence[Entry]) -> list[int]:
+    """Safe cuts that leave at least one entry after them."""
+    return [cut for cut in safe_cuts([entry.message for entry in entries]) if cut < len(entries)]
+
+
+def _start_within(entries: Sequence[Entry], most: int, count: Count) -> int:
+    """The smallest index from which the entries have at most so many tokens; the last entry always stays."""
+    total = 0
+    for index in range(len(entries) - 1, -1, -1):
+        total += count(entries[index].message)
+        if total > most:
+            return min(index + 1, len(entries) - 1)
+    return 0

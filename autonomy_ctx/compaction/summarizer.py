@@ -1,0 +1,325 @@
+"""Summaries in the background: who is worked on now, who next, and what follows a failure.
+
+Nothing here is awaited by a turn. A turn says that a conversation is due, which costs nothing; the
+rest happens in jobs that a `Background` owns, under leases that the store keeps, so that one
+process at a time writes and any process can go on where another was killed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+from weakref import WeakSet
+
+import anyio
+from anyio.abc import TaskGroup
+from cachetools import LRUCache
+
+from autonomy_ctx.background import Background
+from autonomy_ctx.compaction.asking import AskFailed
+from autonomy_ctx.compaction.breaker import delay_after
+from autonomy_ctx.compaction.config import Settings
+from autonomy_ctx.compaction.job import Batch, Job
+from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.tracing import summary_span
+from autonomy_ctx.compaction.writing import SegmentWriter, Unfit
+from autonomy_ctx.errors import StoreClosed, StoreError
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.work import Lease
+
+logger = logging.getLogger("autonomy_ctx.compaction")
+
+LEASE_SECONDS = 30.0
+# How soon to ask again for a conversation that another process is working on.
+TAKEN_SECONDS = 1.0
+# How often to look for work that a process has left behind.
+SWEEP_SECONDS = 30.0
+REFUSALS = 2
+_REFUSED_SECONDS = 300.0
+_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryEvent:
+    """What a hook is told: which messages a summary covers, and the segment once there is one."""
+
+    agent: str
+    scope: str
+    conversation: str
+    first: int
+    last: int
+    messages: int
+    segment: StoredSegment | None = None
+
+
+Hook = Callable[[SummaryEvent], Any]
+
+
+class Summarizer:
+    """Keeps conversations between floor and ceiling, a few at a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        background: Background,
+        before: Hook | None = None,
+        after: Hook | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings, self._metrics = settings, metrics
+        self._background, self._clock = background, clock
+        self._before, self._after = before, after
+        self.writer = SegmentWriter(settings, metrics)
+        self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
+        self._task = settings.fingerprint()
+        # By store and key: two memories may hold conversations with the same name.
+        self._running: set[tuple[int, Key]] = set()
+        self._standing_in: set[tuple[int, Key]] = set()
+        self._queue: deque[tuple[Memory, Key]] = deque()
+        self._not_before: LRUCache[tuple[int, Key], float] = LRUCache(_KEPT)
+        # Stores that are looked after, and how to have a look taken earlier.
+        self._swept: WeakSet[Any] = WeakSet()
+        self._alarms: dict[int, anyio.Event] = {}
+
+    @property
+    def pending(self) -> int:
+        """Conversations that are being summarized or wait for it."""
+        return len(self._running) + len(self._queue)
+
+    def wanted(self, memory: Memory, key: Key) -> None:
+        """Have a conversation summarized soon, unless that is under way or has to wait."""
+        self._sweep(memory)
+        name = (id(memory.store), key)
+        if name in self._running or any(
+            queued == key and other.store is memory.store for other, queued in self._queue
+        ):
+            return
+        if self._not_before.get(name, 0.0) > self._clock() or self.writer.breaker.wait() > 0:
+            return
+        self._queue.append((memory, key))
+        self._start_next()
+
+    def stand_in(self, memory: Memory, key: Key) -> None:
+        """Have the digest that a context showed stored, so that the next one need not make it."""
+        name = (id(memory.store), key)
+        if name not in self._standing_in and self._background.start(partial(self._stand_in, memory, key)):
+            self._standing_in.add(name)
+
+    def forget(self, store: int | None = None, key: Key | None = None) -> None:
+        """Forget when to ask again, for one conversation or all."""
+        if store is None or key is None:
+            self._not_before.clear()
+        else:
+            self._not_before.pop((store, key), None)
+        self.writer.breaker.reset()
+
+    async def catch_up(self, memory: Memory) -> float | None:
+        """Do all work on this store that is due and free; seconds until more is, None for nothing owed."""
+        waits: list[float | None] = []
+        errors: list[StoreError] = []
+
+        async def work() -> None:
+            try:
+                waits.append(await self._work_through(memory))
+            except StoreError as error:
+                errors.append(error)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(self.settings.parallel):
+                group.start_soon(work)
+        if errors:
+            raise errors[0]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _work_through(self, memory: Memory) -> float | None:
+        while True:
+            wait = self.writer.breaker.wait()
+            if wait > 0:
+                return min(wait, SWEEP_SECONDS)
+            lease = await memory.store.claim_next(owner=self._owner, task=self._task, seconds=LEASE_SECONDS)
+            if not isinstance(lease, Lease):
+                return lease
+            await self._under(memory, lease)
+
+    def _start_next(self) -> None:
+        while self._queue and len(self._running) < self.settings.parallel:
+            memory, key = self._queue.popleft()
+            if not self._background.start(partial(self._run, memory, key)):
+                self._queue.clear()
+                return
+            self._running.add((id(memory.store), key))
+            self._metrics.add("background_tasks_started")
+
+    async def _run(self, memory: Memory, key: Key) -> None:
+        name = (id(memory.store), key)
+        try:
+            lease = await memory.store.claim(key, owner=self._owner, task=self._task, seconds=LEASE_SECONDS)
+            if isinstance(lease, Lease):
+                await self._under(memory, lease)
+            else:
+                self._not_before[name] = self._clock() + (TAKEN_SECONDS if lease is None else lease)
+        except StoreClosed:
+            self._metrics.add("background_tasks_failed")
+        except StoreError as error:
+            # Turns meet the same error and raise it; what is owed stays owed.
+            self._metrics.add("background_tasks_failed")
+            logger.warning("a summary could not be written: %s", error)
+        finally:
+            self._running.discard(name)
+            self._start_next()
+
+    async def _under(self, memory: Memory, lease: Lease) -> None:
+        """Work under a lease until nothing is left to do, and let go of it whatever happens."""
+        settled, failure = False, None
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._hold, memory, lease, group)
+                try:
+                    again = await self._work(memory, lease)
+                    await self._settle(memory, lease, again)
+                    settled = True
+                except StoreError as error:
+                    # Raised after the group has ended: callers meet one error, not a group of one.
+                    failure = error
+                group.cancel_scope.cancel()
+        finally:
+            if not settled:
+                # Let another process go on at once. A lease that cannot be given back runs out.
+                with anyio.move_on_after(1, shield=True), suppress(StoreError):
+                    await memory.store.settle(lease, again_in=0.0)
+        if failure is not None:
+            raise failure
+
+    async def _hold(self, memory: Memory, lease: Lease, group: TaskGroup) -> None:
+        """Keep the lease for as long as it takes; without it there is no point in going on."""
+        held = True
+        while held:
+            await anyio.sleep(LEASE_SECONDS / 3)
+            try:
+                held = await memory.store.extend(lease, LEASE_SECONDS)
+            except StoreError:
+                held = False
+        self._metrics.add("summaries_discarded")
+        group.cancel_scope.cancel()
+
+    async def _settle(self, memory: Memory, lease: Lease, again: tuple[Lease, float] | None) -> None:
+        if again is None:
+            await memory.store.settle(lease)
+            return
+        changed, seconds = again
+        self._not_before[id(memory.store), lease.key] = self._clock() + seconds
+        await memory.store.settle(changed, again_in=seconds)
+        alarm = self._alarms.get(id(memory.store))
+        if alarm is not None:
+            alarm.set()
+
+    async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
+        """Write segments until none is due; after a failure, the lease to go on with and when."""
+        job = Job(memory, lease.key, self.settings, self.writer, self._metrics)
+        batch: Batch | None = None
+        try:
+            while True:
+                state, batch = await job.next_batch()
+                if batch is None:
+                    break
+                if lease.refusals >= REFUSALS and lease.refused == batch.name:
+                    return lease, _REFUSED_SECONDS
+                event = _event(lease.key, batch)
+                await self._tell(self._before, event)
+                with summary_span(event, self.settings) as span:
+                    segment = await job.write_batch(state, batch, lease)
+                    span(segment)
+                if segment is None:
+                    return None
+                self._metrics.add("summaries_committed")
+                await self._tell(self._after, replace(event, last=segment.last, segment=segment))
+                lease = replace(lease, attempts=0, refusals=0, refused="")
+            batch = None
+            while await job.merge(lease):
+                pass
+        except AskFailed as error:
+            self._metrics.add("background_tasks_failed")
+            if error.reason == "timed out":
+                self._metrics.add("summaries_timed_out")
+            logger.warning("the model for summaries %s; history is kept and shown: %s", error.reason, error)
+            attempts = lease.attempts + 1
+            return replace(lease, attempts=attempts), delay_after(attempts)
+        except Unfit as error:
+            self._metrics.add("background_tasks_failed")
+            self._metrics.refused(error.reason)
+            logger.warning("a summary was refused (%s); history is kept and shown", error.reason)
+            name = batch.name if batch is not None else ""
+            refusals = lease.refusals + 1 if lease.refused == name else 1
+            delay = _REFUSED_SECONDS if refusals >= REFUSALS else delay_after(refusals)
+            return replace(lease, refusals=refusals, refused=name), delay
+        self._metrics.add("background_tasks_completed")
+        return None
+
+    async def _stand_in(self, memory: Memory, key: Key) -> None:
+        job = Job(memory, key, self.settings, self.writer, self._metrics)
+        try:
+            while await job.stand_in():
+                pass
+        except StoreError as error:
+            logger.warning("a digest could not be stored: %s", error)
+        finally:
+            self._standing_in.discard((id(memory.store), key))
+
+    async def _tell(self, hook: Hook | None, event: SummaryEvent) -> None:
+        """Call a hook; what it raises is its own affair."""
+        if hook is None:
+            return
+        try:
+            answer = hook(event)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception:
+            self._metrics.add("hooks_failed")
+            logger.exception("the hook %s failed", getattr(hook, "__name__", type(hook).__name__))
+
+    def _sweep(self, memory: Memory) -> None:
+        """Look after work on this store that is due later or was left behind, for as long as this lives."""
+        if memory.store not in self._swept and self._background.start(
+            partial(self._sweeper, memory), lasting=True
+        ):
+            self._swept.add(memory.store)
+
+    async def _sweeper(self, memory: Memory) -> None:
+        store = memory.store
+        try:
+            while True:
+                wait = await self.catch_up(memory)
+                alarm = self._alarms[id(store)] = anyio.Event()
+                with anyio.move_on_after(max(wait or SWEEP_SECONDS, 0.05)):
+                    await alarm.wait()
+        except StoreClosed:
+            pass
+        except StoreError as error:
+            logger.warning("owed summaries are not looked for until the next turn: %s", error)
+        finally:
+            self._swept.discard(store)
+            self._alarms.pop(id(store), None)
+
+
+def _event(key: Key, batch: Batch) -> SummaryEvent:
+    return SummaryEvent(
+        agent=key.agent,
+        scope=key.scope,
+        conversation=key.conversation,
+        first=batch.first,
+        last=batch.entries[-1].position,
+        messages=len(batch.entries),
+    )

@@ -1,0 +1,48 @@
+"""OpenTelemetry spans for summaries, when its API is installed; nothing otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from autonomy_ctx.compaction.config import Settings
+from autonomy_ctx.memory.segments import StoredSegment
+
+if TYPE_CHECKING:
+    from autonomy_ctx.compaction.summarizer import SummaryEvent
+
+
+@contextmanager
+def summary_span(event: SummaryEvent, settings: Settings) -> Iterator[Callable[[StoredSegment | None], None]]:
+    """A span around one summary. Says how much and how long, never what was said or by whom."""
+    tracer = _tracer()
+    if tracer is None:
+        yield lambda segment: None
+        return
+    with tracer.start_as_current_span("autonomy_ctx.summary") as span:
+        span.set_attribute("gen_ai.operation.name", "chat")
+        span.set_attribute("gen_ai.request.model", settings.model_name)
+        span.set_attribute("autonomy_ctx.summary.covers_from", event.first)
+        span.set_attribute("autonomy_ctx.summary.covers_to", event.last)
+        span.set_attribute("autonomy_ctx.summary.messages", event.messages)
+
+        def done(segment: StoredSegment | None) -> None:
+            span.set_attribute("autonomy_ctx.summary.committed", segment is not None)
+            if segment is not None:
+                span.set_attribute("gen_ai.usage.input_tokens", segment.input_tokens)
+                span.set_attribute("gen_ai.usage.output_tokens", segment.output_tokens)
+                span.set_attribute("autonomy_ctx.summary.tokens", segment.tokens)
+                span.set_attribute("autonomy_ctx.summary.identifier_coverage", segment.coverage)
+
+        yield done
+
+
+@cache
+def _tracer() -> Any:
+    try:
+        import opentelemetry.trace as trace
+    except ImportError:
+        return None
+    return trace.get_tracer("autonomy_ctx")

@@ -1,0 +1,202 @@
+"""Writes one segment: asks the model, judges the answer, asks once more when that can mend it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import anyio.to_thread
+
+from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
+from autonomy_ctx.compaction.breaker import breaker_of
+from autonomy_ctx.compaction.config import Settings
+from autonomy_ctx.compaction.gate import Verdict, better, judge, trimmed
+from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
+from autonomy_ctx.items.digest import digest, digest_texts
+from autonomy_ctx.items.identifiers import coverage
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.items.transcript import transcript
+
+# Tokens of messages for one call when the model's window is not known, and the least to try.
+USUAL_BATCH, LEAST_BATCH = 12_000, 200
+# What stands around the messages in a prompt, in tokens, and how much a count may be off.
+PROMPT_TOKENS, MARGIN = 500, 1.15
+# Source tokens for one token of summary, and the shortest summary to ask for.
+DENSITY, SHORTEST = 3, 96
+
+
+class Unfit(Exception):
+    """The answer, and its repair, were not fit to be kept; `reason` is a word for the metrics."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A text that may stand for its source, and what it cost."""
+
+    text: str
+    tokens: int
+    model: str
+    coverage: float
+    input_tokens: int = 0
+    output_tokens: int = 0
+    prompt_hash: str = ""
+    source_hash: str = ""
+
+
+class SegmentWriter:
+    """Turns messages, or older segments, into the text of one segment."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings, self._metrics = settings, metrics
+        self._model = settings.model
+        self.breaker = breaker_of(settings.model)
+        self._learned: int | None = None
+
+    @property
+    def most(self) -> int:
+        """The most tokens of messages that one call may take."""
+        window = self._window
+        if window is None:
+            return USUAL_BATCH
+        # Half as much again goes to the background.
+        room = (window - self._settings.size - PROMPT_TOKENS) / MARGIN / 1.5
+        return max(min(int(room), USUAL_BATCH), LEAST_BATCH)
+
+    async def batch(
+        self, messages: Sequence[Message], background: Sequence[str], counter: TokenCounter
+    ) -> Written:
+        """A segment of these messages; earlier segments, newest last, are given as background."""
+        source = await anyio.to_thread.run_sync(
+            lambda: transcript(messages, counter=counter, longest=max(self.most // 4, 64))
+        )
+        tokens = counter.count_messages(messages)
+        target = self._target(tokens)
+        if self._model is None:
+            text = await anyio.to_thread.run_sync(lambda: digest(messages, tokens=target, counter=counter))
+            return self._extracted(text, source, counter)
+        known = _newest_within(background, tokens // 2, counter)
+        prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
+        return await self._write(prompt, source, tokens, counter)
+
+    async def merge(self, texts: Sequence[str], counter: TokenCounter) -> Written:
+        """One segment in place of several."""
+        source = "\n\n".join(texts)
+        tokens = counter.count_text(source)
+        if self._model is None:
+            return self.extract(texts, counter)
+        target = min(self._settings.size // 4, max(SHORTEST, 2 * tokens // DENSITY))
+        prompt = merge_prompt(texts, cap=target, instructions=self._settings.instructions)
+        return await self._write(prompt, source, tokens, counter)
+
+    def extract(self, texts: Sequence[str], counter: TokenCounter) -> Written:
+        """The same without a model: the lines that say most."""
+        text = digest_texts(texts, tokens=max(self._settings.size // 4, 32), counter=counter)
+        return self._extracted(text, "\n\n".join(texts), counter)
+
+    async def _write(self, prompt: Prompt, source: str, tokens: int, counter: TokenCounter) -> Written:
+        cap = min(self._settings.size // 4, max(tokens, 256) - 1)
+        spent = [0, 0]
+        started = time.monotonic()
+        verdict = await self._judged(prompt, source, tokens, cap, counter, spent)
+        if verdict.repair is not None:
+            self._metrics.add("summaries_repaired")
+            again = repair_prompt(prompt, verdict.text, verdict.repair)
+            verdict = better(verdict, await self._judged(again, source, tokens, cap, counter, spent))
+        text = verdict.text
+        if not verdict.fit:
+            if verdict.problem not in ("too long", "cut off") or not text:
+                raise Unfit(verdict.problem or "unfit")
+            text = trimmed(text, cap, counter.count_text)
+        self._metrics.took(time.monotonic() - started)
+        return Written(
+            text=text,
+            tokens=counter.count_text(text),
+            model=self._settings.model_name,
+            coverage=verdict.coverage,
+            input_tokens=spent[0],
+            output_tokens=spent[1],
+            prompt_hash=prompt.rules_hash,
+            source_hash=_hash(source),
+        )
+
+    async def _judged(
+        self, prompt: Prompt, source: str, tokens: int, cap: int, counter: TokenCounter, spent: list[int]
+    ) -> Verdict:
+        self._metrics.add("summarizer_calls")
+        self.breaker.trying()
+        try:
+            reply = await ask(
+                self._model, prompt, max_tokens=self._settings.size, timeout=self._settings.timeout
+            )
+        except TooMuch as error:
+            self._learn(error.window)
+            raise
+        except AskFailed as error:
+            if error.reason == "not allowed":
+                self.breaker.stop()
+            self.breaker.failed()
+            raise
+        self.breaker.succeeded()
+        sent = "".join(message["content"] for message in prompt.messages)
+        used = (
+            counter.count_text(sent) if reply.input_tokens is None else reply.input_tokens,
+            counter.count_text(reply.text) if reply.output_tokens is None else reply.output_tokens,
+        )
+        for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
+            spent[index] += used[index]
+            self._metrics.add(name, used[index])
+        return judge(
+            reply,
+            source=source,
+            source_tokens=tokens,
+            cap=cap,
+            count=counter.count_text,
+            secret=prompt.secret,
+        )
+
+    @property
+    def _window(self) -> int | None:
+        known = getattr(self._model, "context_window", None)
+        windows = [one for one in (known, self._learned) if type(one) is int and one > 0]
+        return min(windows) if windows else None
+
+    def _learn(self, window: int | None) -> None:
+        """Remember that the window is smaller than thought: as large as the error said, or half."""
+        if window is None or (self._window is not None and window >= self._window):
+            window = int((1.5 * MARGIN * self.most) / 2) + self._settings.size + PROMPT_TOKENS
+        self._learned = window
+
+    def _target(self, tokens: int) -> int:
+        return max(min(self._settings.size // 4, max(SHORTEST, tokens // DENSITY)), 32)
+
+    def _extracted(self, text: str, source: str, counter: TokenCounter) -> Written:
+        return Written(
+            text=text,
+            tokens=counter.count_text(text),
+            model="digest",
+            coverage=coverage(source, text),
+            source_hash=_hash(source),
+        )
+
+
+def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:
+    """As many of the newest texts as have so many tokens together, in order."""
+    chosen: list[str] = []
+    for text in reversed(texts):
+        tokens -= counter.count_text(text)
+        if tokens < 0:
+            break
+        chosen.append(text)
+    return chosen[::-1]
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

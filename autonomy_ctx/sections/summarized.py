@@ -1,0 +1,279 @@
+"""The conversation with its older part summarized: between a floor and a ceiling, and no turn waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+from autonomy_ctx.background import Background
+from autonomy_ctx.compaction.config import ContextSummaryConfig
+from autonomy_ctx.compaction.lookout import Bounded, Lookout, Seen
+from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
+from autonomy_ctx.compaction.plan import Count, is_due, room
+from autonomy_ctx.compaction.summarizer import Hook, Summarizer
+from autonomy_ctx.compaction.view import fitted, pinned, summary_message
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.key import Key, check_name, make_key
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.sections.mirror import Mirror
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class SummarizedHistorySection(ContributingSection):
+    """History as one summary message and the messages after it, verbatim.
+
+    Up to `ceiling` messages all are shown. When there are more, a summary is written in the
+    background; once it is there, it and the last `floor` messages are shown. Meanwhile the older
+    summary and everything since are. `summary_model` is any object with `complete_chat`, or None for
+    a digest made without a model.
+    """
+
+    kind = "slow"
+
+    def __init__(
+        self,
+        summary_model: Any,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        size: int | None = None,
+        instructions: str | None = None,
+        enabled: bool = True,
+        *,
+        floor_tokens: int | float | None = None,
+        ceiling_tokens: int | float | None = None,
+        hard_limit: int | None = None,
+        hard_limit_tokens: int | float | None = None,
+        timeout: float = 60.0,
+        lead: bool = False,
+        parallel: int = 4,
+        pin_tokens: int = 1024,
+        model: Any = None,
+        background: Background | None = None,
+        before_summary: Hook | None = None,
+        after_summary: Hook | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__("conversation_history", enabled)
+        self.config = ContextSummaryConfig(
+            floor=floor,  # type: ignore[arg-type]  # None: chosen to go with the rest
+            ceiling=ceiling,  # type: ignore[arg-type]
+            size=size,  # type: ignore[arg-type]
+            model=summary_model,
+            instructions=instructions,
+            floor_tokens=floor_tokens,
+            ceiling_tokens=ceiling_tokens,
+            hard_limit=hard_limit,  # type: ignore[arg-type]
+            hard_limit_tokens=hard_limit_tokens,
+            timeout=timeout,
+            lead=lead,
+            parallel=parallel,
+            pin_tokens=pin_tokens,
+        )
+        # The model that reads the context: fractions refer to its window.
+        self._reader = model if model is not None else summary_model
+        self._window = _window_of(self._reader)
+        self._settings = self.config.settings(self._window)
+        self._metrics = Metrics()
+        self._own_background = background is None
+        self._background = background or Background()
+        self._summarizer = Summarizer(
+            self._settings,
+            self._metrics,
+            background=self._background,
+            before=before_summary,
+            after=after_summary,
+            clock=clock,
+        )
+        self._lookout = Lookout(self._metrics)
+        self._reuse = PrefixReuse(self._metrics)
+        self._mirror = Mirror()
+
+    @classmethod
+    def of(cls, config: ContextSummaryConfig, **options: Any) -> SummarizedHistorySection:
+        """A section with a configuration made beforehand; `options` are those that are not part of it."""
+        chosen = {field.name: getattr(config, field.name) for field in fields(config)}
+        return cls(chosen.pop("model"), **chosen, **options)
+
+    # -- what was asked for ---------------------------------------------------------------------
+
+    @property
+    def summary_model(self) -> Any:
+        """The model that writes summaries; None for none."""
+        return self.config.model
+
+    @property
+    def floor(self) -> int:
+        """Messages shown verbatim after a summary."""
+        return self.config.floor
+
+    @property
+    def ceiling(self) -> int:
+        """Messages shown verbatim before the next summary is due."""
+        return self.config.ceiling
+
+    @property
+    def size(self) -> int:
+        """The most tokens of a summary."""
+        return self.config.size
+
+    @property
+    def batch_size(self) -> int:
+        """How many messages a summary takes."""
+        return self.config.batch_size
+
+    @property
+    def instructions(self) -> str | None:
+        """What the summarizer was told beside, or instead of, the default rules."""
+        return self.config.instructions
+
+    # -- composing ------------------------------------------------------------------------------
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        if not isinstance(memory, Memory):
+            memory = await self._mirror.follow(memory, scope, conversation)
+        self._learn_window()
+        key = make_key(memory.agent, scope, conversation)
+        limits = self._settings.limits
+        counter: TokenCounter = memory.token_counter
+        scaled, uncalibrated = counter.calibration.scaled, counter.uncalibrated
+
+        def count(message: Message) -> int:
+            return scaled(uncalibrated(message))
+
+        seen = await self._lookout.look(memory, key, limits.hard + limits.batch + 1)
+        params["conversation_message_count"] = seen.head.count
+        shown = await self._lookout.bounded(memory, key, seen, self._settings, count)
+        if len(shown.window) < len(seen.entries):
+            self._summarizer.stand_in(memory, key)
+        self._note_lag(seen.entries)
+        # Provisional segments are owed real ones.
+        if is_due(seen.entries, limits, count, self._lead(seen.entries)) or (
+            seen.state.covered > seen.state.written
+        ):
+            self._summarizer.wanted(memory, key)
+        found = await self._assembled(memory, key, seen, shown, count)
+        self._reuse.note((id(memory.store), key), found.messages, counter)
+        return found
+
+    async def _assembled(
+        self, memory: Memory, key: Key, seen: Seen, shown: Bounded, count: Count
+    ) -> Contribution:
+        """Pins, the summary message, the newest user message if it is older, and the window."""
+        counter, newest, window = memory.token_counter, seen.head.last_user, shown.window
+        if newest and newest <= shown.before:
+            asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
+            window = [*asked.entries, *window]
+        pins = pinned(seen.state.pins, shown.before, self._settings.pin_tokens, counter)
+        pins = [pin for pin in pins if pin.position != newest]
+        tokens = room(self._settings.limits, self.size, self._settings.pin_tokens if seen.state.pins else 0)
+        fit = fitted(window, tokens, newest, count, counter)
+        messages = [entry.message for entry in pins]
+        positions: list[int | None] = [entry.position for entry in pins]
+        if shown.segments or shown.missing:
+            created = window[0].message.created_at if window else _EPOCH
+            messages.append(summary_message(shown.segments, shown.missing, created))
+            positions.append(None)
+        messages += [entry.message for entry in fit.entries]
+        positions += [entry.position for entry in fit.entries]
+        return Contribution(messages, positions, _omissions(shown.missing, fit.left_out, window))
+
+    # -- looking on -----------------------------------------------------------------------------
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Counters since this section was made, as a dict that belongs to the caller."""
+        return self._metrics.dump()
+
+    def get_cache_info(self) -> dict[str, Any]:
+        """What this process holds of summaries, and how many are being written."""
+        held = self._lookout.held
+        return {
+            "cached_conversations": len(held),
+            "pending_summarizations": self._summarizer.pending,
+            "conversations": held,
+        }
+
+    def clear_cache(self, scope: str | None = None, conversation: str | None = None) -> None:
+        """Forget what this process holds, of a conversation, a scope or all; stored summaries stay."""
+        if scope is None and conversation is not None:
+            raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
+        self._lookout.forget(scope, conversation)
+        self._summarizer.forget()
+
+    async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
+        """Remove the stored summaries of a scope, or of one conversation in it; how many segments went."""
+        check_name("scope", scope)
+        dropped = await memory.drop_summaries(scope, conversation)
+        self.clear_cache(scope, conversation)
+        return dropped
+
+    async def catch_up(self, memory: Memory) -> float | None:
+        """Write every owed summary that is due now; seconds until the next is due, None for nothing owed."""
+        return await self._summarizer.catch_up(memory)
+
+    async def settled(self) -> None:
+        """Wait until no summary is being written here. For tests and shutdowns; a turn never waits."""
+        await self._background.idle()
+
+    async def close(self) -> None:
+        """End the background work; what is owed stays owed and is taken up elsewhere."""
+        if self._own_background:
+            await self._background.aclose()
+
+    async def __aenter__(self) -> SummarizedHistorySection:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _learn_window(self) -> None:
+        """Take a change of the reader's context window into the limits that refer to it."""
+        window = _window_of(self._reader)
+        if window != self._window:
+            self._window = window
+            self._settings = self._summarizer.settings = self.config.settings(window)
+
+    def _lead(self, entries: list[Entry]) -> int:
+        """Messages expected to arrive while a summary is written, at the pace of the window."""
+        if not self.config.lead or len(entries) < 2:
+            return 0
+        seconds = (entries[-1].message.created_at - entries[0].message.created_at).total_seconds()
+        if seconds <= 0:
+            return 0
+        return round(self._metrics.summary_seconds * (len(entries) - 1) / seconds)
+
+    def _note_lag(self, entries: list[Entry]) -> None:
+        late = len(entries) - self.ceiling
+        self._metrics.lag_messages = max(late, 0)
+        self._metrics.lag_seconds = 0.0
+        if late > 0:
+            waiting = entries[-1].message.created_at - entries[late - 1].message.created_at
+            self._metrics.lag_seconds = max(waiting.total_seconds(), 0.0)
+
+
+def _window_of(model: Any) -> int | None:
+    window = getattr(model, "context_window", None)
+    return window if type(window) is int and window > 0 else None
+
+
+def _omissions(missing: tuple[int, int] | None, left_out: int, window: list[Entry]) -> tuple[Omission, ...]:
+    found: list[Omission] = []
+    if missing is not None:
+        first, last = missing
+        reason = "their summary is being written"
+        found.append(Omission(first=first, last=last, count=last - first + 1, reason=reason))
+    if left_out:
+        last = window[left_out].position - 1 if left_out < len(window) else window[-1].position
+        found.append(
+            Omission(first=window[0].position, last=last, count=left_out, reason="hard_limit_tokens")
+        )
+    return tuple(found)
