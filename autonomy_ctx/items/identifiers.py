@@ -1,0 +1,120 @@
+"""The words a summary must not lose: names, numbers, paths, addresses, whatever is exact.
+
+A summary may say anything in other words except these, so how many of them survive is a measure of
+a summary that needs no model. Every pattern is bounded or consumes what it reads, so time is linear.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator
+
+MOST = 4000
+LONGEST = 200
+LONGEST_URL = 2000
+
+# Scripts written without spaces: their characters end a word in another script.
+_WIDE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
+_QUOTES = '"`\u201c\u201d\u201e'
+_NO_URL = rf"\s<>{_QUOTES}{_WIDE}"
+_NO_WORD = rf"\s,;'{_QUOTES}\u2018\u2019«»()\[\]{{}}<>|=*\u2026\u2013\u2014{_WIDE}"
+_MONTH = r"(?:Jan|Feb|Mar|Mär|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)[a-z]{0,6}\.?"
+
+# Ordinary words are skipped within one match, which is most of the speed, but not before a digit: it may be a
+# month. What follows is optional, so that a text of nothing else is not tried again from every character.
+_WORDS = re.compile(
+    rf"[{_NO_WORD}]*+"
+    r"(?:[A-Za-z][a-z]*+[.,;:!?)]*+(?:\s++(?!\d)|\Z))*+(?:"
+    rf"(?P<url>[A-Za-z][A-Za-z0-9+.-]{{1,9}}://[^{_NO_URL}]+)"
+    rf"|(?P<date>\d{{1,2}}(?:\.|st|nd|rd|th)? (?:of )?{_MONTH}(?:,? \d{{4}})?(?!\w)"
+    rf"|{_MONTH} (?:\d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?|\d{{4}})(?!\w)"
+    r"|(?:\d{4}年)?\d{1,2}月(?:\d{1,2}日)?)"
+    rf"|(?P<word>[^{_NO_WORD}]+(?:(?<=\d),(?=\d)[^{_NO_WORD}]+)*))?"
+)
+_QUOTED = re.compile(
+    r"`(?P<code>[^`\n]{1,100})`"
+    r'|"(?P<plain>(?=[^\s,:;])[^"\n]{2,60})"(?!:)'  # the keys of JSON are no quotes
+    r"|[\u201c\u201e](?P<curly>(?=\S)[^\u201c-\u201e\n]{2,60})[\u201c\u201d]"
+)
+# A word that is none of these is an ordinary word.
+_TELLING = re.compile(r"[\d/\\@_.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
+_SURE = re.compile(r"[\d_\\@]")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+_QUOTE = re.compile(f"[{_QUOTES}]")
+_ORDINARY = frozenset(
+    ("and/or", "either/or", "he/she", "she/he", "his/her", "him/her", "yes/no", "n/a", "w/o", "und/oder")
+)
+_THOUSANDS = re.compile("(?<=\\d)[,.'_\u2019\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
+
+
+def identifiers(text: str) -> list[str]:
+    """Names, numbers, dates, paths, addresses and short quotes, as written, by first appearance."""
+    words: Iterable[tuple[int, str]] = _words(text)
+    if _QUOTE.search(text):
+        words = heapq.merge(_quoted(text), words)
+    found: dict[str, None] = {}
+    for _, word in words:
+        found[word] = None
+        if len(found) == MOST:
+            break
+    return list(found)
+
+
+def coverage(source: str, text: str) -> float:
+    """The share of the source's identifiers that the text has too, 1.0 when there are none."""
+    wanted = identifiers(source)
+    if not wanted:
+        return 1.0
+    plain = _THOUSANDS.sub("", text)
+    return sum(word in text or _THOUSANDS.sub("", word) in plain for word in wanted) / len(wanted)
+
+
+def _quoted(text: str) -> Iterator[tuple[int, str]]:
+    for match in _QUOTED.finditer(text):
+        word = match[match.lastgroup or 0].strip()
+        if word:
+            yield match.start(), word
+
+
+def _words(text: str) -> Iterator[tuple[int, str]]:
+    for match in _WORDS.finditer(text):
+        kind = match.lastgroup
+        if kind is None:
+            continue
+        word = match[kind]
+        if kind == "date":
+            yield match.start(kind), word.rstrip(".")
+        elif kind == "url":
+            if len(word) <= LONGEST_URL:
+                yield match.start(kind), _stripped_url(word)
+        elif len(word) <= LONGEST and _TELLING.search(word):
+            word = word.rstrip(".,:;!?-&").lstrip("!?:;,&")
+            if _is_identifier(word):
+                yield match.start(kind), word
+
+
+def _stripped_url(url: str) -> str:
+    """A URL without the sentence around it; a bracket that it opened itself stays."""
+    while url[-1] in ".,:;!?'*|" or (url[-1] in ")]}" and _closes_nothing(url)):
+        url = url[:-1]
+    return url
+
+
+def _closes_nothing(url: str) -> bool:
+    opened = {")": "(", "]": "[", "}": "{"}[url[-1]]
+    return url.count(url[-1]) > url.count(opened)
+
+
+def _is_identifier(word: str) -> bool:
+    if len(word) < 2 or not _LETTER_OR_DIGIT.search(word):
+        return False
+    if _SURE.search(word):
+        return True
+    if "/" in word:
+        return word.lower() not in _ORDINARY
+    if "." in word:
+        pieces = word.removeprefix(".").split(".")
+        # Not "e.g" and not "well...then": a name has no empty piece and one longer than a letter.
+        return all(pieces) and max(map(len, pieces)) > 1
+    return bool(_TELLING.search(word))
