@@ -1,8 +1,8 @@
 """Windows kept in memory, served only when they are known to be current.
 
-Before a kept window is served, the conversation's head is read: one indexed row. Same head, same
-window, whoever wrote in the meantime; a head that moved on costs only the rows that are new; a
-new generation costs the whole window again.
+Before a kept window is served, the conversation's head is read: one indexed row. Same position and
+generation, same window, whoever wrote in the meantime; a head that moved on costs only the rows that
+are new; a new generation costs the whole window again.
 """
 
 from __future__ import annotations
@@ -102,8 +102,12 @@ class HotWindows:
     async def _caught_up(self, key: Key, kept: _Kept, head: Head) -> _Kept | None:
         """The kept window with what came after it, or None when it has to be read anew."""
         new = head.position - kept.head.position
-        if head.generation != kept.head.generation or not 0 < new <= LARGEST_WINDOW:
+        if head.generation != kept.head.generation or not 0 <= new <= LARGEST_WINDOW:
             return None
+        if new == 0:
+            same = _Kept(kept.identity, kept.base, head, kept.entries)
+            self._keep(key, same)
+            return same
         window = await self._log.read(key, after=kept.head.position, limit=LARGEST_WINDOW)
         if (
             window.head.generation != kept.head.generation

@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from autonomy_ctx.errors import ConflictingMessage, StoreClosed
 from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.memory.in_process_segments import SegmentRows
+from autonomy_ctx.memory.in_process_work import WorkRows
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import encoded, same_content
+from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Window
+from autonomy_ctx.memory.work import Lease
 
 
 class _Conversation:
-    """One log: entries by position, positions by id."""
+    """One log: entries by position, positions by id; and what was made from it."""
 
-    __slots__ = ("entries", "head", "positions", "wholes")
+    __slots__ = ("entries", "head", "pins", "positions", "segments", "wholes")
 
     def __init__(self) -> None:
         self.head = Head()
         self.entries: list[Entry] = []
         self.positions: dict[str, int] = {}
         self.wholes: dict[int, str] = {}
+        self.segments = SegmentRows()
+        self.pins: set[int] = set()
 
     def body(self, message_id: str) -> str | None:
         """What an id stands for, uncut, to tell a retry from a conflict."""
         position = self.positions.get(message_id)
         if position is None:
             return None
-        entry = self.entries[bisect_left(self.entries, position, key=_position)]
-        return self.wholes.get(position) or encoded(entry.message)
+        return self.wholes.get(position) or encoded(self.entry(position).message)
+
+    def entry(self, position: int) -> Entry:
+        """The entry at a position where there is one."""
+        return self.entries[bisect_left(self.entries, position, key=_position)]
+
+    def revise(self, *, new_generation: bool = False) -> None:
+        """Note that the segments in force or the pins have changed."""
+        head = self.head
+        self.head = replace(head, revision=head.revision + 1, generation=head.generation + new_generation)
 
 
 class InProcessStore:
     """Logs in plain lists."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._conversations: dict[Key, _Conversation] = {}
+        self._work = WorkRows()
+        self._clock = clock
         self._closed = False
 
     async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
@@ -63,7 +81,9 @@ class InProcessStore:
                 kept.wholes[position] = draft.whole
             if draft.message.role is ChatRole.USER:
                 last_user = position
-        kept.head = Head(position, kept.head.count + len(fresh), kept.head.generation, last_user)
+        kept.head = replace(
+            kept.head, position=position, count=kept.head.count + len(fresh), last_user=last_user
+        )
         self._conversations[key] = kept
         return [positions[draft.message.id] for draft in drafts]
 
@@ -100,12 +120,83 @@ class InProcessStore:
     ) -> int:
         self._open()
         deleted = 0
-        for key, kept in self._conversations.items():
-            if key.scope != scope or agent not in (None, key.agent):
-                continue
-            if conversation in (None, key.conversation):
-                deleted += _delete(kept, ids)
+        for key, kept in self._meant(scope, agent, conversation):
+            deleted += _delete(kept, ids)
+            if not kept.entries:
+                self._work.forget(key)
         return deleted
+
+    async def summary(self, key: Key) -> SummaryState:
+        self._open()
+        kept = self._conversations.get(key)
+        if kept is None:
+            return SummaryState(Head())
+        pins = tuple(kept.entry(position) for position in sorted(kept.pins))
+        return SummaryState(kept.head, kept.segments.in_force, pins)
+
+    async def commit_segment(
+        self, key: Key, segment: StoredSegment, *, generation: int, fence: int | None
+    ) -> bool:
+        self._open()
+        kept = self._conversations.get(key)
+        if kept is None or kept.head.generation != generation:
+            return False
+        if fence is not None and not self._work.is_leased(key, fence):
+            return False
+        if not kept.segments.commit(segment, kept.head, self._clock()):
+            return False
+        kept.revise()
+        return True
+
+    async def undo_segment(self, key: Key) -> bool:
+        self._open()
+        kept = self._conversations.get(key)
+        if kept is None or not kept.segments.undo():
+            return False
+        kept.revise(new_generation=True)
+        return True
+
+    async def drop_segments(
+        self, scope: str, agent: str | None = None, conversation: str | None = None
+    ) -> int:
+        self._open()
+        dropped = 0
+        for key, kept in self._meant(scope, agent, conversation):
+            self._work.forget(key)
+            dropped += len(kept.segments.in_force)
+            if kept.segments.forget(0):
+                kept.revise(new_generation=True)
+        return dropped
+
+    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
+        self._open()
+        kept = self._conversations.get(key)
+        position = None if kept is None else kept.positions.get(message_id)
+        if kept is None or position is None:
+            return False
+        if pinned != (position in kept.pins):
+            kept.pins ^= {position}
+            kept.revise()
+        return True
+
+    async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        self._open()
+        kept = self._conversations.get(key)
+        if kept is None or not kept.entries:
+            return None
+        return self._work.claim(key, owner, task, seconds, self._clock())
+
+    async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        self._open()
+        return self._work.claim_next(owner, task, seconds, self._clock())
+
+    async def extend(self, lease: Lease, seconds: float) -> bool:
+        self._open()
+        return self._work.extend(lease, seconds, self._clock())
+
+    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
+        self._open()
+        return self._work.settle(lease, again_in, self._clock())
 
     @property
     def identity(self) -> object:
@@ -118,6 +209,15 @@ class InProcessStore:
         self._closed = True
         self._conversations.clear()
 
+    def _meant(
+        self, scope: str, agent: str | None, conversation: str | None
+    ) -> Iterator[tuple[Key, _Conversation]]:
+        for key, kept in self._conversations.items():
+            if key.scope != scope or agent not in (None, key.agent):
+                continue
+            if conversation in (None, key.conversation):
+                yield key, kept
+
     def _open(self) -> None:
         if self._closed:
             raise StoreClosed("this process")
@@ -125,13 +225,19 @@ class InProcessStore:
 
 def _delete(kept: _Conversation, ids: Sequence[str] | None) -> int:
     gone = set(kept.positions) if ids is None else kept.positions.keys() & set(ids)
-    if not gone:
+    positions = {kept.positions.pop(message_id) for message_id in gone}
+    # With all of a conversation goes also what was made after its last message had gone.
+    first = 0 if ids is None else min(positions, default=kept.head.position + 1)
+    derived = kept.segments.forget(first) + len(kept.pins & positions)
+    if not gone and not derived:
         return 0
-    for message_id in gone:
-        kept.wholes.pop(kept.positions.pop(message_id), None)
+    kept.pins -= positions
+    for position in positions:
+        kept.wholes.pop(position, None)
     kept.entries = [entry for entry in kept.entries if entry.message.id not in gone]
     users = (entry.position for entry in reversed(kept.entries) if entry.message.role is ChatRole.USER)
-    kept.head = Head(kept.head.position, len(kept.entries), kept.head.generation + 1, next(users, 0))
+    generation, revision = kept.head.generation + 1, kept.head.revision + (derived > 0)
+    kept.head = Head(kept.head.position, len(kept.entries), generation, next(users, 0), revision)
     return len(gone)
 
 

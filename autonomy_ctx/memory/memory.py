@@ -19,6 +19,7 @@ from autonomy_ctx.memory import rows
 from autonomy_ctx.memory.hot import HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.key import check_name, make_key
+from autonomy_ctx.memory.segments import SummaryState
 from autonomy_ctx.memory.sqlite.location import path_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.sqlite.writing import Synchronous
@@ -49,11 +50,15 @@ class Memory:
     ) -> None:
         if url is not None and store is not None:
             raise ValueError("give memory a url or a store, not both")
+
+        def seconds() -> float:
+            return clock().timestamp()
+
         if url is not None:
-            store = SqliteStore(path_of(url), timeout=timeout, synchronous=synchronous)
+            store = SqliteStore(path_of(url), timeout=timeout, synchronous=synchronous, clock=seconds)
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()
-        self._store: Store = store or InProcessStore()
+        self._store: Store = store or InProcessStore(clock=seconds)
         # What is in this process already needs no second copy of its windows.
         self._hot = None if isinstance(self._store, InProcessStore) else HotWindows(self._store)
         self._log: Log = self._hot or self._store
@@ -181,6 +186,40 @@ class Memory:
     async def get_message_count(self, scope: str, conversation: str) -> int:
         """How many messages a conversation has, without reading them."""
         return (await self.head(scope, conversation)).count
+
+    # -- summaries ------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Store:
+        """What keeps it all: for those who build on memory, such as the writer of summaries."""
+        return self._store
+
+    async def summary(self, scope: str, conversation: str) -> SummaryState:
+        """The segments of the summary in force, how each was made, and the pinned messages."""
+        return await self._store.summary(make_key(self.agent, scope, conversation))
+
+    async def pin(self, scope: str, conversation: str, message_id: str) -> bool:
+        """Show a message verbatim in every later context, also once it is summarized; false if unknown."""
+        rows.check_id(message_id)
+        return await self._store.pin(make_key(self.agent, scope, conversation), message_id, True)
+
+    async def unpin(self, scope: str, conversation: str, message_id: str) -> bool:
+        """Let a pinned message be summarized like any other; false if there is no such message."""
+        rows.check_id(message_id)
+        return await self._store.pin(make_key(self.agent, scope, conversation), message_id, False)
+
+    async def undo_summary(self, scope: str, conversation: str) -> bool:
+        """Go back to the summary before the newest segment; false when there is none."""
+        return await self._store.undo_segment(make_key(self.agent, scope, conversation))
+
+    async def drop_summaries(self, scope: str, conversation: str | None = None) -> int:
+        """Remove the stored summaries of a conversation or scope; messages stay. How many segments went."""
+        check_name("scope", scope)
+        if conversation is not None:
+            check_name("conversation", conversation)
+        return await self._store.drop_segments(
+            scope, self.agent if conversation is not None else None, conversation
+        )
 
     # -- housekeeping ---------------------------------------------------------------------------
 

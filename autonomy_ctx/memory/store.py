@@ -1,8 +1,8 @@
-"""What memory needs of a store: a log per conversation, read by tail or after a position.
+"""What memory needs of a store: a log per conversation, its summaries, and the work they are owed.
 
-A store keeps rows; it does not know what a message means. `rows` turns messages into rows and
-back, so every store gives back exactly the same messages. `autonomy_ctx.testing.StoreContract`
-says in tests what must hold; subclass it to prove your own store.
+A log is read by tail or after a position. A store keeps rows; it does not know what a message
+means. `rows` turns messages into rows and back, so every store gives back exactly the same messages.
+`autonomy_ctx.testing.StoreContract` says in tests what must hold; subclass it to prove your own store.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.segments import Summaries
+from autonomy_ctx.memory.work import Work
 
 
 class Draft(NamedTuple):
@@ -38,13 +40,15 @@ class Entry(NamedTuple):
 class Head:
     """Where a conversation stands: the last position given, messages kept, and which past is meant.
 
-    Deleting raises the generation: whatever was derived from an older one is void.
+    Deleting raises the generation: whatever was derived from an older one is void. A change of the
+    segments in force or the pins raises the revision: same revision and generation, same summary.
     """
 
     position: int = 0
     count: int = 0
     generation: int = 0
     last_user: int = 0
+    revision: int = 0
 
 
 class Window(NamedTuple):
@@ -81,8 +85,8 @@ class Log(Protocol):
         """Delete a scope, a conversation or some of its messages, whole; how many messages went."""
 
 
-class Store(Log, Protocol):
-    """A log with a life of its own."""
+class Store(Log, Summaries, Work, Protocol):
+    """A log with its summaries and the work they are owed, and a life of its own."""
 
     @property
     def identity(self) -> object:

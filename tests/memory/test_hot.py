@@ -27,6 +27,7 @@ from autonomy_ctx import (
 from autonomy_ctx.memory.hot import LARGEST_WEIGHT, LARGEST_WINDOW, HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.segments import StoredSegment
 from autonomy_ctx.testing import MAIN, drafted, said
 
 
@@ -263,6 +264,25 @@ async def test_catching_up_reads_only_what_is_new() -> None:
     await hot.read(MAIN, limit=40)
     await hot.read(MAIN, limit=40)
     assert store.rows_read == [40, 3]
+
+
+async def test_a_new_summary_costs_no_window() -> None:
+    store = WatchedStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, 50))
+    before = await hot.read(MAIN, limit=40)
+    await store.pin(MAIN, "m3", True)
+    for _ in range(2):
+        after = await hot.read(MAIN, limit=40)
+        assert after.entries == before.entries
+        assert after.head == await store.head(MAIN) != before.head
+    assert store.rows_read == [40]
+    assert await store.undo_segment(MAIN) is False
+    segment = StoredSegment(first=1, last=9, text="nine", tokens=1)
+    assert await store.commit_segment(MAIN, segment, generation=0, fence=None)
+    await store.append(MAIN, spoken(51, 51))
+    assert (await hot.read(MAIN, limit=40)).head == await store.head(MAIN)
+    assert store.rows_read == [40, 1]
 
 
 async def test_a_shorter_window_is_served_from_a_longer_one() -> None:

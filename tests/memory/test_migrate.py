@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Memory, SchemaTooNew, StoreUnavailable
+from autonomy_ctx import Head, Memory, SchemaTooNew, StoreUnavailable
+from autonomy_ctx.memory.segments import StoredSegment
 from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest, migrate, statements, steps
-from autonomy_ctx.testing import said
+from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.testing import MAIN, said
 
 VERSIONS = range(latest() + 1)
 
@@ -62,6 +64,35 @@ def test_a_file_of_any_version_becomes_the_same_as_a_fresh_one(
         migrate(fresh, "memory.db")
         assert shape(connection) == shape(fresh)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_file_of_the_first_schema_keeps_its_messages_and_gets_summaries(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        bring_to(connection, 1)
+        connection.execute("INSERT INTO conversation VALUES (7, '', 'ana', 'trip', 3, 2, 1, 2)")
+        row = "INSERT INTO message VALUES (7, ?, ?, 0, 1, 1, 'letters', ?, ?)"
+        for position, text in ((2, "two"), (3, "three")):
+            body = f'{{"role":"user","content":"{text}"}}'
+            connection.execute(row, (position, f"m{position}", len(body), body))
+
+    async def use() -> None:
+        async with Memory(f"sqlite:///{path}") as memory:
+            window = await memory.read("ana", "trip")
+            assert window.head == Head(position=3, count=2, generation=1, last_user=2, revision=0)
+            assert [entry.message.text for entry in window.entries] == ["two", "three"]
+            segment = StoredSegment(first=1, last=2, text="one and two", tokens=3)
+            assert await memory._store.commit_segment(MAIN, segment, generation=1, fence=None)
+            assert await memory._store.pin(MAIN, "m3", True)
+            lease = await memory._store.claim(MAIN, owner="a", task="sum", seconds=10)
+            assert isinstance(lease, Lease)
+            state = await memory._store.summary(MAIN)
+            assert ([one.text for one in state.segments], list(state.pins)) == (
+                ["one and two"],
+                [window.entries[1]],
+            )
+
+    asyncio.run(use())
 
 
 def test_migrating_twice_changes_nothing(connection: sqlite3.Connection) -> None:

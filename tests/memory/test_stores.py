@@ -1,41 +1,62 @@
 """Every store keeps the contract."""
 
+# ruff: noqa: ASYNC240  # a test may wait for its own small files
+
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Store
+from autonomy_ctx import Memory, Store
 from autonomy_ctx.memory.hot import HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.segments import StoredSegment
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.testing import StoreContract
+from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.testing import MAIN, StoppedClock, StoreContract, drafted, said
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+def seconds(clock: StoppedClock) -> Callable[[], float]:
+    return lambda: clock().timestamp()
 
 
 class TestInProcessStore(StoreContract):
     @pytest.fixture
-    async def store(self) -> AsyncIterator[Store]:
-        store = InProcessStore()
+    async def store(self, clock: StoppedClock) -> AsyncIterator[Store]:
+        store = InProcessStore(clock=seconds(clock))
         yield store
         await store.close()
 
 
 class TestSqliteStore(StoreContract):
     @pytest.fixture
-    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
-        store = SqliteStore(str(tmp_path / "memory.db"))
+    async def store(self, tmp_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
+        store = SqliteStore(str(tmp_path / "memory.db"), clock=seconds(clock))
         yield store
         await store.close()
 
 
 class _HotStore(HotWindows):
-    """Kept windows over SQLite, with the life of the store below."""
+    """Kept windows over SQLite, with the life, summaries and work of the store below."""
 
     def __init__(self, store: SqliteStore) -> None:
         super().__init__(store)
         self.check, self.close = store.check, store.close
+        self.summary, self.pin = store.summary, store.pin
+        self.commit_segment, self.undo_segment = store.commit_segment, store.undo_segment
+        self.drop_segments = store.drop_segments
+        self.claim, self.claim_next = store.claim, store.claim_next
+        self.extend, self.settle = store.extend, store.settle
         self._store = store
 
     @property
@@ -45,7 +66,67 @@ class _HotStore(HotWindows):
 
 class TestHotWindows(StoreContract):
     @pytest.fixture
-    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
-        store = _HotStore(SqliteStore(str(tmp_path / "memory.db")))
+    async def store(self, tmp_path: Path, clock: StoppedClock) -> AsyncIterator[Store]:
+        store = _HotStore(SqliteStore(str(tmp_path / "memory.db"), clock=seconds(clock)))
         yield store
         await store.close()
+
+
+def test_threads_with_stores_of_their_own_that_claim_at_once_get_one_lease(tmp_path: Path) -> None:
+    """As processes would: each with its own connections, in line for the same file lock."""
+    path, clock = str(tmp_path / "memory.db"), StoppedClock()
+    together = threading.Barrier(8)
+
+    async def fill() -> None:
+        store = SqliteStore(path)
+        await store.append(MAIN, drafted(said("hello", id="m1")))
+        await store.close()
+
+    async def claims(owner: str) -> list[Lease | float | None]:
+        store = SqliteStore(path, clock=seconds(clock))
+        await store.check()
+        together.wait(timeout=30)
+        found = [
+            await store.claim(MAIN, owner=owner, task="sum", seconds=10),
+            await store.claim_next(owner=owner, task="sum", seconds=10),
+        ]
+        await store.close()
+        return found
+
+    asyncio.run(fill())
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda number: asyncio.run(claims(str(number))), range(8)))
+    found = [answer for pair in answers for answer in pair]
+    assert len([answer for answer in found if isinstance(answer, Lease)]) == 1
+    assert {answer for answer in found if isinstance(answer, float)} == {10.0}
+
+
+@pytest.mark.parametrize("how", ["drop", "delete a message", "delete the conversation"])
+async def test_no_summary_stays_in_the_files_when_it_has_to_go(tmp_path: Path, how: str) -> None:
+    store = SqliteStore(str(tmp_path / "memory.db"))
+    await store.append(MAIN, drafted(*(said(str(n), id=f"m{n}") for n in range(1, 5))))
+    for first, last in ((1, 2), (3, 4), (1, 4)):
+        segment = StoredSegment(first=first, last=last, text=f"secret {first}", tokens=1)
+        assert await store.commit_segment(MAIN, segment, generation=0, fence=None)
+    assert any(b"secret" in file.read_bytes() for file in tmp_path.iterdir())
+    match how:
+        case "drop":
+            await store.drop_segments("ana")
+        case "delete a message":
+            await store.delete("ana", "", "trip", ["m1"])
+        case _:
+            await store.delete("ana")
+    for file in tmp_path.iterdir():
+        assert b"secret" not in file.read_bytes()
+    await store.close()
+
+
+@pytest.mark.parametrize("url", [None, "sqlite:///{}/memory.db"], ids=["in process", "sqlite"])
+async def test_memory_gives_its_clock_to_the_store(tmp_path: Path, url: str | None) -> None:
+    clock = StoppedClock()
+    memory = Memory(url and url.format(tmp_path), clock=clock)
+    await memory.append("ana", "trip", said("hello", id="m1"))
+    lease = await memory._store.claim(MAIN, owner="a", task="sum", seconds=10)
+    assert isinstance(lease, Lease)
+    assert lease.until == clock().timestamp() + 10
+    await memory.close()

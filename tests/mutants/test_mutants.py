@@ -68,14 +68,14 @@ MUTANTS = [
     Mutant(
         "a file that is gone is noticed",
         "memory/sqlite/opening.py",
-        "        if (found.st_dev, found.st_ino) != self.identity[:2]:\n            return False\n",
+        "        if _file_at(self.path) != self.identity[:2]:\n            return False\n",
         "",
         "tests/memory/test_sqlite_faults.py tests/memory/test_hot.py",
     ),
     Mutant(
         "a child of a fork is refused",
         "memory/sqlite/opening.py",
-        "    if path in _inherited:",
+        "    if _file_at(path) in _inherited:",
         "    if False:",
         "tests/memory/test_sqlite_faults.py tests/black_box/test_fork.py",
     ),

@@ -17,7 +17,7 @@ from autonomy_ctx.memory.store import Draft, Entry, Head, Window
 _END = 2**62
 
 _CONVERSATION = """
-    SELECT id, head, count, generation, last_user FROM conversation
+    SELECT id, head, count, generation, last_user, revision FROM conversation
     WHERE agent = ? AND scope = ? AND conversation = ?
 """
 _KNOWN = """
@@ -31,7 +31,7 @@ _INSERT = """
 """
 # One statement is one snapshot: the head and the rows it was read with.
 _WINDOW = """
-    SELECT c.head, c.count, c.generation, c.last_user,
+    SELECT c.head, c.count, c.generation, c.last_user, c.revision,
            m.position, m.id, m.created, m.tokens, m.counter, m.size,
            CASE WHEN m.size <= ? THEN m.body END
     FROM conversation c
@@ -92,16 +92,13 @@ class Transaction:
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
     ) -> int:
         """Delete messages and raise the generation of every conversation that lost one."""
+        meant = conversations_of(self.flushed(), scope, agent, conversation)
+        return sum(self._delete_from(conversation_id, ids) for conversation_id in meant)
+
+    def flushed(self) -> sqlite3.Connection:
+        """The connection, with every conversation's row as this transaction has left it."""
         self.flush()
-        touched = self._connection.execute(
-            """
-            SELECT id FROM conversation
-            WHERE scope = ?1 AND count > 0
-              AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR conversation = ?3)
-            """,
-            (scope, agent, conversation),
-        ).fetchall()
-        return sum(self._delete_from(conversation_id, ids) for (conversation_id,) in touched)
+        return self._connection
 
     def flush(self) -> None:
         """Write the conversations' rows; done before the commit."""
@@ -151,24 +148,58 @@ class Transaction:
 
     def _delete_from(self, conversation_id: int, ids: Sequence[str] | None) -> int:
         execute = self._connection.execute
+        first = 0
         if ids is None:
             execute("DELETE FROM whole WHERE conversation_id = ?", (conversation_id,))
             deleted = execute("DELETE FROM message WHERE conversation_id = ?", (conversation_id,)).rowcount
         else:
-            deleted = sum(self._delete_one(conversation_id, message_id) for message_id in ids)
-        if deleted:
+            positions = [at for message_id in ids for at in self._delete_one(conversation_id, message_id)]
+            if not positions:
+                return 0
+            deleted, first = len(positions), min(positions)
+        derived = self._delete_derived(conversation_id, first)
+        if deleted or derived:
             self.deleted = True
             execute(
                 """
                 UPDATE conversation SET count = count - ?2, generation = generation + 1, last_user = coalesce(
-                    (SELECT max(position) FROM message WHERE conversation_id = ?1 AND is_user), 0)
+                    (SELECT max(position) FROM message WHERE conversation_id = ?1 AND is_user), 0),
+                    revision = revision + ?3
                 WHERE id = ?1
                 """,
-                (conversation_id, deleted),
+                (conversation_id, deleted, derived > 0),
+            )
+            execute(
+                "DELETE FROM work WHERE conversation_id = ?1 AND "
+                "(SELECT count FROM conversation WHERE id = ?1) = 0",
+                (conversation_id,),
             )
         return deleted
 
-    def _delete_one(self, conversation_id: int, message_id: str) -> int:
+    def _delete_derived(self, conversation_id: int, first: int) -> int:
+        """Delete the segments from a position on, and the pins of messages that are gone."""
+        execute = self._connection.execute
+        segments = execute(
+            "DELETE FROM segment WHERE conversation_id = ? AND last >= ?", (conversation_id, first)
+        ).rowcount
+        # What a deleted one stood for, and is not deleted itself, is in force again.
+        execute(
+            """
+            UPDATE segment SET replaced_by = NULL WHERE conversation_id = ?1 AND replaced_by > 0
+                AND replaced_by NOT IN (SELECT number FROM segment WHERE conversation_id = ?1)
+            """,
+            (conversation_id,),
+        )
+        pins = execute(
+            """
+            DELETE FROM pin WHERE conversation_id = ?1 AND NOT EXISTS
+                (SELECT 1 FROM message m WHERE m.conversation_id = ?1 AND m.position = pin.position)
+            """,
+            (conversation_id,),
+        ).rowcount
+        return segments + pins
+
+    def _delete_one(self, conversation_id: int, message_id: str) -> list[int]:
         found = self._connection.execute(
             "DELETE FROM message WHERE conversation_id = ? AND id = ? RETURNING position",
             (conversation_id, message_id),
@@ -177,7 +208,7 @@ class Transaction:
             self._connection.execute(
                 "DELETE FROM whole WHERE conversation_id = ? AND position = ?", (conversation_id, position)
             )
-        return len(found)
+        return [position for (position,) in found]
 
 
 def read_rows(
@@ -202,6 +233,7 @@ def read_rows(
             count,
             generation,
             last_user,
+            revision,
             position,
             message_id,
             created,
@@ -211,7 +243,7 @@ def read_rows(
             body,
         ) in cursor:
             if not entries:
-                head = Head(last, count, generation, last_user)
+                head = Head(last, count, generation, last_user, revision)
                 if position is None:
                     break
                 if min(count, last - after, most_rows + 1 if limit is None else limit) > most_rows:
@@ -219,14 +251,19 @@ def read_rows(
             total += size
             if total > most_bytes:
                 return None
-            message = _restored(message_id, created, tokens, counter, body)
-            if message is None:
-                raise UnreadableRow(f"the message at position {position} cannot be read")
-            entries.append(Entry(position, message))
+            entries.append(entry_of(position, message_id, created, tokens, counter, body))
     entries.reverse()
     if before is None and len(entries) != expected(head, after, limit, len(entries)):
         raise UnreadableRow("messages are missing from the log")
     return Window(head, entries)
+
+
+def entry_of(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
+    """The entry of a row."""
+    message = _restored(message_id, created, tokens, counter, body)
+    if message is None:
+        raise UnreadableRow(f"the message at position {position} cannot be read")
+    return Entry(position, message)
 
 
 def _restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message | None:
@@ -249,6 +286,21 @@ def conversation_of(connection: sqlite3.Connection, key: Key) -> tuple[int, Head
     """A conversation's number in the tables, and where it stands."""
     found = connection.execute(_CONVERSATION, key).fetchone()
     return None if found is None else (found[0], Head(*found[1:]))
+
+
+def conversations_of(
+    connection: sqlite3.Connection, scope: str, agent: str | None, conversation: str | None
+) -> list[int]:
+    """The numbers of the conversations that are meant: of a scope, perhaps of one agent or name."""
+    found = connection.execute(
+        """
+        SELECT id FROM conversation
+        WHERE scope = ?1
+          AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR conversation = ?3)
+        """,
+        (scope, agent, conversation),
+    ).fetchall()
+    return [number for (number,) in found]
 
 
 def read_head(connection: sqlite3.Connection, key: Key) -> Head:

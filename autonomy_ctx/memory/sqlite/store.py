@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.segments import StoredSegment, SummaryState
+from autonomy_ctx.memory.sqlite import leases, summaries
 from autonomy_ctx.memory.sqlite.blocks import read_blocks
 from autonomy_ctx.memory.sqlite.location import check_location
 from autonomy_ctx.memory.sqlite.opening import connect
@@ -23,6 +26,7 @@ from autonomy_ctx.memory.sqlite.reading import NotSetUp, Reader
 from autonomy_ctx.memory.sqlite.rows import Transaction, read_head, read_rows, read_whole
 from autonomy_ctx.memory.sqlite.writing import Synchronous, Writer
 from autonomy_ctx.memory.store import Draft, Head, Window
+from autonomy_ctx.memory.work import Lease
 from autonomy_ctx.memory.worker import Job, Outcome
 
 T = TypeVar("T")
@@ -38,9 +42,16 @@ _warned = False
 
 
 class SqliteStore:
-    """A log store in one file. `synchronous="NORMAL"` may lose the last commits in a power cut."""
+    """A store in one file. `synchronous="NORMAL"` may lose the last commits in a power cut."""
 
-    def __init__(self, path: str, *, timeout: float = 30.0, synchronous: Synchronous = "FULL") -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        timeout: float = 30.0,
+        synchronous: Synchronous = "FULL",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise ValueError(f"synchronous is {synchronous!r}; it must be FULL or NORMAL")
         if timeout <= 0:
@@ -49,6 +60,7 @@ class SqliteStore:
         self.path = os.path.abspath(path)
         self.timeout = timeout
         self.synchronous: Synchronous = synchronous
+        self._clock = clock
         self._closed = False
         self._start()
         _warn_about_old_sqlite()
@@ -86,6 +98,56 @@ class SqliteStore:
         ids: Sequence[str] | None = None,
     ) -> int:
         return await self._write(lambda transaction: transaction.delete(scope, agent, conversation, ids))
+
+    async def summary(self, key: Key) -> SummaryState:
+        state = await self._read_here(
+            lambda connection: summaries.read_small_summary(connection, key, SMALL_READ)
+        )
+        if state is None:
+            state = await self._read_there(lambda connection: summaries.read_summary(connection, key))
+        return state
+
+    async def commit_segment(
+        self, key: Key, segment: StoredSegment, *, generation: int, fence: int | None
+    ) -> bool:
+        return await self._write(
+            lambda transaction: summaries.commit_segment(
+                transaction, key, segment, generation, fence, self._clock()
+            )
+        )
+
+    async def undo_segment(self, key: Key) -> bool:
+        return await self._write(lambda transaction: summaries.undo_segment(transaction, key))
+
+    async def drop_segments(
+        self, scope: str, agent: str | None = None, conversation: str | None = None
+    ) -> int:
+        return await self._write(
+            lambda transaction: summaries.drop_segments(transaction, scope, agent, conversation)
+        )
+
+    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
+        return await self._write(lambda transaction: summaries.pin(transaction, key, message_id, pinned))
+
+    async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        return await self._write(
+            lambda transaction: leases.claim(transaction, key, owner, task, seconds, self._clock())
+        )
+
+    async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        return await self._write(
+            lambda transaction: leases.claim_next(transaction, owner, task, seconds, self._clock())
+        )
+
+    async def extend(self, lease: Lease, seconds: float) -> bool:
+        return await self._write(
+            lambda transaction: leases.extend(transaction, lease, seconds, self._clock())
+        )
+
+    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
+        return await self._write(
+            lambda transaction: leases.settle(transaction, lease, again_in, self._clock())
+        )
 
     @property
     def identity(self) -> object:

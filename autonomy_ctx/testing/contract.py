@@ -1,75 +1,27 @@
-"""What you need to test your own parts: a clock that stands still, ids you can predict, and the
-contract every store must keep.
-
-The contract is a test class. Subclass it where pytest finds it and give it a `store` fixture:
-
-    class TestMyStore(StoreContract):
-        @pytest.fixture
-        async def store(self): ...
-"""
+"""What every store must do: the log here, summaries and work in the classes it stands on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Any
 
 import anyio
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import rows
 from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.store import Draft, Head, Store
-
-MAIN = Key("", "ana", "trip")
-_COUNTER = TokenCounter()
-
-
-class StoppedClock:
-    """A clock that shows the same time until it is told to go on."""
-
-    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
-        self.time = start
-
-    def __call__(self) -> datetime:
-        return self.time
-
-    def forward(self, seconds: float) -> None:
-        """Let time pass; a negative number sets the clock back."""
-        self.time += timedelta(seconds=seconds)
+from autonomy_ctx.memory.store import Head, Store
+from autonomy_ctx.testing.summaries_contract import SummariesContract
+from autonomy_ctx.testing.values import MAIN, drafted, said
+from autonomy_ctx.testing.work_contract import WorkContract
 
 
-def numbered_ids(prefix: str = "m") -> Callable[[], str]:
-    """An id maker that gives m1, m2, m3 and so on."""
-    numbers = count(1)
-    return lambda: f"{prefix}{next(numbers)}"
-
-
-def drafted(*messages: Message | dict[str, Any]) -> list[Draft]:
-    """Messages as a store takes them."""
-    made = [rows.accept(message, new_id=numbered_ids("made"), now=StoppedClock()) for message in messages]
-    return [rows.draft(message, _COUNTER) for message in made]
-
-
-def said(text: str, *, id: str, role: str = "user", **fields: Any) -> Message:  # noqa: A002
-    """A message with a known id and time."""
-    return Message(role, text, id=id, created_at=datetime(2030, 1, 1, tzinfo=UTC), **fields)
-
-
-class StoreContract:
-    """What every store must do. Subclass it and provide a `store` fixture."""
+class StoreContract(SummariesContract, WorkContract):
+    """What every store must do. Subclass it and provide a `store` and a `clock` fixture."""
 
     async def texts(self, store: Store, key: Key = MAIN, **options: Any) -> list[str]:
         """The texts of a window, for short assertions."""
         return [entry.message.text for entry in (await store.read(key, **options)).entries]
-
-    async def fill(self, store: Store, number: int, key: Key = MAIN) -> list[int]:
-        """Append `number` messages: 1, 2, 3 and so on, under the ids m1, m2, m3."""
-        return await store.append(key, drafted(*(said(str(n), id=f"m{n}") for n in range(1, number + 1))))
 
     async def test_positions_start_at_one_and_have_no_gaps(self, store: Store) -> None:
         assert await self.fill(store, 3) == [1, 2, 3]

@@ -1,0 +1,127 @@
+"""The SQL of work: which conversations are owed something, and who holds the lease on which."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.sqlite.rows import Transaction
+from autonomy_ctx.memory.work import Lease
+
+_SPOKEN_IN = "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ? AND count > 0"
+# Another task is another configuration: what went wrong under the old one says nothing about it.
+_OWE = """
+    INSERT INTO work (conversation_id, task, due) VALUES (?, ?, ?)
+    ON CONFLICT (conversation_id) DO UPDATE
+    SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0, refused = ''
+    WHERE task <> excluded.task
+"""
+_NEXT = """
+    SELECT w.conversation_id, c.agent, c.scope, c.conversation
+    FROM work w JOIN conversation c ON c.id = w.conversation_id
+    WHERE w.task = ?1 AND w.due <= ?2 AND (w.lease_until IS NULL OR w.lease_until <= ?2)
+    ORDER BY w.due LIMIT 1
+"""
+_HELD = """
+    SELECT w.conversation_id FROM conversation c JOIN work w ON w.conversation_id = c.id
+    WHERE c.agent = ? AND c.scope = ? AND c.conversation = ? AND c.fence = ? AND w.owner = ?
+"""
+
+
+def claim(
+    transaction: Transaction, key: Key, owner: str, task: str, seconds: float, now: float
+) -> Lease | float | None:
+    """Owe a conversation a task and take it if it is free and due."""
+    connection = transaction.flushed()
+    found = connection.execute(_SPOKEN_IN, key).fetchone()
+    if found is None:
+        return None
+    connection.execute(_OWE, (*found, task, now))
+    [(due, lease_until)] = connection.execute(
+        "SELECT due, lease_until FROM work WHERE conversation_id = ?", found
+    )
+    if lease_until is not None and lease_until > now:
+        return None
+    return float(due - now) if due > now else _taken(connection, found[0], key, owner, now + seconds)
+
+
+def claim_next(
+    transaction: Transaction, owner: str, task: str, seconds: float, now: float
+) -> Lease | float | None:
+    """Take what has been due for the longest time, or say when something could be."""
+    connection = transaction.flushed()
+    found = connection.execute(_NEXT, (task, now)).fetchone()
+    if found is not None:
+        return _taken(connection, found[0], Key(*found[1:]), owner, now + seconds)
+    [(soonest,)] = connection.execute(
+        "SELECT min(max(due, coalesce(lease_until, due))) FROM work WHERE task = ?", (task,)
+    )
+    return None if soonest is None else max(float(soonest - now), 0.0)
+
+
+def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -> bool:
+    """Move the end of a lease; false when it was lost."""
+    connection = transaction.flushed()
+    held = _held(connection, lease)
+    if held is not None:
+        connection.execute("UPDATE work SET lease_until = ? WHERE conversation_id = ?", (now + seconds, held))
+    return held is not None
+
+
+def settle(transaction: Transaction, lease: Lease, again_in: float | None, now: float) -> bool:
+    """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
+    connection = transaction.flushed()
+    held = _held(connection, lease)
+    if held is None:
+        return False
+    if again_in is None:
+        connection.execute("DELETE FROM work WHERE conversation_id = ?", (held,))
+        return True
+    connection.execute(
+        """
+        UPDATE work SET due = ?, attempts = ?, refusals = ?, refused = ?, owner = NULL, lease_until = NULL
+        WHERE conversation_id = ?
+        """,
+        (now + again_in, lease.attempts, lease.refusals, lease.refused, held),
+    )
+    return True
+
+
+def is_leased(connection: sqlite3.Connection, conversation_id: int, fence: int) -> bool:
+    """Whether the lease with this fence is the newest and not let go; it may have run out."""
+    found = connection.execute(
+        """
+        SELECT 1 FROM conversation c JOIN work w ON w.conversation_id = c.id
+        WHERE c.id = ? AND c.fence = ? AND w.owner IS NOT NULL
+        """,
+        (conversation_id, fence),
+    ).fetchone()
+    return found is not None
+
+
+def _taken(connection: sqlite3.Connection, conversation_id: int, key: Key, owner: str, until: float) -> Lease:
+    [(fence,)] = connection.execute(
+        "UPDATE conversation SET fence = fence + 1 WHERE id = ? RETURNING fence", (conversation_id,)
+    )
+    [(attempts, refusals, refused)] = connection.execute(
+        """
+        UPDATE work SET owner = ?, lease_until = ? WHERE conversation_id = ?
+        RETURNING attempts, refusals, refused
+        """,
+        (owner, until, conversation_id),
+    )
+    return Lease(
+        key=key,
+        owner=owner,
+        fence=fence,
+        until=until,
+        attempts=attempts,
+        refusals=refusals,
+        refused=refused,
+    )
+
+
+def _held(connection: sqlite3.Connection, lease: Lease) -> int | None:
+    """The number of the conversation whose newest lease this is; None when it is not."""
+    found = connection.execute(_HELD, (*lease.key, lease.fence, lease.owner)).fetchone()
+    return None if found is None else int(found[0])

@@ -1,0 +1,192 @@
+"""The SQL of segments and pins: what one transaction does to their rows, and how they are read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.segments import StoredSegment, SummaryState, swapped
+from autonomy_ctx.memory.sqlite.errors import UnreadableRow
+from autonomy_ctx.memory.sqlite.leases import is_leased
+from autonomy_ctx.memory.sqlite.rows import Transaction, conversation_of, conversations_of, entry_of
+from autonomy_ctx.memory.store import Entry, Head
+
+# The columns have the names of the fields.
+_FIELDS = [field.name for field in fields(StoredSegment)]
+_GIVEN = [name for name in _FIELDS if name != "number"]
+_IN_FORCE = f"""
+    SELECT {", ".join(_FIELDS)} FROM segment
+    WHERE conversation_id = ? AND replaced_by IS NULL ORDER BY first
+"""  # noqa: S608  # our names
+_INSERT = f"""
+    INSERT INTO segment ({", ".join(_GIVEN)}, conversation_id, rest_of)
+    VALUES ({", ".join("?" * len(_GIVEN))}, ?, ?) RETURNING number
+"""  # noqa: S608  # our names
+_PINS = """
+    SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body FROM pin p
+    JOIN message m ON m.conversation_id = p.conversation_id AND m.position = p.position
+    WHERE p.conversation_id = ? ORDER BY p.position
+"""
+_PINNED_BYTES = """
+    SELECT coalesce(sum(m.size), 0) FROM pin p
+    JOIN message m ON m.conversation_id = p.conversation_id AND m.position = p.position
+    WHERE p.conversation_id = ?
+"""
+_POSITION = "SELECT position FROM message WHERE conversation_id = ? AND id = ?"
+_TAKEN_BACK = -1
+
+
+def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
+    """The segments in force and the pins, in one snapshot."""
+    with _snapshot(connection):
+        found = conversation_of(connection, key)
+        return SummaryState(Head()) if found is None else _state(connection, *found)
+
+
+def read_small_summary(connection: sqlite3.Connection, key: Key, most_bytes: int) -> SummaryState | None:
+    """The same, or None when the pinned messages are larger than that."""
+    with _snapshot(connection):
+        found = conversation_of(connection, key)
+        if found is None:
+            return SummaryState(Head())
+        [(pinned,)] = connection.execute(_PINNED_BYTES, found[:1])
+        return _state(connection, *found) if pinned <= most_bytes else None
+
+
+def commit_segment(
+    transaction: Transaction, key: Key, segment: StoredSegment, generation: int, fence: int | None, now: float
+) -> bool:
+    """Put a segment in force, or change nothing when it does not fit any more."""
+    connection = transaction.flushed()
+    found = conversation_of(connection, key)
+    if found is None or found[1].generation != generation:
+        return False
+    conversation_id, head = found
+    if fence is not None and not is_leased(connection, conversation_id, fence):
+        return False
+    swap = swapped(_in_force(connection, conversation_id), segment, head.position)
+    if swap is None:
+        return False
+    new, *rests = (replace(one, generation=generation) for one in swap.added)
+    number = _insert(connection, conversation_id, replace(new, created=now), None)
+    for rest in rests:
+        _insert(connection, conversation_id, rest, number)
+    for one in swap.removed:
+        connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
+    _revise(connection, conversation_id, new_generation=False)
+    return True
+
+
+def undo_segment(transaction: Transaction, key: Key) -> bool:
+    """Take back the newest commit; false when there is none."""
+    connection = transaction.flushed()
+    found = conversation_of(connection, key)
+    if found is None:
+        return False
+    conversation_id = found[0]
+    [(number,)] = connection.execute(
+        "SELECT max(number) FROM segment "
+        "WHERE conversation_id = ? AND replaced_by IS NULL AND rest_of IS NULL",
+        (conversation_id,),
+    )
+    if number is None:
+        return False
+    meant = (conversation_id, number)
+    connection.execute("DELETE FROM segment WHERE conversation_id = ? AND rest_of = ?", meant)
+    connection.execute(
+        "UPDATE segment SET replaced_by = NULL WHERE conversation_id = ? AND replaced_by = ?", meant
+    )
+    connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (_TAKEN_BACK, number))
+    _revise(connection, conversation_id, new_generation=True)
+    return True
+
+
+def drop_segments(transaction: Transaction, scope: str, agent: str | None, conversation: str | None) -> int:
+    """Delete all segments and what is owed; how many of the segments were in force."""
+    connection = transaction.flushed()
+    in_force = 0
+    for conversation_id in conversations_of(connection, scope, agent, conversation):
+        meant = (conversation_id,)
+        connection.execute("DELETE FROM work WHERE conversation_id = ?", meant)
+        [(active,)] = connection.execute(
+            "SELECT count(*) FROM segment WHERE conversation_id = ? AND replaced_by IS NULL", meant
+        )
+        in_force += active
+        if connection.execute("DELETE FROM segment WHERE conversation_id = ?", meant).rowcount:
+            transaction.deleted = True
+            _revise(connection, conversation_id, new_generation=True)
+    return in_force
+
+
+def pin(transaction: Transaction, key: Key, message_id: str, pinned: bool) -> bool:
+    """Pin a message or let it go; false when there is no such message."""
+    connection = transaction.flushed()
+    found = conversation_of(connection, key)
+    at = None if found is None else connection.execute(_POSITION, (found[0], message_id)).fetchone()
+    if found is None or at is None:
+        return False
+    statement = (
+        "INSERT INTO pin (conversation_id, position) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        if pinned
+        else "DELETE FROM pin WHERE conversation_id = ? AND position = ?"
+    )
+    if connection.execute(statement, (found[0], at[0])).rowcount:
+        _revise(connection, found[0], new_generation=False)
+    return True
+
+
+@contextmanager
+def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
+
+
+def _state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
+    pins: list[Entry] = [entry_of(*row) for row in connection.execute(_PINS, (conversation_id,)).fetchall()]
+    return SummaryState(head, tuple(_in_force(connection, conversation_id)), tuple(pins))
+
+
+def _in_force(connection: sqlite3.Connection, conversation_id: int) -> list[StoredSegment]:
+    return [_segment(row) for row in connection.execute(_IN_FORCE, (conversation_id,)).fetchall()]
+
+
+def _segment(row: Sequence[Any]) -> StoredSegment:
+    values = dict(zip(_FIELDS, row, strict=True))
+    try:
+        values.update(text=json.loads(values["text"]), provisional=bool(values["provisional"]))
+    except ValueError:
+        # Why not might quote what users said.
+        raise UnreadableRow(f"the segment with number {values['number']} cannot be read") from None
+    return StoredSegment(**values)
+
+
+def _insert(
+    connection: sqlite3.Connection, conversation_id: int, segment: StoredSegment, rest_of: int | None
+) -> int:
+    given = [_text(segment.text) if name == "text" else getattr(segment, name) for name in _GIVEN]
+    [(number,)] = connection.execute(_INSERT, (*given, conversation_id, rest_of))
+    return int(number)
+
+
+def _text(text: str) -> str:
+    """A text as JSON; with escapes only when no file could hold it otherwise."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _revise(connection: sqlite3.Connection, conversation_id: int, *, new_generation: bool) -> None:
+    connection.execute(
+        "UPDATE conversation SET revision = revision + 1, generation = generation + ? WHERE id = ?",
+        (new_generation, conversation_id),
+    )

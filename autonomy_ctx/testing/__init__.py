@@ -1,0 +1,29 @@
+"""What you need to test your own parts: a clock that stands still, ids you can predict, models that
+answer as told, and the contract every store must keep.
+
+The contract is a test class. Subclass it where pytest finds it, give it a clock and a store that was
+made with it:
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def clock(self): return StoppedClock()
+
+        @pytest.fixture
+        async def store(self, clock): ...  # its clock: lambda: clock().timestamp()
+"""
+
+from autonomy_ctx.testing.contract import StoreContract
+from autonomy_ctx.testing.models import Call, HeldModel, ScriptedModel
+from autonomy_ctx.testing.values import MAIN, StoppedClock, drafted, numbered_ids, said
+
+__all__ = [
+    "MAIN",
+    "Call",
+    "HeldModel",
+    "ScriptedModel",
+    "StoppedClock",
+    "StoreContract",
+    "drafted",
+    "numbered_ids",
+    "said",
+]

@@ -1,0 +1,91 @@
+"""Models for tests: one that answers when told to, one that follows a script. Neither costs anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+Answer = str | BaseException | Mapping[str, Any] | Callable[["Call"], Any]
+
+
+@dataclass(eq=False)
+class Call:
+    """One request that a model was sent; a held one waits to be answered."""
+
+    messages: Sequence[Mapping[str, Any]]
+    options: Mapping[str, Any]
+    _done: anyio.Event = field(default_factory=anyio.Event)
+    _answer: Any = None
+
+    @property
+    def prompt(self) -> str:
+        """All that the model was told, as one text."""
+        return "\n".join(str(message["content"]) for message in self.messages)
+
+    def answer(self, reply: Any = "a short summary") -> None:
+        """Let the call return this, or raise it."""
+        self._answer = reply
+        self._done.set()
+
+    async def reply(self) -> Any:
+        """Wait for the answer."""
+        await self._done.wait()
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+
+
+class HeldModel:
+    """A model whose answers come when the test says so: the test decides when the background lands."""
+
+    name = "held"
+
+    def __init__(self, *, context_window: int | None = None) -> None:
+        self.context_window = context_window
+        self.calls: list[Call] = []
+        self._arrived = anyio.Event()
+
+    async def complete_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        call = Call(messages, options)
+        self.calls.append(call)
+        self._arrived.set()
+        self._arrived = anyio.Event()
+        return await call.reply()
+
+    async def called(self, times: int = 1) -> Call:
+        """Wait until it has been called so many times in all; the latest of these calls."""
+        while len(self.calls) < times:
+            await self._arrived.wait()
+        return self.calls[times - 1]
+
+
+class ScriptedModel:
+    """A model that gives one answer after the other, and the last one for ever.
+
+    An answer is a text, a reply in any usual shape, an error to raise, or a function of the call.
+    """
+
+    name = "scripted"
+
+    def __init__(
+        self, answers: Iterable[Answer] = ("a short summary",), *, context_window: int | None = None
+    ) -> None:
+        self.context_window = context_window
+        self.calls: list[Call] = []
+        self._answers = list(answers)
+        if not self._answers:
+            raise ValueError("a script needs at least one answer")
+
+    async def complete_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        call = Call(messages, options)
+        self.calls.append(call)
+        answer = self._answers[min(len(self.calls), len(self._answers)) - 1]
+        if callable(answer):
+            answer = answer(call)
+        if isinstance(answer, BaseException):
+            raise answer
+        await anyio.lowlevel.checkpoint()
+        return answer
