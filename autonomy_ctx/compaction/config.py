@@ -42,6 +42,8 @@ class ContextSummaryConfig:
     parallel: int = 4
     # The most tokens that pinned messages take together.
     pin_tokens: int = 1024
+    # Seconds after which another process takes over from one that died while it wrote a summary.
+    lease: float = 30.0
 
     def __post_init__(self) -> None:
         floor, ceiling = _partners(self.floor, self.ceiling)
@@ -57,8 +59,8 @@ class ContextSummaryConfig:
         _whole("size", self.size, least=SMALLEST)
         _whole("parallel", self.parallel)
         _whole("pin_tokens", self.pin_tokens, least=0)
-        if isinstance(self.timeout, bool) or not isinstance(self.timeout, int | float) or self.timeout <= 0:
-            raise ValueError(f"timeout is {self.timeout!r}; it must be more than 0 seconds")
+        _seconds("timeout", self.timeout)
+        _seconds("lease", self.lease)
         if self.instructions is not None and not isinstance(self.instructions, str):
             raise TypeError(f"instructions must be a string, not {type(self.instructions).__name__}")
         if self.model is not None and not callable(getattr(self.model, "complete_chat", None)):
@@ -106,6 +108,7 @@ class ContextSummaryConfig:
             lead=self.lead,
             parallel=self.parallel,
             pin_tokens=self.pin_tokens,
+            lease=self.lease,
         )
 
     def _chosen_size(self) -> int:
@@ -129,6 +132,7 @@ class Settings:
     lead: bool
     parallel: int
     pin_tokens: int
+    lease: float
 
     @property
     def model_name(self) -> str:
@@ -189,6 +193,11 @@ def _whole(name: str, value: Any, *, least: int = 1) -> None:
         raise TypeError(f"{name} is {value!r}; it must be a whole number")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, it is {value}")
+
+
+def _seconds(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{name} is {value!r}; it must be more than 0 seconds")
 
 
 def _check_tokens(name: str, value: Any) -> None:

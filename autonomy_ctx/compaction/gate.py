@@ -40,6 +40,8 @@ _TURN = re.compile(r"\s*(?:(?:Human|Assistant):\s*)+")
 # A bounded look around each place: runs of marks must not cost more than their length.
 _SENTENCE_END = re.compile("(?<=[.!?…])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
 _LIST_NUMBER = re.compile(r"\s*[(]?\d{1,4}[.)]\s*")
+# Counted for coverage, but no reason to ask again: summaries may well leave them out.
+_SMALL_NUMBER = re.compile(r"\d{1,3}")
 _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
 
 
@@ -80,8 +82,10 @@ def judge(
         return verdict("cut off", f"It was cut off; write at most {most} tokens.")
     if tokens > most:
         return verdict("too long", f"It is too long; write at most {most} tokens.")
-    if covered < LEAST_COVERAGE and len(known := identifiers(source)) >= LEAST_IDENTIFIERS:
-        return verdict("poor coverage", _leaves_out(known, text), fit=True)
+    if covered < LEAST_COVERAGE:
+        known = [name for name in identifiers(source) if not _SMALL_NUMBER.fullmatch(name)]
+        if len(known) >= LEAST_IDENTIFIERS:
+            return verdict("poor coverage", _leaves_out(known, text), fit=True)
     return verdict(None, fit=True)
 
 

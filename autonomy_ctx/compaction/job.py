@@ -126,7 +126,7 @@ class Job:
             written = await self._writer.merge(texts, counter)
         except (Unfit, TooMuch):
             # The size holds whatever the model makes of it.
-            written = self._writer.extract(texts, counter)
+            written = await self._writer.extract(texts, counter)
         return _segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
 
     async def stand_in(self) -> bool:
@@ -162,7 +162,7 @@ class Job:
         waiting = [one for one in state.segments if one.provisional]
         if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._settings.size:
             return
-        written = self._writer.extract([one.text for one in waiting], self._memory.token_counter)
+        written = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
         made = _segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
         await self._memory.store.commit_segment(self._key, made, generation=state.head.generation, fence=None)
 

@@ -79,10 +79,12 @@ class PrefixReuse:
     def __init__(self, metrics: Metrics, conversations: int = 512) -> None:
         self._metrics = metrics
         self._sent: LRUCache[Any, list[tuple[str, int]]] = LRUCache(conversations)
+        # A summary is sent many times and its id stands for its text: its parts are counted once.
+        self._parts: LRUCache[str, list[tuple[str, int]]] = LRUCache(conversations)
 
     def note(self, place: Any, messages: Iterable[Message], counter: TokenCounter) -> None:
         """Compare what is sent for a conversation now with what was sent before."""
-        sent = [piece for message in messages for piece in _pieces(message, counter)]
+        sent = [piece for message in messages for piece in self._pieces(message, counter)]
         shared = 0
         for piece, before in zip(sent, self._sent.get(place, ()), strict=False):
             if piece != before:
@@ -92,10 +94,13 @@ class PrefixReuse:
         self._metrics.add("context_tokens", sum(tokens for _, tokens in sent))
         self._metrics.add("context_tokens_shared", shared)
 
-
-def _pieces(message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
-    """A message as parts that are the same when these are; a summary is one part per segment."""
-    if isinstance(message, Summary):
-        return [(segment.text, counter.count_text(segment.text)) for segment in message.segments]
-    tokens = counter.uncalibrated(message)
-    return [(f"{message.id} {tokens}", tokens)]
+    def _pieces(self, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
+        """A message as parts that are the same when these are; a summary is one part per segment."""
+        if not isinstance(message, Summary):
+            tokens = counter.uncalibrated(message)
+            return [(f"{message.id} {tokens}", tokens)]
+        parts = self._parts.get(message.id)
+        if parts is None:
+            parts = [(segment.text, counter.count_text(segment.text)) for segment in message.segments]
+            self._parts[message.id] = parts
+        return parts

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -40,7 +40,6 @@ from autonomy_ctx.memory.work import Lease
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 
-LEASE_SECONDS = 30.0
 # How soon to ask again for a conversation that another process is working on.
 TAKEN_SECONDS = 1.0
 # How often to look for work that a process has left behind.
@@ -61,6 +60,14 @@ class SummaryEvent:
     last: int
     messages: int
     segment: StoredSegment | None = None
+
+
+class _Terms(TypedDict):
+    """On what terms work is taken."""
+
+    owner: str
+    task: str
+    seconds: float
 
 
 Hook = Callable[[SummaryEvent], Any]
@@ -149,10 +156,15 @@ class Summarizer:
             wait = self.writer.breaker.wait()
             if wait > 0:
                 return min(wait, SWEEP_SECONDS)
-            lease = await memory.store.claim_next(owner=self._owner, task=self._task, seconds=LEASE_SECONDS)
+            lease = await memory.store.claim_next(
+                owner=self._owner, task=self._task, seconds=self.settings.lease
+            )
             if not isinstance(lease, Lease):
                 return lease
             await self._under(memory, lease)
+
+    def _terms(self) -> _Terms:
+        return {"owner": self._owner, "task": self._task, "seconds": self.settings.lease}
 
     def _start_next(self) -> None:
         while self._queue and len(self._running) < self.settings.parallel:
@@ -166,7 +178,9 @@ class Summarizer:
     async def _run(self, memory: Memory, key: Key) -> None:
         name = (id(memory.store), key)
         try:
-            lease = await memory.store.claim(key, owner=self._owner, task=self._task, seconds=LEASE_SECONDS)
+            lease = await memory.store.claim(
+                key, owner=self._owner, task=self._task, seconds=self.settings.lease
+            )
             if isinstance(lease, Lease):
                 await self._under(memory, lease)
             else:
@@ -207,9 +221,9 @@ class Summarizer:
         """Keep the lease for as long as it takes; without it there is no point in going on."""
         held = True
         while held:
-            await anyio.sleep(LEASE_SECONDS / 3)
+            await anyio.sleep(self.settings.lease / 3)
             try:
-                held = await memory.store.extend(lease, LEASE_SECONDS)
+                held = await memory.store.extend(lease, self.settings.lease)
             except StoreError:
                 held = False
         self._metrics.add("summaries_discarded")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 import anyio.to_thread
@@ -20,6 +21,7 @@ from autonomy_ctx.items.identifiers import coverage
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
+from autonomy_ctx.memory.rows import LIGHT_CHARACTERS
 
 # Tokens of messages for one call when the model's window is not known, and the least to try.
 USUAL_BATCH, LEAST_BATCH = 12_000, 200
@@ -91,14 +93,16 @@ class SegmentWriter:
         source = "\n\n".join(texts)
         tokens = counter.count_text(source)
         if self._model is None:
-            return self.extract(texts, counter)
-        target = min(self._settings.size // 4, max(SHORTEST, 2 * tokens // DENSITY))
+            return await self.extract(texts, counter)
+        # Well under the length at which a literal answer would pass for an echo.
+        target = min(self._settings.size // 4, max(SHORTEST, tokens // 2))
         prompt = merge_prompt(texts, cap=target, instructions=self._settings.instructions)
         return await self._write(prompt, source, tokens, counter)
 
-    def extract(self, texts: Sequence[str], counter: TokenCounter) -> Written:
+    async def extract(self, texts: Sequence[str], counter: TokenCounter) -> Written:
         """The same without a model: the lines that say most."""
-        text = digest_texts(texts, tokens=max(self._settings.size // 4, 32), counter=counter)
+        tokens = max(self._settings.size // 4, 32)
+        text = await anyio.to_thread.run_sync(lambda: digest_texts(texts, tokens=tokens, counter=counter))
         return self._extracted(text, "\n\n".join(texts), counter)
 
     async def _write(self, prompt: Prompt, source: str, tokens: int, counter: TokenCounter) -> Written:
@@ -153,7 +157,8 @@ class SegmentWriter:
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
             self._metrics.add(name, used[index])
-        return judge(
+        judged = partial(
+            judge,
             reply,
             source=source,
             source_tokens=tokens,
@@ -161,6 +166,9 @@ class SegmentWriter:
             count=counter.count_text,
             secret=prompt.secret,
         )
+        if len(source) + len(reply.text) <= LIGHT_CHARACTERS // 4:
+            return judged()
+        return await anyio.to_thread.run_sync(judged)
 
     @property
     def _window(self) -> int | None:

@@ -9,14 +9,17 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any
 
+from cachetools import LRUCache
+
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig
-from autonomy_ctx.compaction.lookout import Bounded, Lookout, Seen
+from autonomy_ctx.compaction.lookout import CONVERSATIONS, Bounded, Lookout, Seen
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
 from autonomy_ctx.compaction.plan import Count, is_due, room
 from autonomy_ctx.compaction.summarizer import Hook, Summarizer
 from autonomy_ctx.compaction.view import fitted, pinned, summary_message
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.key import Key, check_name, make_key
 from autonomy_ctx.memory.memory import Memory
@@ -55,6 +58,7 @@ class SummarizedHistorySection(ContributingSection):
         lead: bool = False,
         parallel: int = 4,
         pin_tokens: int = 1024,
+        lease: float = 30.0,
         model: Any = None,
         background: Background | None = None,
         before_summary: Hook | None = None,
@@ -76,6 +80,7 @@ class SummarizedHistorySection(ContributingSection):
             lead=lead,
             parallel=parallel,
             pin_tokens=pin_tokens,
+            lease=lease,
         )
         # The model that reads the context: fractions refer to its window.
         self._reader = model if model is not None else summary_model
@@ -95,6 +100,9 @@ class SummarizedHistorySection(ContributingSection):
         self._lookout = Lookout(self._metrics)
         self._reuse = PrefixReuse(self._metrics)
         self._mirror = Mirror()
+        self._clock = clock
+        self._summaries: LRUCache[tuple[int, Key], tuple[Any, Summary]] = LRUCache(CONVERSATIONS)
+        self._late_since: LRUCache[tuple[int, Key], float] = LRUCache(CONVERSATIONS)
 
     @classmethod
     def of(cls, config: ContextSummaryConfig, **options: Any) -> SummarizedHistorySection:
@@ -153,14 +161,15 @@ class SummarizedHistorySection(ContributingSection):
         shown = await self._lookout.bounded(memory, key, seen, self._settings, count)
         if len(shown.window) < len(seen.entries):
             self._summarizer.stand_in(memory, key)
-        self._note_lag(seen.entries)
+        place = (id(memory.store), key)
+        self._note_lag(place, seen)
         # Provisional segments are owed real ones.
         if is_due(seen.entries, limits, count, self._lead(seen.entries)) or (
             seen.state.covered > seen.state.written
         ):
             self._summarizer.wanted(memory, key)
         found = await self._assembled(memory, key, seen, shown, count)
-        self._reuse.note((id(memory.store), key), found.messages, counter)
+        self._reuse.note(place, found.messages, counter)
         return found
 
     async def _assembled(
@@ -179,11 +188,19 @@ class SummarizedHistorySection(ContributingSection):
         positions: list[int | None] = [entry.position for entry in pins]
         if shown.segments or shown.missing:
             created = window[0].message.created_at if window else _EPOCH
-            messages.append(summary_message(shown.segments, shown.missing, created))
+            messages.append(self._summary(memory, key, shown, created))
             positions.append(None)
         messages += [entry.message for entry in fit.entries]
         positions += [entry.position for entry in fit.entries]
         return Contribution(messages, positions, _omissions(shown.missing, fit.left_out, window))
+
+    def _summary(self, memory: Memory, key: Key, shown: Bounded, created: datetime) -> Message:
+        """The summary message; the same object turn after turn, so that it is counted once."""
+        place, parts = (id(memory.store), key), (shown.segments, shown.missing)
+        known = self._summaries.get(place)
+        if known is None or known[0] != parts:
+            known = self._summaries[place] = (parts, summary_message(*parts, created))
+        return known[1]
 
     # -- looking on -----------------------------------------------------------------------------
 
@@ -205,6 +222,10 @@ class SummarizedHistorySection(ContributingSection):
         if scope is None and conversation is not None:
             raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
         self._lookout.forget(scope, conversation)
+        for _, key in list(self._summaries):
+            if scope in (None, key.scope) and conversation in (None, key.conversation):
+                self._summaries.clear()
+                break
         self._summarizer.forget()
 
     async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
@@ -251,13 +272,16 @@ class SummarizedHistorySection(ContributingSection):
             return 0
         return round(self._metrics.summary_seconds * (len(entries) - 1) / seconds)
 
-    def _note_lag(self, entries: list[Entry]) -> None:
-        late = len(entries) - self.ceiling
+    def _note_lag(self, place: tuple[int, Key], seen: Seen) -> None:
+        """Note by how much the last conversation is behind what its ceiling asks for, and for how long."""
+        late = seen.head.position - seen.state.written - self.ceiling
         self._metrics.lag_messages = max(late, 0)
-        self._metrics.lag_seconds = 0.0
-        if late > 0:
-            waiting = entries[-1].message.created_at - entries[late - 1].message.created_at
-            self._metrics.lag_seconds = max(waiting.total_seconds(), 0.0)
+        if late <= 0:
+            self._late_since.pop(place, None)
+            self._metrics.lag_seconds = 0.0
+        else:
+            now = self._clock()
+            self._metrics.lag_seconds = now - self._late_since.setdefault(place, now)
 
 
 def _window_of(model: Any) -> int | None:
