@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.compaction.prompt import Prompt
-from autonomy_ctx.compaction.replies import Reply, read_reply
+from autonomy_ctx.items.replies import Reply, read_reply
 
 
 class AskFailed(Exception):

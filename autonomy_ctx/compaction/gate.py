@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from autonomy_ctx.compaction.prompt import MARKS, broken
-from autonomy_ctx.compaction.replies import Reply
 from autonomy_ctx.items.identifiers import coverage, identifiers
+from autonomy_ctx.items.replies import Reply
+from autonomy_ctx.items.untrusted import MARKS, broken
 
 CUT_OFF = ("length", "max_tokens", "model_context_window_exceeded", "max_output_tokens")
 REFUSED = (

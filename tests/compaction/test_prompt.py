@@ -10,15 +10,13 @@ from strategies import any_text, some
 from autonomy_ctx.compaction.prompt import (
     DATA,
     DEFAULT_RULES,
-    MARKS,
     Prompt,
     batch_prompt,
-    delimited,
     merge_prompt,
-    nonce,
     repair_prompt,
 )
 from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.items.untrusted import MARKS, delimited, nonce
 
 SECRET = "0123456789abcdef"
 INJECTIONS = [
