@@ -21,7 +21,10 @@ def summary_span(event: SummaryEvent, settings: Settings) -> Iterator[Callable[[
     if tracer is None:
         yield lambda segment: None
         return
-    with tracer.start_as_current_span("autonomy_ctx.summary") as span:
+    # A recorded exception would bring its causes along, and a provider's error may quote the prompt.
+    with tracer.start_as_current_span(
+        "autonomy_ctx.summary", record_exception=False, set_status_on_exception=False
+    ) as span:
         span.set_attribute("gen_ai.operation.name", "chat")
         span.set_attribute("gen_ai.request.model", settings.model_name)
         span.set_attribute("autonomy_ctx.summary.covers_from", event.first)
@@ -36,7 +39,18 @@ def summary_span(event: SummaryEvent, settings: Settings) -> Iterator[Callable[[
                 span.set_attribute("autonomy_ctx.summary.tokens", segment.tokens)
                 span.set_attribute("autonomy_ctx.summary.identifier_coverage", segment.coverage)
 
-        yield done
+        try:
+            yield done
+        except Exception as error:
+            span.set_attribute("error.type", getattr(error, "reason", type(error).__name__))
+            span.set_status(_error_status())
+            raise
+
+
+def _error_status() -> Any:
+    from opentelemetry.trace import Status, StatusCode
+
+    return Status(StatusCode.ERROR)
 
 
 @cache
