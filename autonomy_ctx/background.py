@@ -106,9 +106,7 @@ class _Host:
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
-                for job, lasting in self._waiting:
-                    group.start_soon(self._guarded, job, lasting)
-                self._waiting.clear()
+                self._start_waiting(group)
                 await self._stopping.wait()
                 with anyio.move_on_after(self._grace):
                     await self.idle()
@@ -118,6 +116,12 @@ class _Host:
             self._group = None
             self._calm.set()
             self._done.set()
+
+    def _start_waiting(self, group: TaskGroup) -> None:
+        # Apart from `_run`, whose frame lives long and would hold on to the last job.
+        for job, lasting in self._waiting:
+            group.start_soon(self._guarded, job, lasting)
+        self._waiting.clear()
 
     async def _guarded(self, job: Job, lasting: bool) -> None:
         """A job that fails must not take the others with it."""

@@ -13,7 +13,16 @@ from autonomy_ctx.compaction.asking import AskFailed, TooMuch
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.merging import to_merge
 from autonomy_ctx.compaction.metrics import Metrics
-from autonomy_ctx.compaction.plan import Count, bounded_start, chunk_end, is_due, last_cut, room, window_start
+from autonomy_ctx.compaction.plan import (
+    Count,
+    bounded_start,
+    chunk_end,
+    expected,
+    is_due,
+    last_cut,
+    room,
+    window_start,
+)
 from autonomy_ctx.compaction.standin import stand_in
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit, Written
 from autonomy_ctx.memory.key import Key
@@ -53,7 +62,7 @@ class Job:
         counter = memory.token_counter
         self._count: Count = lambda message: counter.calibration.scaled(counter.uncalibrated(message))
 
-    async def next_batch(self, lead: int = 0) -> tuple[SummaryState, Batch | None]:
+    async def next_batch(self) -> tuple[SummaryState, Batch | None]:
         """What is to be summarized now, read from the store."""
         state = await self._memory.store.summary(self._key)
         after = state.written
@@ -62,6 +71,7 @@ class Job:
         if not entries:
             return state, None
         complete = head.position <= after + READ_AHEAD
+        lead = expected(entries, self._metrics.summary_seconds) if self._settings.lead else 0
         if complete and not (is_due(entries, self._limits, self._count, lead) or state.covered > after):
             return state, None
         end = window_start(entries, self._limits, self._count) if complete else last_cut(entries)

@@ -7,21 +7,19 @@ a digest at once, or named as missing when even that would take too long.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from cachetools import LRUCache
 
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.plan import Count, bounded_start, room
 from autonomy_ctx.compaction.standin import stand_in
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.store import Entry, Head
-
-# Which conversation of which store.
-Place: TypeAlias = tuple[int, Key]
 
 CONVERSATIONS = 512
 _TRIES = 16
@@ -59,25 +57,29 @@ class Lookout:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._states: LRUCache[Place, SummaryState] = LRUCache(CONVERSATIONS)
+        # With the log they were read from: another file may have been put in its place.
+        self._states: LRUCache[Place, tuple[object, SummaryState]] = LRUCache(CONVERSATIONS)
         self._digests: LRUCache[tuple[int, Key, int, int, int], StoredSegment] = LRUCache(CONVERSATIONS)
 
     @property
     def held(self) -> list[Key]:
         """Conversations whose summary is kept here."""
-        return [key for (_, key), state in self._states.items() if state.segments]
+        return [key for (_, key), (_, state) in self._states.items() if state.segments]
 
     async def look(self, memory: Memory, key: Key, limit: int) -> Seen:
         """The summary in force and the newest entries it does not cover, as of one moment.
 
         A kept summary is used only when the head that was read with the window says it is still in force.
         """
-        place = (id(memory.store), key)
-        state = self._states.get(place)
+        place, store = place_of(memory, key), memory.store
+        identity, state = self._states.get(place, (None, None))
+        if identity != store.identity:
+            state = None
         self._metrics.add("cache_hits" if state is not None and state.segments else "cache_misses")
         for _ in range(_TRIES):
             if state is None:
-                state = self._states[place] = await memory.store.summary(key)
+                state = await store.summary(key)
+                self._states[place] = (store.identity, state)
             window = await memory.read(key.scope, key.conversation, after=state.covered, limit=limit)
             if _same_summary(window.head, state.head):
                 break
@@ -100,7 +102,7 @@ class Lookout:
             self._metrics.add("omissions_served")
             return Bounded(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
         self._metrics.add("digests_served")
-        place = (id(memory.store), key, seen.head.generation, covered, entries[cut - 1].position)
+        place = (*place_of(memory, key), seen.head.generation, covered, entries[cut - 1].position)
         digest = self._digests.get(place)
         if digest is None:
             digest = await stand_in(entries[:cut], covered + 1, settings.size, memory.token_counter)

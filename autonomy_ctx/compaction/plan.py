@@ -45,6 +45,14 @@ def is_due(entries: Sequence[Entry], limits: Limits, count: Count, lead: int = 0
     return ceiling is not None and sum(count(entry.message) for entry in entries) > ceiling
 
 
+def expected(entries: Sequence[Entry], seconds: float) -> int:
+    """How many messages will arrive in so many seconds, at the pace of these."""
+    if len(entries) < 2:
+        return 0
+    taken = (entries[-1].message.created_at - entries[0].message.created_at).total_seconds()
+    return round(seconds * (len(entries) - 1) / taken) if taken > 0 else 0
+
+
 def window_start(entries: Sequence[Entry], limits: Limits, count: Count) -> int:
     """The index at which the verbatim window starts after a summary of all before it; 0 for no summary.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
 from uuid import uuid4
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,12 +30,15 @@ from autonomy_ctx.compaction.breaker import delay_after
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.job import Batch, Job
 from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.tracing import summary_span
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit
 from autonomy_ctx.errors import StoreClosed, StoreError
+from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.store import Store
 from autonomy_ctx.memory.work import Lease
 
 logger = logging.getLogger("autonomy_ctx.compaction")
@@ -93,13 +96,14 @@ class Summarizer:
         self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
         self._task = settings.fingerprint()
         # By store and key: two memories may hold conversations with the same name.
-        self._running: set[tuple[int, Key]] = set()
-        self._standing_in: set[tuple[int, Key]] = set()
+        self._running: set[Place] = set()
+        self._standing_in: set[Place] = set()
         self._queue: deque[tuple[Memory, Key]] = deque()
-        self._not_before: LRUCache[tuple[int, Key], float] = LRUCache(_KEPT)
+        self._queued: set[Place] = set()
+        self._not_before: LRUCache[Place, float] = LRUCache(_KEPT)
         # Stores that are looked after, and how to have a look taken earlier.
         self._swept: WeakSet[Any] = WeakSet()
-        self._alarms: dict[int, anyio.Event] = {}
+        self._alarms: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
 
     @property
     def pending(self) -> int:
@@ -109,59 +113,50 @@ class Summarizer:
     def wanted(self, memory: Memory, key: Key) -> None:
         """Have a conversation summarized soon, unless that is under way or has to wait."""
         self._sweep(memory)
-        name = (id(memory.store), key)
-        if name in self._running or any(
-            queued == key and other.store is memory.store for other, queued in self._queue
-        ):
+        name = place_of(memory, key)
+        if name in self._running or name in self._queued:
             return
         if self._not_before.get(name, 0.0) > self._clock() or self.writer.breaker.wait() > 0:
             return
         self._queue.append((memory, key))
+        self._queued.add(name)
         self._start_next()
 
     def stand_in(self, memory: Memory, key: Key) -> None:
         """Have the digest that a context showed stored, so that the next one need not make it."""
-        name = (id(memory.store), key)
+        name = place_of(memory, key)
         if name not in self._standing_in and self._background.start(partial(self._stand_in, memory, key)):
             self._standing_in.add(name)
 
-    def forget(self, store: int | None = None, key: Key | None = None) -> None:
-        """Forget when to ask again, for one conversation or all."""
-        if store is None or key is None:
-            self._not_before.clear()
-        else:
-            self._not_before.pop((store, key), None)
+    def forget(self) -> None:
+        """Forget when to ask again, and that the model has failed."""
+        self._not_before.clear()
         self.writer.breaker.reset()
 
     async def catch_up(self, memory: Memory) -> float | None:
         """Do all work on this store that is due and free; seconds until more is, None for nothing owed."""
-        waits: list[float | None] = []
         errors: list[StoreError] = []
+        slots = anyio.Semaphore(self.settings.parallel)
 
-        async def work() -> None:
+        async def work(lease: Lease) -> None:
             try:
-                waits.append(await self._work_through(memory))
+                await self._under(memory, lease)
             except StoreError as error:
                 errors.append(error)
+            finally:
+                slots.release()
 
+        wait: Lease | float | None = None
         async with anyio.create_task_group() as group:
-            for _ in range(self.settings.parallel):
-                group.start_soon(work)
+            while not errors:
+                await slots.acquire()
+                wait = self.writer.breaker.wait() or await memory.store.claim_next(**self._terms())
+                if not isinstance(wait, Lease):
+                    break
+                group.start_soon(work, wait)
         if errors:
             raise errors[0]
-        return min((wait for wait in waits if wait is not None), default=None)
-
-    async def _work_through(self, memory: Memory) -> float | None:
-        while True:
-            wait = self.writer.breaker.wait()
-            if wait > 0:
-                return min(wait, SWEEP_SECONDS)
-            lease = await memory.store.claim_next(
-                owner=self._owner, task=self._task, seconds=self.settings.lease
-            )
-            if not isinstance(lease, Lease):
-                return lease
-            await self._under(memory, lease)
+        return None if wait is None or isinstance(wait, Lease) else min(wait, SWEEP_SECONDS)
 
     def _terms(self) -> _Terms:
         return {"owner": self._owner, "task": self._task, "seconds": self.settings.lease}
@@ -169,14 +164,16 @@ class Summarizer:
     def _start_next(self) -> None:
         while self._queue and len(self._running) < self.settings.parallel:
             memory, key = self._queue.popleft()
+            self._queued.discard(place_of(memory, key))
             if not self._background.start(partial(self._run, memory, key)):
                 self._queue.clear()
+                self._queued.clear()
                 return
-            self._running.add((id(memory.store), key))
+            self._running.add(place_of(memory, key))
             self._metrics.add("background_tasks_started")
 
     async def _run(self, memory: Memory, key: Key) -> None:
-        name = (id(memory.store), key)
+        name = place_of(memory, key)
         try:
             lease = await memory.store.claim(
                 key, owner=self._owner, task=self._task, seconds=self.settings.lease
@@ -234,9 +231,9 @@ class Summarizer:
             await memory.store.settle(lease)
             return
         changed, seconds = again
-        self._not_before[id(memory.store), lease.key] = self._clock() + seconds
+        self._not_before[place_of(memory, lease.key)] = self._clock() + seconds
         await memory.store.settle(changed, again_in=seconds)
-        alarm = self._alarms.get(id(memory.store))
+        alarm = self._alarms.get(memory.store)
         if alarm is not None:
             alarm.set()
 
@@ -290,7 +287,7 @@ class Summarizer:
         except StoreError as error:
             logger.warning("a digest could not be stored: %s", error)
         finally:
-            self._standing_in.discard((id(memory.store), key))
+            self._standing_in.discard(place_of(memory, key))
 
     async def _tell(self, hook: Hook | None, event: SummaryEvent) -> None:
         """Call a hook; what it raises is its own affair."""
@@ -305,27 +302,29 @@ class Summarizer:
             logger.exception("the hook %s failed", getattr(hook, "__name__", type(hook).__name__))
 
     def _sweep(self, memory: Memory) -> None:
-        """Look after work on this store that is due later or was left behind, for as long as this lives."""
+        """Look after work on this store that is due later or was left behind, for as long as it is used."""
         if memory.store not in self._swept and self._background.start(
-            partial(self._sweeper, memory), lasting=True
+            partial(self._sweeper, ref(memory.store), memory.token_counter), lasting=True
         ):
             self._swept.add(memory.store)
 
-    async def _sweeper(self, memory: Memory) -> None:
-        store = memory.store
+    async def _sweeper(self, kept: ref[Store], counter: TokenCounter) -> None:
+        """Holds on to the store only while it works on it: nobody else may know that it is there."""
         try:
-            while True:
-                wait = await self.catch_up(memory)
-                alarm = self._alarms[id(store)] = anyio.Event()
-                with anyio.move_on_after(max(wait or SWEEP_SECONDS, 0.05)):
+            while (store := kept()) is not None:
+                wait = await self.catch_up(Memory(store=store, token_counter=counter))
+                alarm = self._alarms[store] = anyio.Event()
+                del store
+                with anyio.move_on_after(SWEEP_SECONDS if wait is None else max(wait, 0.05)):
                     await alarm.wait()
         except StoreClosed:
             pass
         except StoreError as error:
             logger.warning("owed summaries are not looked for until the next turn: %s", error)
         finally:
-            self._swept.discard(store)
-            self._alarms.pop(id(store), None)
+            if (store := kept()) is not None:
+                self._swept.discard(store)
+                self._alarms.pop(store, None)
 
 
 def _event(key: Key, batch: Batch) -> SummaryEvent:

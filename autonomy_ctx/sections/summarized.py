@@ -15,7 +15,8 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.compaction.lookout import CONVERSATIONS, Bounded, Lookout, Seen
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
-from autonomy_ctx.compaction.plan import Count, is_due, room
+from autonomy_ctx.compaction.place import Place, place_of
+from autonomy_ctx.compaction.plan import Count, expected, is_due, room
 from autonomy_ctx.compaction.summarizer import Hook, Summarizer
 from autonomy_ctx.compaction.view import fitted, pinned, summary_message
 from autonomy_ctx.items.message import Message
@@ -101,8 +102,8 @@ class SummarizedHistorySection(ContributingSection):
         self._reuse = PrefixReuse(self._metrics)
         self._mirror = Mirror()
         self._clock = clock
-        self._summaries: LRUCache[tuple[int, Key], tuple[Any, Summary]] = LRUCache(CONVERSATIONS)
-        self._late_since: LRUCache[tuple[int, Key], float] = LRUCache(CONVERSATIONS)
+        self._summaries: LRUCache[Place, tuple[Any, Summary]] = LRUCache(CONVERSATIONS)
+        self._late_since: LRUCache[Place, float] = LRUCache(CONVERSATIONS)
 
     @classmethod
     def of(cls, config: ContextSummaryConfig, **options: Any) -> SummarizedHistorySection:
@@ -161,12 +162,11 @@ class SummarizedHistorySection(ContributingSection):
         shown = await self._lookout.bounded(memory, key, seen, self._settings, count)
         if len(shown.window) < len(seen.entries):
             self._summarizer.stand_in(memory, key)
-        place = (id(memory.store), key)
+        place = place_of(memory, key)
         self._note_lag(place, seen)
+        lead = expected(seen.entries, self._metrics.summary_seconds) if self._settings.lead else 0
         # Provisional segments are owed real ones.
-        if is_due(seen.entries, limits, count, self._lead(seen.entries)) or (
-            seen.state.covered > seen.state.written
-        ):
+        if is_due(seen.entries, limits, count, lead) or (seen.state.covered > seen.state.written):
             self._summarizer.wanted(memory, key)
         found = await self._assembled(memory, key, seen, shown, count)
         self._reuse.note(place, found.messages, counter)
@@ -196,7 +196,7 @@ class SummarizedHistorySection(ContributingSection):
 
     def _summary(self, memory: Memory, key: Key, shown: Bounded, created: datetime) -> Message:
         """The summary message; the same object turn after turn, so that it is counted once."""
-        place, parts = (id(memory.store), key), (shown.segments, shown.missing)
+        place, parts = place_of(memory, key), (shown.segments, shown.missing)
         known = self._summaries.get(place)
         if known is None or known[0] != parts:
             known = self._summaries[place] = (parts, summary_message(*parts, created))
@@ -263,16 +263,7 @@ class SummarizedHistorySection(ContributingSection):
             self._window = window
             self._settings = self._summarizer.settings = self.config.settings(window)
 
-    def _lead(self, entries: list[Entry]) -> int:
-        """Messages expected to arrive while a summary is written, at the pace of the window."""
-        if not self.config.lead or len(entries) < 2:
-            return 0
-        seconds = (entries[-1].message.created_at - entries[0].message.created_at).total_seconds()
-        if seconds <= 0:
-            return 0
-        return round(self._metrics.summary_seconds * (len(entries) - 1) / seconds)
-
-    def _note_lag(self, place: tuple[int, Key], seen: Seen) -> None:
+    def _note_lag(self, place: Place, seen: Seen) -> None:
         """Note by how much the last conversation is behind what its ceiling asks for, and for how long."""
         late = seen.head.position - seen.state.written - self.ceiling
         self._metrics.lag_messages = max(late, 0)
