@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from autonomy_ctx.compaction.plan import Limits
+from autonomy_ctx.memory.work import LONGEST
 
 FLOOR, CEILING, SIZE, SMALLEST = 10, 20, 2048, 128
 
@@ -61,6 +62,8 @@ class ContextSummaryConfig:
         _whole("pin_tokens", self.pin_tokens, least=0)
         _seconds("timeout", self.timeout)
         _seconds("lease", self.lease)
+        if self.lease > LONGEST:
+            raise ValueError(f"lease is {self.lease:g} seconds; it must be at most {LONGEST:g}")
         if self.instructions is not None and not isinstance(self.instructions, str):
             raise TypeError(f"instructions must be a string, not {type(self.instructions).__name__}")
         if self.model is not None and not callable(getattr(self.model, "complete_chat", None)):

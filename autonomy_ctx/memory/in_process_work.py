@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.work import LONGEST, Lease
 
 
 @dataclass(slots=True)
@@ -20,10 +20,10 @@ class _Row:
     owner: str | None = None
     lease_until: float = 0.0
 
-    @property
-    def claimable(self) -> float:
-        """When it can be taken."""
-        return self.due if self.owner is None else max(self.due, self.lease_until)
+    def wait(self, now: float) -> float:
+        """Seconds until it can be taken."""
+        times = [self.due] if self.owner is None else [self.due, self.lease_until]
+        return max(_ahead(time, now) for time in times)
 
 
 class WorkRows:
@@ -39,18 +39,18 @@ class WorkRows:
         if row.task != task:
             # Another configuration: what went wrong under the old one says nothing about it.
             row = self._rows[key] = _Row(task, now, owner=row.owner, lease_until=row.lease_until)
-        if row.owner is not None and row.lease_until > now:
+        if row.owner is not None and _ahead(row.lease_until, now):
             return None
-        return row.due - now if row.due > now else self._taken(key, row, owner, now + seconds)
+        return _ahead(row.due, now) or self._taken(key, row, owner, now + seconds)
 
     def claim_next(self, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
         """Take what has been due for the longest time, or say when something could be."""
         owed = [(key, row) for key, row in self._rows.items() if row.task == task]
-        free = [(key, row) for key, row in owed if row.claimable <= now]
+        free = [(key, row) for key, row in owed if not row.wait(now)]
         if free:
             key, row = min(free, key=lambda one: one[1].due)
             return self._taken(key, row, owner, now + seconds)
-        return min((row.claimable - now for _, row in owed), default=None)
+        return min((row.wait(now) for _, row in owed), default=None)
 
     def extend(self, lease: Lease, seconds: float, now: float) -> bool:
         """Move the end of a lease; false when it was lost."""
@@ -98,3 +98,8 @@ class WorkRows:
         row = self._rows.get(lease.key)
         held = row is not None and row.owner == lease.owner and self._fences.get(lease.key) == lease.fence
         return row if held else None
+
+
+def _ahead(time: float, now: float) -> float:
+    """Seconds from now to a time; 0 for one that is past."""
+    return time - now if now < time <= now + LONGEST else 0.0

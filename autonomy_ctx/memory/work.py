@@ -11,6 +11,10 @@ from typing import Protocol
 
 from autonomy_ctx.memory.key import Key
 
+# No lease and no delay is longer than this, in seconds: a time further ahead is from before the clock
+# was set back, and counts as past.
+LONGEST = 3600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:

@@ -134,3 +134,14 @@ class WorkContract(Filled):
         assert isinstance(await store.claim_next(owner="b", task="sum", seconds=10), Lease)
         assert await store.claim_next(owner="b", task="sum", seconds=10) == 6, "a lease runs out"
         assert await store.claim_next(owner="b", task="unknown", seconds=10) is None
+
+    async def test_a_clock_that_was_set_back_locks_nothing_for_long(
+        self, store: Store, clock: StoppedClock
+    ) -> None:
+        for key in (MAIN, OTHER):
+            await self.fill(store, 1, key)
+        await self.lease(store)
+        assert await store.settle(await self.lease(store, OTHER), again_in=300)
+        clock.forward(-86_400)
+        assert isinstance(await store.claim(MAIN, owner="b", task="sum", seconds=10), Lease)
+        assert isinstance(await store.claim_next(owner="b", task="sum", seconds=10), Lease)

@@ -6,7 +6,7 @@ import sqlite3
 
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.sqlite.rows import Transaction
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.work import LONGEST, Lease
 
 _SPOKEN_IN = "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ? AND count > 0"
 # Another task is another configuration: what went wrong under the old one says nothing about it.
@@ -16,12 +16,13 @@ _OWE = """
     SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0, refused = ''
     WHERE task <> excluded.task
 """
-_NEXT = """
+_NEXT = f"""
     SELECT w.conversation_id, c.agent, c.scope, c.conversation
     FROM work w JOIN conversation c ON c.id = w.conversation_id
-    WHERE w.task = ?1 AND w.due <= ?2 AND (w.lease_until IS NULL OR w.lease_until <= ?2)
+    WHERE w.task = ?1 AND w.due NOT BETWEEN ?2 + 1e-6 AND ?2 + {LONGEST}
+      AND (w.lease_until IS NULL OR w.lease_until NOT BETWEEN ?2 + 1e-6 AND ?2 + {LONGEST})
     ORDER BY w.due LIMIT 1
-"""
+"""  # noqa: S608  # our number
 _HELD = """
     SELECT w.conversation_id FROM conversation c JOIN work w ON w.conversation_id = c.id
     WHERE c.agent = ? AND c.scope = ? AND c.conversation = ? AND c.fence = ? AND w.owner = ?
@@ -40,9 +41,13 @@ def claim(
     [(due, lease_until)] = connection.execute(
         "SELECT due, lease_until FROM work WHERE conversation_id = ?", found
     )
-    if lease_until is not None and lease_until > now:
+    if lease_until is not None and now < lease_until <= now + LONGEST:
         return None
-    return float(due - now) if due > now else _taken(connection, found[0], key, owner, now + seconds)
+    return (
+        float(due - now)
+        if now < due <= now + LONGEST
+        else _taken(connection, found[0], key, owner, now + seconds)
+    )
 
 
 def claim_next(
