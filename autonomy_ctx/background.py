@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -49,8 +50,20 @@ class Background:
         self._host.start(job, lasting)
         return True
 
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """In a lasting job: what is done within counts as a job that runs."""
+        host = self._host
+        if host is not None:
+            host.running += 1
+        try:
+            yield
+        finally:
+            if host is not None:
+                host.ended_one()
+
     async def idle(self) -> None:
-        """Wait until no job runs but lasting ones."""
+        """Wait until no job runs; lasting ones count while they are busy."""
         if self._host is not None:
             await self._host.idle()
 
@@ -131,10 +144,14 @@ class _Host:
             logger.exception("a background job failed")
         finally:
             if not lasting:
-                self.running -= 1
-                if not self.running:
-                    self._calm.set()
-                    self._calm = anyio.Event()
+                self.ended_one()
+
+    def ended_one(self) -> None:
+        """Note that a job has ended."""
+        self.running -= 1
+        if not self.running:
+            self._calm.set()
+            self._calm = anyio.Event()
 
 
 def _current_loop() -> Any:

@@ -9,14 +9,30 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import append, compose, conversations, imports, processes
+from benchmarks import (
+    append,
+    compose,
+    conversations,
+    faults,
+    imports,
+    linear,
+    prefix,
+    processes,
+    summarized,
+    turns,
+)
 from benchmarks.table import show
 
 ALL = {
     "compose": compose.measure,
+    "summarized": summarized.measure,
     "conversations": conversations.measure,
     "append": append.measure,
     "processes": processes.measure,
+    "turns": turns.measure,
+    "faults": faults.measure,
+    "linear": linear.measure,
+    "prefix": prefix.measure,
     "imports": imports.measure,
 }
 

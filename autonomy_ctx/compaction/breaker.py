@@ -65,13 +65,13 @@ class Breaker:
 _breakers: WeakKeyDictionary[Any, Breaker] = WeakKeyDictionary()
 
 
-def breaker_of(model: Any) -> Breaker:
-    """The one breaker of a model, shared by all who ask it."""
+def breaker_of(model: Any, clock: Callable[[], float] = time.monotonic) -> Breaker:
+    """The one breaker of a model, shared by all who ask it; the first brings the clock."""
     try:
         found = _breakers.get(model)
         if found is None:
-            found = _breakers[model] = Breaker()
+            found = _breakers[model] = Breaker(clock)
     except TypeError:
         # Not every object can be referred to weakly.
-        return Breaker()
+        return Breaker(clock)
     return found

@@ -45,6 +45,14 @@ class Batch:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A segment that is in force, and why the merge it called for is not."""
+
+    segment: StoredSegment
+    failed: AskFailed | None = None
+
+
 class Job:
     """The steps for one conversation."""
 
@@ -81,10 +89,11 @@ class Job:
             return state, None
         chosen = entries[:end]
         chosen = chosen[: chunk_end(chosen, self._writer.most, self._count)]
-        step = (chosen[-1].position - after) // self._limits.batch
+        # Changes with every batch of new messages, also while the first of a backlog stay the same.
+        step = (head.position - after) // self._limits.batch
         return state, Batch(chosen, after + 1, f"{head.generation}:{after}:{step}")
 
-    async def write_batch(self, state: SummaryState, batch: Batch, lease: Lease) -> StoredSegment | None:
+    async def write_batch(self, state: SummaryState, batch: Batch, lease: Lease) -> Committed | None:
         """Summarize a batch and commit it; None when it came too late.
 
         A merge that it makes necessary is written before either is committed: contexts then change
@@ -113,9 +122,7 @@ class Job:
             return None
         if merged is not None and await self._commit(merged, state, lease):
             self._metrics.add("summaries_merged")
-        if failed is not None:
-            raise failed
-        return made
+        return Committed(made, failed)
 
     async def merge(self, lease: Lease) -> bool:
         """Merge neighbours when the summary is over its size; whether something was merged."""
@@ -134,8 +141,11 @@ class Job:
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         try:
             written = await self._writer.merge(texts, counter)
-        except (Unfit, TooMuch):
-            # The size holds whatever the model makes of it.
+        except (AskFailed, Unfit, TooMuch) as error:
+            # The size holds whatever the model does; a failed call is tried again while there is room.
+            size = self._settings.size
+            if isinstance(error, AskFailed) and sum(one.tokens for one in segments) <= size + size // 4:
+                raise
             written = await self._writer.extract(texts, counter)
         return _segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
 
@@ -154,7 +164,7 @@ class Job:
             cut = bounded_start(entries, after, self._limits, tokens, self._count)
         if not cut:
             return False
-        made = await stand_in(entries[:cut], after + 1, self._settings.size, self._memory.token_counter)
+        made = stand_in(entries[:cut], after + 1, self._settings.size, self._memory.token_counter)
         done = await self._memory.store.commit_segment(
             self._key, made, generation=state.head.generation, fence=None
         )

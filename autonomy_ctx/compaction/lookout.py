@@ -89,9 +89,7 @@ class Lookout:
         entries = list(window.entries)
         return Seen(state, window.head, entries, len(entries) < limit)
 
-    async def bounded(
-        self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count
-    ) -> Bounded:
+    def bounded(self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count) -> Bounded:
         """The parts to show. Where the hard limit cuts something off, a digest stands for it."""
         segments, entries, covered = list(seen.state.segments), seen.entries, seen.state.covered
         tokens = room(settings.limits, settings.size, settings.pin_tokens if seen.state.pins else 0)
@@ -105,7 +103,7 @@ class Lookout:
         place = (*place_of(memory, key), seen.head.generation, covered, entries[cut - 1].position)
         digest = self._digests.get(place)
         if digest is None:
-            digest = await stand_in(entries[:cut], covered + 1, settings.size, memory.token_counter)
+            digest = stand_in(entries[:cut], covered + 1, settings.size, memory.token_counter)
             self._digests[place] = digest
         return Bounded([*segments, digest], entries[cut:])
 

@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import anyio.to_thread
-
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.rows import weight
 from autonomy_ctx.memory.segments import StoredSegment
 from autonomy_ctx.memory.store import Entry
 
-# Characters that a digest is made of in no time; for more it goes to a thread.
-LIGHT = 16_000
+# Characters read for a digest that a turn is waiting for: a few milliseconds.
+MOST = 32_000
 
 
-async def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCounter) -> StoredSegment:
+def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCounter) -> StoredSegment:
     """A provisional segment from position `first` to the last of the entries."""
     messages = [entry.message for entry in entries]
     tokens = max(size // 4, 32)
-    if sum(map(weight, messages)) <= LIGHT:
-        text = digest(messages, tokens=tokens, counter=counter)
-    else:
-        text = await anyio.to_thread.run_sync(lambda: digest(messages, tokens=tokens, counter=counter))
+    text = digest(messages, tokens=tokens, counter=counter, most=MOST)
     return StoredSegment(
         first=first,
         last=entries[-1].position,

@@ -26,7 +26,7 @@ from cachetools import LRUCache
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.asking import AskFailed
-from autonomy_ctx.compaction.breaker import delay_after
+from autonomy_ctx.compaction.breaker import breaker_of, delay_after
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.job import Batch, Job
 from autonomy_ctx.compaction.metrics import Metrics
@@ -92,7 +92,7 @@ class Summarizer:
         self.settings, self._metrics = settings, metrics
         self._background, self._clock = background, clock
         self._before, self._after = before, after
-        self.writer = SegmentWriter(settings, metrics)
+        self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
         self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
         self._task = settings.fingerprint()
         # By store and key: two memories may hold conversations with the same name.
@@ -251,13 +251,16 @@ class Summarizer:
                 event = _event(lease.key, batch)
                 await self._tell(self._before, event)
                 with summary_span(event, self.settings) as span:
-                    segment = await job.write_batch(state, batch, lease)
-                    span(segment)
-                if segment is None:
+                    written = await job.write_batch(state, batch, lease)
+                    span(None if written is None else written.segment)
+                if written is None:
                     return None
                 self._metrics.add("summaries_committed")
-                await self._tell(self._after, replace(event, last=segment.last, segment=segment))
+                event = replace(event, last=written.segment.last, segment=written.segment)
+                await self._tell(self._after, event)
                 lease = replace(lease, attempts=0, refusals=0, refused="")
+                if written.failed is not None:
+                    raise written.failed
             batch = None
             while await job.merge(lease):
                 pass
@@ -312,7 +315,8 @@ class Summarizer:
         """Holds on to the store only while it works on it: nobody else may know that it is there."""
         try:
             while (store := kept()) is not None:
-                wait = await self.catch_up(Memory(store=store, token_counter=counter))
+                with self._background.busy():
+                    wait = await self.catch_up(Memory(store=store, token_counter=counter))
                 alarm = self._alarms[store] = anyio.Event()
                 del store
                 with anyio.move_on_after(SWEEP_SECONDS if wait is None else max(wait, 0.05)):

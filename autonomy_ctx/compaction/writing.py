@@ -11,7 +11,7 @@ from hashlib import sha256
 import anyio.to_thread
 
 from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
-from autonomy_ctx.compaction.breaker import breaker_of
+from autonomy_ctx.compaction.breaker import Breaker
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.gate import Verdict, better, judge, trimmed
 from autonomy_ctx.compaction.metrics import Metrics
@@ -56,10 +56,10 @@ class Written:
 class SegmentWriter:
     """Turns messages, or older segments, into the text of one segment."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, breaker: Breaker) -> None:
         self._settings, self._metrics = settings, metrics
         self._model = settings.model
-        self.breaker = breaker_of(settings.model)
+        self.breaker = breaker
         self._learned: int | None = None
 
     @property

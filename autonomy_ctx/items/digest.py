@@ -20,6 +20,7 @@ from autonomy_ctx.items.transcript import body, called_names, short_name, speake
 LONGEST_LINE = 64  # tokens: a sentence of about 60 and who said it
 LEAST_LINE = 12
 ENDS = 20_000  # how much of a long text is read at each end
+LEAST_ENDS = 400
 PIECE = 400  # characters; text without punctuation is divided into pieces of this size
 MISSES = 32  # how many lines in a row may not fit before the rest is left unread
 UNREAD = 10.0  # the score of the note that says so: it comes before what was read
@@ -47,16 +48,20 @@ _STOPS = re.compile(r"[.!?。\uff01\uff1f\r\n\x0b\x0c\x85\u2028\u2029]+")
 _Line: TypeAlias = tuple[str, float]
 
 
-def digest(messages: Sequence[Message], *, tokens: int, counter: TokenCounter) -> str:
+def digest(
+    messages: Sequence[Message], *, tokens: int, counter: TokenCounter, most: int | None = None
+) -> str:
     """The most telling lines of the messages in their order, in at most `tokens` tokens.
 
     A line of every user message comes first as far as the budget goes, the newest before all others.
+    About `most` characters are read in all, where time is short.
     """
+    ends = ENDS if most is None else max(min(ENDS, most // (2 * max(len(messages), 1))), LEAST_ENDS)
     names = called_names(messages)
     lines: list[_Line] = []
     asked: list[int] = []
     for index, message in enumerate(messages):
-        found = _message_lines(message, names, index / len(messages))
+        found = _message_lines(message, names, index / len(messages), ends)
         if message.role is ChatRole.USER:
             said = [at for at, (_, score) in enumerate(found) if score < UNREAD]
             asked += [len(lines) + at for at in sorted(said, key=lambda at: -found[at][1])[:1]]
@@ -77,12 +82,12 @@ def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) ->
     return _chosen(made or [(NOTHING, 0.0)] * bool(texts), [], tokens, counter)
 
 
-def _message_lines(message: Message, names: dict[str, str], recency: float) -> list[_Line]:
+def _message_lines(message: Message, names: dict[str, str], recency: float, ends: int) -> list[_Line]:
     who = speaker(message, names)
     base = _WEIGHTS[message.role] + recency / 2 + 2 * message.is_error
     asks = message.role is ChatRole.USER
     said: list[_Line] = []
-    for text, score in _scored(_sentences, body(message)):
+    for text, score in _scored(_sentences, body(message), ends):
         score += base + (asks and text.endswith(("?", "\uff1f")))
         said.append((f"- {who}: {text}", 0.1 if text == IMAGE else score))
     for call in message.tool_calls:
@@ -98,15 +103,15 @@ def _message_lines(message: Message, names: dict[str, str], recency: float) -> l
     return lines or [(f"- {who}: {NOTHING}", 0.0)]
 
 
-def _scored(divide: Callable[[str], Iterable[str]], text: str) -> Iterator[_Line]:
+def _scored(divide: Callable[[str], Iterable[str]], text: str, ends: int = ENDS) -> Iterator[_Line]:
     """Each sentence on one line, with what it says for itself; of a long text only of its two ends."""
-    if len(text) <= 2 * ENDS:
+    if len(text) <= 2 * ends:
         yield from map(_weighed, filter(None, map(_one_line, divide(text))))
         return
-    yield from _scored(divide, text[:ENDS])
-    unread = f"{len(text) - 2 * ENDS:,} of {len(text):,} characters"
+    yield from _scored(divide, text[:ends], ends)
+    unread = f"{len(text) - 2 * ends:,} of {len(text):,} characters"
     yield f"[... {unread} were not read for this digest ...]", UNREAD
-    yield from _scored(divide, text[-ENDS:])
+    yield from _scored(divide, text[-ends:], ends)
 
 
 def _one_line(sentence: str) -> str:

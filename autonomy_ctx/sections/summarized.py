@@ -159,7 +159,7 @@ class SummarizedHistorySection(ContributingSection):
 
         seen = await self._lookout.look(memory, key, limits.hard + limits.batch + 1)
         params["conversation_message_count"] = seen.head.count
-        shown = await self._lookout.bounded(memory, key, seen, self._settings, count)
+        shown = self._lookout.bounded(memory, key, seen, self._settings, count)
         if len(shown.window) < len(seen.entries):
             self._summarizer.stand_in(memory, key)
         place = place_of(memory, key)

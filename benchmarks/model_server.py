@@ -1,0 +1,179 @@
+"""A model behind HTTP on loopback, in a process of its own, with a hosted model's latencies at 1/50.
+
+A hosted model of today takes about 200 ms to begin, 0.2 ms for an input token, a tenth of that for one
+whose prefix it has cached, and 20 ms for an output token. Here all of it is fifty times faster: a turn
+takes about 5 to 20 ms and a summary 100 to 300 ms, in the proportion that a user would meet.
+
+`python -m benchmarks.model_server` prints its port and ends when its input is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+from zlib import crc32
+
+from autonomy_ctx.items.estimate import estimate_tokens
+from benchmarks.honest import summary_of
+from benchmarks.talk import lookup
+
+SCALE = 1 / 50
+FIXED, PER_INPUT, PER_CACHED, PER_OUTPUT = 0.2 * SCALE, 0.0002 * SCALE, 0.00002 * SCALE, 0.02 * SCALE
+MODES = ("ok", "hang", "dead", "slow", "garbage", "flaky")
+SLOW = 100
+# Prompts whose beginnings are kept, as a provider's cache does for a while.
+CACHED_PROMPTS = 64
+# One question in so many is answered with a tool call first.
+TOOL_EVERY = 3
+
+
+class Closed(Exception):
+    """The connection is to be dropped without an answer."""
+
+
+class Failed(Exception):
+    """The answer is a 500."""
+
+
+class Server:
+    """Answers chat completions as the mode says."""
+
+    def __init__(self) -> None:
+        self.mode = "ok"
+        self.stats: Counter[str] = Counter()
+        self._prompts: list[str] = []
+        self._random = Random(7)
+
+    async def completion(self, asked: dict[str, Any]) -> dict[str, Any]:
+        messages = asked["messages"]
+        kind = "summary" if asked.get("model", "").startswith("summary") else "turn"
+        self.stats[f"{kind}_calls"] += 1
+        slower = await self._misbehave()
+        prompt = "\n".join(json.dumps(message, ensure_ascii=False) for message in messages)
+        shared = max((common(prompt, one) for one in self._prompts), default=0)
+        # A prompt that goes on where another ended takes its place: it can do all that the other could.
+        self._prompts = [one for one in self._prompts if not prompt.startswith(one)][1 - CACHED_PROMPTS :]
+        self._prompts.append(prompt)
+        cached, total = estimate_tokens(prompt[:shared]), estimate_tokens(prompt)
+        text, calls = self._answer(kind, messages, asked.get("max_tokens") or 1024)
+        output = estimate_tokens(text) + 20 * len(calls)
+        seconds = FIXED + PER_CACHED * cached + PER_INPUT * (total - cached) + PER_OUTPUT * output
+        self.stats.update({f"{kind}_input": total, f"{kind}_cached": cached, f"{kind}_output": output})
+        await asyncio.sleep(seconds * slower)
+        message = {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
+        return {
+            "object": "chat.completion",
+            "model": asked.get("model"),
+            "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
+            "usage": {
+                "prompt_tokens": total,
+                "completion_tokens": output,
+                "total_tokens": total + output,
+                "prompt_tokens_details": {"cached_tokens": cached},
+            },
+        }
+
+    async def _misbehave(self) -> int:
+        """Do what the mode asks for before an answer; how many times slower the answer comes."""
+        if self.mode == "hang":
+            await asyncio.sleep(3600)
+        if self.mode == "dead":
+            raise Closed
+        if self.mode == "flaky" and self._random.random() < 0.5:
+            raise Failed
+        return SLOW if self.mode == "slow" else 1
+
+    def _answer(self, kind: str, messages: list[Any], most: int) -> tuple[str, list[Any]]:
+        if self.mode == "garbage":
+            return garbage(self.stats[f"{kind}_calls"], messages), []
+        if kind == "summary":
+            return summary_of(messages, most), []
+        # By what was asked alone: the same question has the same answer, whatever history came with it.
+        number = crc32(str(messages[-1]["content"]).encode())
+        if messages[-1]["role"] == "user" and number % TOOL_EVERY == 0:
+            return "", lookup(number)[0]["tool_calls"]
+        return (
+            f"Order {number % 9999} is on its way; I keep batch_{number % 99}.csv open until you answer.",
+            [],
+        )
+
+
+def common(first: str, second: str) -> int:
+    """How many characters two texts begin with alike."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        same = first[low:middle] == second[low:middle]
+        low, high = (middle, high) if same else (low, middle - 1)
+    return low
+
+
+def garbage(number: int, messages: list[Any]) -> str:
+    """The n-th useless answer: noise, a tool call as text, nothing, or the prompt again."""
+    noise = "".join(Random(number).choices("abcdefghij \n{}<>#", k=400))
+    called = json.dumps({"name": "find_order", "arguments": {"batch": number}})
+    return (noise, called, "", str(messages[-1]["content"]))[number % 4]
+
+
+async def _serve(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """HTTP/1.1 with connections kept alive; bodies with a length, which is all our client sends."""
+    try:
+        while line := await reader.readline():
+            method, path, _ = line.decode().split()
+            length = 0
+            while (header := await reader.readline()).strip():
+                name, _, value = header.decode().partition(":")
+                length = int(value) if name.lower() == "content-length" else length
+            body = json.loads(await reader.readexactly(length)) if length else {}
+            status, answer = 200, {}
+            try:
+                match method, path:
+                    case "POST", "/v1/chat/completions":
+                        answer = await server.completion(body)
+                    case "POST", "/mode" if body.get("mode") in MODES:
+                        server.mode = body["mode"]
+                    case "GET", "/stats":
+                        answer = dict(server.stats)
+                    case _:
+                        status, answer = 404, {"error": f"{method} {path}"}
+            except Failed:
+                status, answer = 500, {"error": "internal error"}
+            data = json.dumps(answer).encode()
+            writer.write(f"HTTP/1.1 {status} -\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+            await writer.drain()
+    except (Closed, ConnectionError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        writer.close()
+
+
+async def main() -> None:
+    server = Server()
+    listening = await asyncio.start_server(lambda r, w: _serve(server, r, w), "127.0.0.1", 0)
+    print(listening.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    # Hung answers would hold up an orderly end.
+    os._exit(0)
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """A server in a process of its own; its address."""
+    command = [sys.executable, "-m", "benchmarks.model_server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

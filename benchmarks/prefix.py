@@ -1,0 +1,96 @@
+"""How much of each request begins as the one before it did: what a provider's cache need not read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from autonomy_ctx import (
+    ComposedContext,
+    ContextTemplate,
+    Memory,
+    SummarizedHistorySection,
+    SystemInstructionsSection,
+)
+from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.template.composed import visible
+from benchmarks.honest import HonestModel
+from benchmarks.model_server import common
+from benchmarks.table import Figure
+from benchmarks.talk import answer, lookup, question, said
+
+MESSAGES, SYSTEM_TOKENS = 1000, 600
+TOOL_EVERY = 4
+
+
+class Requests:
+    """Every context that was sent, compared with the one before it."""
+
+    def __init__(self) -> None:
+        self.sent = self.shared = self.count = self.swaps = self.broken = 0
+        self._text = self._form = self._seen = ""
+        self._revision = -1
+
+    def send(self, context: ComposedContext, revision: int) -> None:
+        # Without the closing bracket, a list that goes on begins with the list before it.
+        form = json.dumps(context.to_dicts(), ensure_ascii=False)[:-1]
+        seen = json.dumps([visible(message) for message in context.messages], ensure_ascii=False)[:-1]
+        text = _rendered(context)
+        self.count += 1
+        if revision == self._revision:
+            self.broken += not (form.startswith(self._form) and seen.startswith(self._seen))
+        else:
+            self.swaps += 1
+        self.sent += estimate_tokens(text)
+        self.shared += estimate_tokens(text[: common(text, self._text)])
+        self._text, self._form, self._seen, self._revision = text, form, seen, revision
+
+
+async def measure(folder: Path) -> list[Figure]:
+    memory = Memory()
+    section = SummarizedHistorySection(HonestModel())
+    template = ContextTemplate([SystemInstructionsSection(said(0, SYSTEM_TOKENS)), section])
+    requests = Requests()
+    number = position = 0
+    while position < MESSAGES:
+        number += 1
+        steps = [[question(number)], [answer(number)]]
+        if number % TOOL_EVERY == 0:
+            steps.insert(1, lookup(number))
+        for step in steps:
+            [*_, position] = await memory.append("shop", "orders", *step)
+            if step is steps[-1]:
+                break
+            revision = (await memory.head("shop", "orders")).revision
+            requests.send(await template.compose(memory, "shop", "orders"), revision)
+        await section.settled()
+    reuse = section.get_metrics()["prefix_reuse"]
+    await section.close()
+    await memory.close()
+    return [
+        Figure(
+            name="requests between summaries that do not begin with the one before",
+            ours=f"{requests.count - requests.swaps} compared, {requests.swaps - 1} summaries",
+            floor="0",
+            value=requests.broken,
+            bound=0,
+        ),
+        Figure(
+            name="tokens in the shared prefix / tokens sent, 1,000 messages",
+            ours=f"{requests.shared:,} (history alone by its own metric {reuse:.2f})",
+            floor=f"{requests.sent:,}",
+            value=requests.shared / requests.sent,
+            bound=0.85,
+            at_most=False,
+        ),
+    ]
+
+
+def _rendered(context: ComposedContext) -> str:
+    """A request as one text: roles, parts in order, calls."""
+    lines: list[str] = []
+    for message in context.messages:
+        lines.append(f"<{message.role.value}>")
+        lines += [getattr(part, "text", "") for part in message.parts]
+        lines += [f"{call.name}({call.arguments})" for call in message.tool_calls]
+    return "\n".join(lines)
