@@ -107,9 +107,13 @@ class Job:
                     [entry.message for entry in entries], [one.text for one in kept], counter
                 )
                 break
-            except TooMuch:
-                # Where no cut divides the batch, its messages are shown shorter: `most` has shrunk.
-                entries = entries[: chunk_end(entries, self._writer.most, self._count)]
+            except TooMuch as error:
+                tokens = sum(self._count(entry.message) for entry in entries)
+                smaller = chunk_end(entries, min(self._writer.most, tokens // 2), self._count)
+                # Where no cut divides a batch, its messages are shown shorter as long as that helps.
+                if smaller == len(entries) and not self._long(entries):
+                    raise Unfit("does not fit the window") from error
+                entries = entries[:smaller]
         else:
             raise Unfit("does not fit the window")
         made = _segment(written, batch.first, entries[-1].position)
@@ -172,6 +176,10 @@ class Job:
             self._metrics.add("digests_committed")
             await self._merge_stand_ins()
         return done
+
+    def _long(self, entries: Sequence[Entry]) -> bool:
+        """Whether the summarizer is shown some of these messages in part."""
+        return any(self._count(entry.message) > self._writer.longest for entry in entries)
 
     def _pins(self, state: SummaryState) -> int:
         return self._settings.pin_tokens if state.pins else 0

@@ -11,7 +11,6 @@ import inspect
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -98,8 +97,9 @@ class Summarizer:
         # By store and key: two memories may hold conversations with the same name.
         self._running: set[Place] = set()
         self._standing_in: set[Place] = set()
-        self._queue: deque[tuple[Memory, Key]] = deque()
-        self._queued: set[Place] = set()
+        # Those for which there was no room: they are owed in the store, and taken up when there is.
+        self._owed: LRUCache[Place, bool] = LRUCache(_KEPT)
+        self._freed = anyio.Event()
         self._not_before: LRUCache[Place, float] = LRUCache(_KEPT)
         # Stores that are looked after, and how to have a look taken earlier.
         self._swept: WeakSet[Any] = WeakSet()
@@ -108,19 +108,19 @@ class Summarizer:
     @property
     def pending(self) -> int:
         """Conversations that are being summarized or wait for it."""
-        return len(self._running) + len(self._queue)
+        return len(self._running) + len(self._owed)
 
     def wanted(self, memory: Memory, key: Key) -> None:
         """Have a conversation summarized soon, unless that is under way or has to wait."""
         self._sweep(memory)
-        name = place_of(memory, key)
-        if name in self._running or name in self._queued:
+        place = place_of(memory, key)
+        if place in self._running or self._not_before.get(place, 0.0) > self._clock():
             return
-        if self._not_before.get(name, 0.0) > self._clock() or self.writer.breaker.wait() > 0:
-            return
-        self._queue.append((memory, key))
-        self._queued.add(name)
-        self._start_next()
+        if len(self._running) >= self.settings.parallel or self.writer.breaker.wait() > 0:
+            if place not in self._owed and self._background.start(partial(self._owe, memory, key)):
+                self._owed[place] = True
+        elif self._background.start(partial(self._run, memory, key)):
+            self._take(place)
 
     def stand_in(self, memory: Memory, key: Key) -> None:
         """Have the digest that a context showed stored, so that the next one need not make it."""
@@ -135,53 +135,65 @@ class Summarizer:
 
     async def catch_up(self, memory: Memory) -> float | None:
         """Do all work on this store that is due and free; seconds until more is, None for nothing owed."""
-        errors: list[StoreError] = []
-        slots = anyio.Semaphore(self.settings.parallel)
-
-        async def work(lease: Lease) -> None:
-            try:
-                await self._under(memory, lease)
-            except StoreError as error:
-                errors.append(error)
-            finally:
-                slots.release()
-
-        wait: Lease | float | None = None
-        async with anyio.create_task_group() as group:
-            while not errors:
-                await slots.acquire()
-                wait = self.writer.breaker.wait() or await memory.store.claim_next(**self._terms())
-                if not isinstance(wait, Lease):
-                    break
-                group.start_soon(work, wait)
-        if errors:
-            raise errors[0]
-        return None if wait is None or isinstance(wait, Lease) else min(wait, SWEEP_SECONDS)
+        while True:
+            errors: list[StoreError] = []
+            found: Lease | float | None = None
+            took = False
+            async with anyio.create_task_group() as group:
+                while not errors:
+                    while len(self._running) >= self.settings.parallel:
+                        await self._freed.wait()
+                    found = self.writer.breaker.wait() or await memory.store.claim_next(**self._terms())
+                    if not isinstance(found, Lease):
+                        break
+                    took = True
+                    self._take(place_of(memory, found.key))
+                    group.start_soon(self._take_up, memory, found, errors)
+            if errors:
+                raise errors[0]
+            # What was taken has been let go of by now: only another look tells what is owed.
+            if not took:
+                return None if found is None or isinstance(found, Lease) else min(found, SWEEP_SECONDS)
 
     def _terms(self) -> _Terms:
         return {"owner": self._owner, "task": self._task, "seconds": self.settings.lease}
 
-    def _start_next(self) -> None:
-        while self._queue and len(self._running) < self.settings.parallel:
-            memory, key = self._queue.popleft()
-            self._queued.discard(place_of(memory, key))
-            if not self._background.start(partial(self._run, memory, key)):
-                self._queue.clear()
-                self._queued.clear()
-                return
-            self._running.add(place_of(memory, key))
-            self._metrics.add("background_tasks_started")
+    def _take(self, place: Place) -> None:
+        self._running.add(place)
+        self._owed.pop(place, None)
+        self._metrics.add("background_tasks_started")
+
+    def _let_go(self, place: Place) -> None:
+        """Make room for another, and have it looked for if some are owed."""
+        self._running.discard(place)
+        freed, self._freed = self._freed, anyio.Event()
+        freed.set()
+        if self._owed:
+            for alarm in list(self._alarms.values()):
+                alarm.set()
+
+    async def _owe(self, memory: Memory, key: Key) -> None:
+        try:
+            await memory.store.owe(key, task=self._task)
+        except StoreError:
+            self._owed.pop(place_of(memory, key), None)
+
+    async def _take_up(self, memory: Memory, lease: Lease, errors: list[StoreError]) -> None:
+        try:
+            await self._under(memory, lease)
+        except StoreError as error:
+            errors.append(error)
+        finally:
+            self._let_go(place_of(memory, lease.key))
 
     async def _run(self, memory: Memory, key: Key) -> None:
-        name = place_of(memory, key)
+        place = place_of(memory, key)
         try:
-            lease = await memory.store.claim(
-                key, owner=self._owner, task=self._task, seconds=self.settings.lease
-            )
+            lease = await memory.store.claim(key, **self._terms())
             if isinstance(lease, Lease):
                 await self._under(memory, lease)
             else:
-                self._not_before[name] = self._clock() + (TAKEN_SECONDS if lease is None else lease)
+                self._not_before[place] = self._clock() + (TAKEN_SECONDS if lease is None else lease)
         except StoreClosed:
             self._metrics.add("background_tasks_failed")
         except StoreError as error:
@@ -189,8 +201,7 @@ class Summarizer:
             self._metrics.add("background_tasks_failed")
             logger.warning("a summary could not be written: %s", error)
         finally:
-            self._running.discard(name)
-            self._start_next()
+            self._let_go(place)
 
     async def _under(self, memory: Memory, lease: Lease) -> None:
         """Work under a lease until nothing is left to do, and let go of it whatever happens."""

@@ -66,18 +66,19 @@ class SegmentWriter:
     def most(self) -> int:
         """The most tokens of messages that one call may take."""
         window = self._window
-        if window is None:
-            return USUAL_BATCH
-        # Half as much again goes to the background.
-        room = (window - self._settings.size - PROMPT_TOKENS) / MARGIN / 1.5
-        return max(min(int(room), USUAL_BATCH), LEAST_BATCH)
+        return USUAL_BATCH if window is None else self._most_within(window)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of one message that are shown; the rest is cut out of its middle."""
+        return max(self.most // 4, 64)
 
     async def batch(
         self, messages: Sequence[Message], background: Sequence[str], counter: TokenCounter
     ) -> Written:
         """A segment of these messages; earlier segments, newest last, are given as background."""
         source = await anyio.to_thread.run_sync(
-            lambda: transcript(messages, counter=counter, longest=max(self.most // 4, 64))
+            lambda: transcript(messages, counter=counter, longest=self.longest)
         )
         tokens = counter.count_messages(messages)
         target = self._target(tokens)
@@ -178,9 +179,14 @@ class SegmentWriter:
 
     def _learn(self, window: int | None) -> None:
         """Remember that the window is smaller than thought: as large as the error said, or half."""
-        if window is None or (self._window is not None and window >= self._window):
-            window = int((1.5 * MARGIN * self.most) / 2) + self._settings.size + PROMPT_TOKENS
+        if window is None or self._most_within(window) >= self.most:
+            window = int(1.5 * MARGIN * self.most / 2) + self._settings.size + PROMPT_TOKENS
         self._learned = window
+
+    def _most_within(self, window: int) -> int:
+        # Half as much again goes to the background.
+        room = (window - self._settings.size - PROMPT_TOKENS) / MARGIN / 1.5
+        return max(min(int(room), USUAL_BATCH), LEAST_BATCH)
 
     def _target(self, tokens: int) -> int:
         return max(min(self._settings.size // 4, max(SHORTEST, tokens // DENSITY)), 32)

@@ -179,6 +179,14 @@ class InProcessStore:
             kept.revise()
         return True
 
+    async def owe(self, key: Key, *, task: str) -> bool:
+        self._open()
+        kept = self._conversations.get(key)
+        spoken_in = kept is not None and bool(kept.entries)
+        if spoken_in:
+            self._work.owe(key, task, self._clock())
+        return spoken_in
+
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         self._open()
         kept = self._conversations.get(key)

@@ -33,12 +33,17 @@ class WorkRows:
         self._rows: dict[Key, _Row] = {}
         self._fences: dict[Key, int] = {}
 
-    def claim(self, key: Key, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
-        """Owe a conversation a task and take it if it is free and due."""
+    def owe(self, key: Key, task: str, now: float) -> _Row:
+        """Owe a conversation a task."""
         row = self._rows.setdefault(key, _Row(task, now))
         if row.task != task:
             # Another configuration: what went wrong under the old one says nothing about it.
             row = self._rows[key] = _Row(task, now, owner=row.owner, lease_until=row.lease_until)
+        return row
+
+    def claim(self, key: Key, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
+        """Owe a conversation a task and take it if it is free and due."""
+        row = self.owe(key, task, now)
         if row.owner is not None and _ahead(row.lease_until, now):
             return None
         return _ahead(row.due, now) or self._taken(key, row, owner, now + seconds)

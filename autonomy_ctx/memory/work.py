@@ -35,6 +35,9 @@ class Lease:
 class Work(Protocol):
     """One row per conversation that is owed something; whoever holds its lease may do it."""
 
+    async def owe(self, key: Key, *, task: str) -> bool:
+        """Owe this conversation a `task`, for whoever has time; false when it has no messages."""
+
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         """Owe this conversation a `task` and take it.
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from cachetools import LRUCache
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
@@ -11,14 +14,34 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.rows import encoded, same_content
 
 
-class Mirror:
+class Mirrors:
+    """A copy of each foreign memory, for as long as that lives."""
+
+    def __init__(self) -> None:
+        self._mirrors: WeakKeyDictionary[Any, _Mirror] = WeakKeyDictionary()
+        # For those that cannot be referred to weakly; kept alive so that no other gets their id.
+        self._kept: LRUCache[int, tuple[Any, _Mirror]] = LRUCache(64)
+
+    async def follow(self, other: Any, scope: str, conversation: str) -> Memory:
+        """Our own memory with the same messages in that conversation."""
+        return await self._of(other).follow(other, scope, conversation)
+
+    def _of(self, other: Any) -> _Mirror:
+        try:
+            return self._mirrors.setdefault(other, _Mirror())
+        except TypeError:
+            if id(other) not in self._kept:
+                self._kept[id(other)] = (other, _Mirror())
+            return self._kept[id(other)][1]
+
+
+class _Mirror:
     """Follows what another memory says of a conversation; starts again when its past has changed."""
 
     def __init__(self) -> None:
         self.memory = Memory()
 
     async def follow(self, other: Any, scope: str, conversation: str) -> Memory:
-        """Our own memory with the same messages in that conversation."""
         found = other.get_messages_only(scope, conversation)
         if inspect.isawaitable(found):
             found = await found

@@ -25,7 +25,7 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.key import Key, check_name, make_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.sections.mirror import Mirror
+from autonomy_ctx.sections.mirror import Mirrors
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -100,7 +100,7 @@ class SummarizedHistorySection(ContributingSection):
         )
         self._lookout = Lookout(self._metrics)
         self._reuse = PrefixReuse(self._metrics)
-        self._mirror = Mirror()
+        self._mirrors = Mirrors()
         self._clock = clock
         self._summaries: LRUCache[Place, tuple[Any, Summary]] = LRUCache(CONVERSATIONS)
         self._late_since: LRUCache[Place, float] = LRUCache(CONVERSATIONS)
@@ -147,7 +147,7 @@ class SummarizedHistorySection(ContributingSection):
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         if not isinstance(memory, Memory):
-            memory = await self._mirror.follow(memory, scope, conversation)
+            memory = await self._mirrors.follow(memory, scope, conversation)
         self._learn_window()
         key = make_key(memory.agent, scope, conversation)
         limits = self._settings.limits

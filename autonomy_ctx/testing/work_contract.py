@@ -145,3 +145,19 @@ class WorkContract(Filled):
         clock.forward(-86_400)
         assert isinstance(await store.claim(MAIN, owner="b", task="sum", seconds=10), Lease)
         assert isinstance(await store.claim_next(owner="b", task="sum", seconds=10), Lease)
+
+    async def test_what_is_owed_can_be_taken_by_anybody_and_keeps_its_past(
+        self, store: Store, clock: StoppedClock
+    ) -> None:
+        assert not await store.owe(MAIN, task="sum"), "nobody spoke there"
+        await self.fill(store, 1)
+        assert await store.owe(MAIN, task="sum")
+        lease = await store.claim_next(owner="b", task="sum", seconds=10)
+        assert isinstance(lease, Lease)
+        assert await store.owe(MAIN, task="sum"), "owing it again takes it from nobody"
+        assert await store.claim_next(owner="a", task="sum", seconds=10) == 10
+        assert await store.settle(replace(lease, attempts=3), again_in=30)
+        assert await store.owe(MAIN, task="sum")
+        assert await store.claim_next(owner="a", task="sum", seconds=10) == 30
+        clock.forward(30)
+        assert (await self.lease(store)).attempts == 3

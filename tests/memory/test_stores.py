@@ -55,7 +55,7 @@ class _HotStore(HotWindows):
         self.summary, self.pin = store.summary, store.pin
         self.commit_segment, self.undo_segment = store.commit_segment, store.undo_segment
         self.drop_segments = store.drop_segments
-        self.claim, self.claim_next = store.claim, store.claim_next
+        self.owe, self.claim, self.claim_next = store.owe, store.claim, store.claim_next
         self.extend, self.settle = store.extend, store.settle
         self._store = store
 

@@ -29,6 +29,15 @@ _HELD = """
 """
 
 
+def owe(transaction: Transaction, key: Key, task: str, now: float) -> bool:
+    """Owe a conversation a task."""
+    connection = transaction.flushed()
+    found = connection.execute(_SPOKEN_IN, key).fetchone()
+    if found is not None:
+        connection.execute(_OWE, (*found, task, now))
+    return found is not None
+
+
 def claim(
     transaction: Transaction, key: Key, owner: str, task: str, seconds: float, now: float
 ) -> Lease | float | None:

@@ -129,6 +129,9 @@ class SqliteStore:
     async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
         return await self._write(lambda transaction: summaries.pin(transaction, key, message_id, pinned))
 
+    async def owe(self, key: Key, *, task: str) -> bool:
+        return await self._write(lambda transaction: leases.owe(transaction, key, task, self._clock()))
+
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         return await self._write(
             lambda transaction: leases.claim(transaction, key, owner, task, seconds, self._clock())
