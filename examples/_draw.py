@@ -30,6 +30,8 @@ def cells(text: str) -> int:
 
 def fitted(text: str, width: int) -> str:
     """A text in exactly `width` columns: padded, or cut with an ellipsis."""
+    if len(text) > 4 * width:
+        text = text[: 4 * width]  # summaries are long; only their beginning can be seen
     if cells(text) > width:
         while cells(text) > width - 1:
             text = text[:-1]
@@ -114,3 +116,44 @@ class Screen:
                     print(self.paint(f"{'…':>10}  {hidden} more", GREY))
                 continue
             self.message(message, origin.position, origin.tokens)
+
+
+class Gauge:
+    """A row per turn: how far the run is, and the window between its limits; redrawn in a terminal."""
+
+    def __init__(self, screen: Screen, turns: int, floor: int, ceiling: int, most: int) -> None:
+        self.screen, self.turns = screen, turns
+        self.floor, self.ceiling, self.most = floor, ceiling, most
+        self.room = screen.width - 52
+
+    def head(self) -> None:
+        """The limits, each above its mark."""
+        label = f"floor {self.floor}".rjust(self._at(self.floor) + 1)
+        label = f"{label:<{self._at(self.ceiling)}}{self.ceiling} ceiling"
+        last = f"hard limit {self.most}"
+        last = last if len(label) + len(last) < self.room else str(self.most)
+        line = f"{'  turn':<20}window {label}{last:>{self.room - len(label)}}  summary"
+        print(self.screen.paint(line, GREY))
+
+    def row(self, turn: int, window: int, note: str, *, keep: bool) -> None:
+        """Draw a turn; `keep` leaves its row on the screen, without a terminal only those are printed."""
+        live = sys.stdout.isatty()
+        if not live and not keep:
+            return
+        paint = self.screen.paint
+        done = turn * 10 // self.turns
+        colour = GREEN if window <= self.ceiling else YELLOW if window <= self.most else RED
+        marks = ["─"] * self.room
+        for limit in (self.floor, self.ceiling, self.most):
+            marks[self._at(limit)] = "┼"
+        scale = "".join(marks)
+        at = self._at(window)
+        drawn = paint(scale[:at], GREY) + paint("●", colour) + paint(scale[at + 1 :], GREY)
+        progress = paint("█" * done, GREEN) + paint("░" * (10 - done), GREY)
+        start = f"{turn:>5}/{self.turns} {progress}  {paint(f'{window:>4}', colour)}"
+        text = fitted(note, 24).rstrip()
+        print(f"\r\x1b[K{start} {drawn} {text}" if live else f"{start} {drawn} {text}", end="")
+        print(end="\n" if keep else "", flush=True)
+
+    def _at(self, messages: int) -> int:
+        return min(messages * (self.room - 1) // self.most, self.room - 1)

@@ -1,5 +1,6 @@
-"""What a context is made of: composed from a long stored conversation, then taken apart; see `make demo`."""
+"""300 turns whose context stays small: drawn as they go, then taken apart; see `make demo`."""
 
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,21 +14,23 @@ from autonomy_ctx import (
     AdditionalContextSection,
     ContextTemplate,
     ConversationHistorySection,
-    FrameworkInstructionsSection,
     Memory,
     Message,
-    SystemInstructionsSection,
+    SummarizedHistorySection,
+    create_default_template,
 )
 
 if TYPE_CHECKING:
     from examples._conversation import Talk
-    from examples._draw import GREEN, GREY, RED, YELLOW, Screen, count
+    from examples._draw import GREEN, GREY, RED, YELLOW, Gauge, Screen, clean, count, fitted
 else:
     from _conversation import Talk
-    from _draw import GREEN, GREY, RED, YELLOW, Screen, count
+    from _draw import GREEN, GREY, RED, YELLOW, Gauge, Screen, clean, count, fitted
 
 SCOPE, CONVERSATION = "ana", "trip and booking service"
-WINDOW = 30
+TURNS, EVERY = 300, 30
+# Turns of people take seconds; these leave the background a moment, and an eye one more.
+PAUSE = 0.012 if sys.stdout.isatty() else 0.003
 INSTRUCTIONS = """You are Ana's assistant for two things: her trip through Portugal in May, and the
 booking service she maintains. Say which of the two you mean when it is not clear. Prefer trains.
 Never book anything without a yes. For code, name the file and the line, and change as little as possible."""
@@ -50,134 +53,129 @@ async def weather(scope: str, conversation: str, params: Any) -> list[dict[str, 
     raise ConnectionError("weather.example is down")
 
 
-def template_with(max_messages: int | None, *more: AdditionalContextSection) -> ContextTemplate:
+def make_template() -> tuple[ContextTemplate, SummarizedHistorySection]:
     """What changes seldom comes first, what changes every turn comes last: caches live on that."""
-    return ContextTemplate(
-        [
-            SystemInstructionsSection(INSTRUCTIONS),
-            FrameworkInstructionsSection(enable_filesystem=True),
-            AdditionalContextSection("preferences", provider_fn=preferences, kind="slow"),
-            ConversationHistorySection(max_messages=max_messages),
-            *more,
-            AdditionalContextSection("now", provider_fn=now),
-        ]
-    )
+    # No model: summaries are digests, made here. With `model=...` they are written by that model.
+    template = create_default_template(INSTRUCTIONS, context_summary={"floor": 10, "ceiling": 20})
+    template.add_section(AdditionalContextSection("preferences", provider_fn=preferences, kind="slow"), 2)
+    template.add_section(AdditionalContextSection("now", provider_fn=now))
+    history = template.get_section("conversation_history")
+    assert isinstance(history, SummarizedHistorySection)
+    return template, history
 
 
-async def microseconds(template: ContextTemplate, memory: Memory, *, forget: bool = False) -> float:
-    """The median time of a compose over 30 runs, each after forgetting the kept window if asked to."""
-    taken = []
-    for _ in range(30):
-        if forget:
-            await memory.clear_short_term_memory(SCOPE, CONVERSATION)
+async def drive(
+    screen: Screen, memory: Memory, template: ContextTemplate, history: SummarizedHistorySection
+) -> tuple[list[float], int]:
+    """Hold the conversation; the milliseconds of each compose, and what whole histories would have cost."""
+    gauge = Gauge(screen, TURNS, history.floor, history.ceiling, history.config.hard_limit)
+    taken, stored, whole = [], 0, 0
+    gauge.head()
+    for number, (question, *answer) in enumerate(Talk(seed=7).turns(TURNS), start=1):
+        await memory.append(SCOPE, CONVERSATION, question)
         started = time.perf_counter()
-        await template.compose(memory, SCOPE, CONVERSATION)
-        taken.append((time.perf_counter() - started) * 1e6)
-    return median(taken)
+        context = await template.compose(memory, SCOPE, CONVERSATION)
+        taken.append((time.perf_counter() - started) * 1000)
+        await memory.append(SCOPE, CONVERSATION, *answer)
+        whole += stored + memory.token_counter.count_messages([question])
+        stored += memory.token_counter.count_messages([question, *answer])
+
+        window = sum(origin.position is not None for origin in context.origins())
+        segments = (await memory.summary(SCOPE, CONVERSATION)).segments
+        tokens = sum(segment.tokens for segment in segments)
+        note = f"{count(len(segments), 'segment'):>11} {tokens:>5,} tokens" if segments else ""
+        gauge.row(number, window, note, keep=number % EVERY == 0)
+        await anyio.sleep(PAUSE)
+    await history.settled()
+    return taken, whole
+
+
+def show_metrics(
+    screen: Screen, history: SummarizedHistorySection, taken: Sequence[float], whole: int
+) -> None:
+    found = history.get_metrics()
+    sent = found["context_tokens"]
+    screen.title("What it took", "get_metrics()")
+    times = f"{median(taken):.1f} ms in the median, {max(taken):.0f} ms at most"
+    rows = [
+        ("turns composed", f"{len(taken)}", times),
+        ("summaries_committed", f"{found['summaries_committed']}", "each in the background, under a lease"),
+        ("summaries_merged", f"{found['summaries_merged']}", "neighbours made one, to keep the size"),
+        ("digests_served", f"{found['digests_served']}", "made on the spot, at the hard limit"),
+        ("summarizer_calls", f"{found['summarizer_calls']}", "no model was asked: these are digests"),
+        ("context_tokens", f"{sent:,}", f"of history sent; {whole:,} without summaries"),
+        ("prefix_reuse", f"{found['prefix_reuse']:.0%}", "of them begin as the turn before did"),
+    ]
+    for name, value, note in rows:
+        text = fitted(note, screen.width - 36).rstrip()
+        print(f"  {name:<21}{screen.paint(f'{value:>9}', GREEN)}  {screen.paint(text, GREY)}")
 
 
 async def show_context(screen: Screen, memory: Memory, template: ContextTemplate) -> None:
     context = await template.compose(memory, SCOPE, CONVERSATION)
     screen.title(
-        "The context, section by section", f"{count(context.tokens, 'token')}, {len(context)} messages"
+        "The context now, section by section", f"{count(context.tokens, 'token')}, {len(context)} messages"
     )
     for report in context.sections:
         screen.section(report, context.tokens)
 
-    history = context.section("conversation_history")
-    assert history is not None
     stored = await memory.get_message_count(SCOPE, CONVERSATION)
-    screen.title("The window", f"{history.messages} of {stored:,} messages")
+    state = await memory.summary(SCOPE, CONVERSATION)
+    screen.title("Its summary", f"{state.covered:,} of {stored:,} messages; memory keeps them all")
+    for segment in state.segments:
+        start = f"{segment.first:>5} to {segment.last:>5,}"
+        text = fitted(clean(segment.text.removeprefix("- ")), screen.width - 32).rstrip()
+        print(f"{screen.paint(start, GREY)}  level {segment.level}{segment.tokens:>6}  {text}")
+    screen.title("Its window", "everything after the summary, verbatim")
     print(screen.paint(f"{'position':>10}  role      tokens  text", GREY))
-    screen.window(context, "conversation_history")
-    for gone in context.omitted:
-        screen.line(
-            f"Not shown: {count(gone.count, 'message')} between positions {gone.first} and {gone.last} "
-            f"({gone.reason}). They stay in memory.",
-            YELLOW,
-        )
+    screen.window(context, "conversation_history", first=4, last=3)
 
 
-async def show_timings(screen: Screen, memory: Memory, template: ContextTemplate) -> None:
-    stored = await memory.get_messages_only(SCOPE, CONVERSATION)
-    in_process = Memory()
-    await in_process.add_messages(SCOPE, CONVERSATION, stored)
-
-    screen.title("Composing, in microseconds", "median of 30")
-    print(screen.paint(f"{'':<24}{'from the file':>13}{'kept window':>13}{'in process':>13}", GREY))
-    for label, chosen in (
-        (f"window of {WINDOW} of {len(stored)}", template),
-        (f"all {len(stored)} messages", template_with(None)),
-    ):
-        cold = await microseconds(chosen, memory, forget=True)
-        hot = await microseconds(chosen, memory)
-        near = await microseconds(chosen, in_process)
-        print(f"  {label:<22}{cold:>13,.0f}{hot:>13,.0f}{near:>13,.0f}")
-    screen.line("Windows of up to 256 messages are kept; longer ones are read again each time.", GREY)
-    await in_process.close()
-
-
-async def show_next_turn(
-    screen: Screen, memory: Memory, template: ContextTemplate, said: Sequence[Message]
-) -> None:
-    whole = template_with(None)
+async def show_next_turn(screen: Screen, memory: Memory, template: ContextTemplate) -> None:
+    sliding = ContextTemplate([ConversationHistorySection(max_messages=30)])
     before = await template.compose(memory, SCOPE, CONVERSATION)
-    whole_before = await whole.compose(memory, SCOPE, CONVERSATION)
-    positions = await memory.append(SCOPE, CONVERSATION, *said)
+    slid = await sliding.compose(memory, SCOPE, CONVERSATION)
+    await memory.append(SCOPE, CONVERSATION, Message("user", "Good. And after that?"))
     after = await template.compose(memory, SCOPE, CONVERSATION, previous=before)
-    whole_after = await whole.compose(memory, SCOPE, CONVERSATION, previous=whole_before)
+    slid = await sliding.compose(memory, SCOPE, CONVERSATION, previous=slid)
 
-    screen.title("The next turn", f"{count(len(positions), 'new message')}")
-    for message, origin in zip(after.messages, after.origins(), strict=True):
-        if origin.position is not None and origin.position >= positions[0]:
-            screen.message(message, origin.position, origin.tokens)
-    print(screen.paint("  shared with the turn before, from the first message on:", GREY))
-    for label, context in ((f"window of {WINDOW}", after), (f"all {len(whole_after)} messages", whole_after)):
+    screen.title("One more question", "shared with the turn before, from the first message on")
+    for label, context in (("summary and window", after), ("sliding window of 30", slid)):
         shared = context.shared
         assert shared is not None
         share = screen.paint(f"{shared.share:.1%}", GREEN if shared.share > 0.5 else RED)
         print(
-            f"  {label:<18}{shared.messages:>4} of {len(context):<4} messages"
-            f"{shared.tokens:>7,} of {context.tokens:<6,} tokens {share}"
+            f"  {label:<22}{shared.messages:>3} of {len(context):<3} messages"
+            f"{shared.tokens:>7,} of {context.tokens:<6,} tokens  {share}"
         )
-    screen.line(
-        "A provider's prompt cache reuses the shared beginning. A sliding window moves it every turn; "
-        "a history that only grows keeps it.",
-        GREY,
-    )
+    screen.line("A provider's prompt cache reuses that beginning.", GREY)
 
 
-async def show_failure(screen: Screen, memory: Memory) -> None:
+async def show_failure(screen: Screen, memory: Memory, template: ContextTemplate) -> None:
+    template.add_section(AdditionalContextSection("weather", provider_fn=weather, timeout=0.5))
     # The library logs what it leaves out; here it is drawn instead.
-    template = template_with(WINDOW, AdditionalContextSection("weather", provider_fn=weather, timeout=0.5))
     context = await template.compose(memory, SCOPE, CONVERSATION)
     screen.title(
         "A section fails, the turn goes on", f"{count(context.tokens, 'token')}, {len(context)} messages"
     )
-    for name in ("conversation_history", "weather", "now"):
-        report = context.section(name)
-        assert report is not None
-        screen.section(report, context.tokens)
+    report = context.section("weather")
+    assert report is not None
+    screen.section(report, context.tokens)
 
 
 async def main() -> None:
-    screen, talk = Screen(), Talk(seed=7)
+    screen = Screen()
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "memory.db"
-        async with Memory(f"sqlite:///{file}") as memory:
-            *turns, (question, *answer) = talk.turns(90)
-            started = time.perf_counter()
-            for turn in (*turns, [question]):
-                await memory.append(SCOPE, CONVERSATION, *turn)
-            taken = (time.perf_counter() - started) * 1000
-            stored = await memory.get_message_count(SCOPE, CONVERSATION)
-            screen.title("A stored conversation", "SQLite, every commit on disk")
-            screen.line(f"{count(stored, 'message')} kept, one commit a turn: 90 commits in {taken:.0f} ms.")
-            template = template_with(WINDOW)
-            await show_context(screen, memory, template)
-            await show_timings(screen, memory, template)
-            await show_next_turn(screen, memory, template, [*answer, talk.user("Good. And after that?")])
-            await show_failure(screen, memory)
+        async with Memory(f"sqlite:///{Path(folder) / 'memory.db'}") as memory:
+            template, history = make_template()
+            async with history:
+                screen.title(f"{TURNS} turns with tool calls", "SQLite, every commit on disk")
+                taken, whole = await drive(screen, memory, template, history)
+                screen.line("Over the ceiling a summary is on its way. No turn waits for it.", YELLOW)
+                show_metrics(screen, history, taken, whole)
+                await show_context(screen, memory, template)
+                await show_next_turn(screen, memory, template)
+                await show_failure(screen, memory, template)
     print()
 
 

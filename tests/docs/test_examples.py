@@ -64,9 +64,12 @@ def test_the_demo_fits_the_terminal_and_is_plain_when_piped(columns: int, tmp_pa
 def test_the_demo_shows_every_part(tmp_path: Path) -> None:
     printed = run(EXAMPLES / "demo.py", tmp_path)
     for part in (
+        "floor 10",
+        "20 ceiling",
+        "300/300",
+        "summaries_committed",
         "conversation_history",
-        "342 messages between positions 1 and 342 (max_messages=30)",
-        "kept window",
+        "memory keeps them all",
         "shared with the turn before",
         "ConnectionError: weather.example is down",
     ):

@@ -74,22 +74,32 @@ def test_signatures_are_those_of_the_code(heading: str, body: str) -> None:
         return
     items = [line.split("`: ")[0] + "`" for line in body.splitlines() if line.startswith("- `")]
     listed = dict(_SIGNED.findall("\n".join(items)))
-    inherited = set(methods(autonomy_ctx.Log)) if name == "Store" else set()
+    parts = (autonomy_ctx.Log, autonomy_ctx.Summaries, autonomy_ctx.Work)
+    inherited = {method for part in parts for method in methods(part)} if name == "Store" else set()
     assert set(listed) == set(methods(thing)) - inherited
     for method, written in listed.items():
         real = [arg for arg in inspect.signature(getattr(thing, method)).parameters if arg != "self"]
         assert parameters(written) == real, f"{name}.{method}"
 
 
+def test_every_metric_of_summaries_is_explained() -> None:
+    page = (ROOT / "docs" / "how-to" / "summarize-long-conversations.md").read_text(encoding="utf-8")
+    keys = autonomy_ctx.SummarizedHistorySection(None).get_metrics()
+    assert [key for key in keys if f"`{key}`" not in page] == []
+
+
 @pytest.mark.parametrize(("file", "names"), sorted(set(_TEST.findall(PROMISES))))
 def test_every_test_named_in_the_promises_exists(file: str, names: str) -> None:
     scope: list[ast.stmt] = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
     for name in names.split("::")[1:]:
-        [scope] = [
-            node.body
+        [one] = [
+            node
             for node in scope
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
         ]
+        scope = one.body
+        marks = [ast.unparse(mark) for mark in one.decorator_list]
+        assert not any("xfail" in mark for mark in marks), "a promise is proved by a test that passes"
 
 
 def test_every_promise_names_a_test() -> None:
