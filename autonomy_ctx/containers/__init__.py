@@ -1,0 +1,1 @@
+"""Items in hand, before or beside memory."""

@@ -1,0 +1,185 @@
+"""Items found by id, and a catalogue of what there is: read the descriptions, fetch what is needed.
+
+The oldest item goes when a new one needs its place; adding an item again makes it the newest.
+Branches share their items until one side changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from itertools import islice
+from typing import Any, Self
+
+from autonomy_ctx.containers.arguments import INHERIT, Inherit, parse_limit
+from autonomy_ctx.containers.changes import Turns
+from autonomy_ctx.containers.item import ContextItem
+from autonomy_ctx.containers.pool_view import ContextPoolView, catalogue_of
+from autonomy_ctx.containers.saved import from_json, to_json
+from autonomy_ctx.errors import InvalidItem, UnknownItem
+from autonomy_ctx.hooks import Hook, checked_hooks, fire
+
+
+class ContextPoolHook(Enum):
+    """What a `ContextPool` tells its hooks; each gets the pool, and the item if it is about one."""
+
+    BEFORE_ADD = "before_add"
+    AFTER_ADD = "after_add"
+    BEFORE_REMOVE = "before_remove"
+    AFTER_REMOVE = "after_remove"
+    BEFORE_CLEAR = "before_clear"
+    AFTER_CLEAR = "after_clear"
+
+
+class ContextPool:
+    """At most `limit` items by their ids, oldest first. Changes are made one at a time, with their hooks."""
+
+    def __init__(self, limit: int | None = None, hooks: Iterable[Hook] | None = None) -> None:
+        self._limit = None if limit is None else parse_limit(limit)
+        self.hooks: list[Hook] = checked_hooks(hooks)
+        self._items: dict[str, ContextItem[Any]] = {}
+        # Whether a branch, or what this is a branch of, reads the same dict: then it is not to be changed.
+        self._shared = False
+        self._turns = Turns()
+
+    @property
+    def limit(self) -> int | None:
+        """How many items it may hold; None means any number."""
+        return self._limit
+
+    @property
+    def items(self) -> list[ContextItem[Any]]:
+        """The items, oldest first, in a list of the caller's own."""
+        leaving = self._leaving()
+        return [item for item in self._items.values() if item.id != leaving]
+
+    def get(self, id: str) -> ContextItem[Any]:  # noqa: A002  # the field's name
+        """The item with an id, or `UnknownItem`, which is a `KeyError`."""
+        if id not in self._items or id == self._leaving():
+            raise UnknownItem(id)
+        return self._items[id]
+
+    def catalogue(self) -> str:
+        """One line `- [id] description` for each item, whatever their texts hold."""
+        return catalogue_of(self.items)
+
+    def view(self) -> ContextPoolView:
+        """The pool as it is at any time, for those who may only read."""
+        return ContextPoolView(self)
+
+    async def add(self, item: ContextItem[Any]) -> None:
+        """Put an item in as the newest; one with the same id is replaced, else the oldest makes room.
+
+        BEFORE_ADD hooks see the pool without the item that is about to leave; everybody else sees it
+        until the new one is in. When one of them fails, it stays where it was. When an AFTER_ADD hook
+        fails, the new item is in, and the error says so.
+        """
+        key = self._checked(item)
+        if not self.hooks:
+            self._put(key, item)
+            return
+        async with self._turns.change() as change:
+            change.incoming = key
+            await fire(self.hooks, ContextPoolHook.BEFORE_ADD, self, item, done=False)
+            self._put(key, item)
+            change.incoming = None
+            await fire(self.hooks, ContextPoolHook.AFTER_ADD, self, item, done=True)
+
+    async def remove(self, id: str) -> None:  # noqa: A002  # the field's name
+        """Take an item out, or raise `UnknownItem`, which is a `KeyError`."""
+        self.get(id)
+        async with self._turns.change():
+            # Somebody whose turn was before may have taken it out.
+            item = self.get(id)
+            await fire(self.hooks, ContextPoolHook.BEFORE_REMOVE, self, item, done=False)
+            # A hook may have taken it out: then it was told to all of them already.
+            if self._own().pop(id, None) is not None:
+                await fire(self.hooks, ContextPoolHook.AFTER_REMOVE, self, item, done=True)
+
+    async def clear(self) -> None:
+        """Take all items out."""
+        async with self._turns.change():
+            await fire(self.hooks, ContextPoolHook.BEFORE_CLEAR, self, done=False)
+            self._items, self._shared = {}, False
+            await fire(self.hooks, ContextPoolHook.AFTER_CLEAR, self, done=True)
+
+    def branch(
+        self, limit: int | Inherit | None = INHERIT, *, hooks: Iterable[Hook] | Inherit | None = INHERIT
+    ) -> Self:
+        """A pool with the same items that goes its own way from here; no hook is called.
+
+        What is left out is inherited; `limit=None` means unbounded, `hooks=None` or `[]` means none.
+        A smaller limit keeps the newest.
+        """
+        child = object.__new__(type(self))
+        vars(child).update(vars(self))
+        child._turns = Turns()
+        child.hooks = list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks)
+        if not isinstance(limit, Inherit):
+            child._limit = None if limit is None else parse_limit(limit)
+        room = len(self) if child._limit is None else min(len(self), child._limit)
+        if room < len(self._items):
+            newest = list(islice(reversed(self._items.items()), room))
+            child._items, child._shared = dict(reversed(newest)), False
+        else:
+            self._shared = child._shared = True
+        return child
+
+    __copy__ = branch
+
+    def to_dict(self) -> dict[str, Any]:
+        """Limit, items and the names of the hooks, as JSON."""
+        return to_json(self._limit, self.items, self.hooks)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """A pool from what `to_dict` wrote; no hook is called, the newest that fit are kept."""
+        saved = from_json(cls.__name__, data)
+        made = cls(limit=saved.limit, hooks=saved.hooks)
+        for item in saved.items:
+            made._put(made._checked(item), item)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._items) - (self._leaving() is not None)
+
+    def __iter__(self) -> Iterator[ContextItem[Any]]:
+        return iter(self.items)
+
+    def __contains__(self, item: object) -> bool:
+        """Whether an id, or exactly this item, is in it."""
+        if isinstance(item, ContextItem):
+            return item.id is not None and item.id in self and self._items[item.id] == item
+        return isinstance(item, str) and item in self._items and item != self._leaving()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(limit={self._limit}, len={len(self)})"
+
+    def _checked(self, item: ContextItem[Any]) -> str:
+        if not isinstance(item, ContextItem):
+            raise TypeError(
+                f"{type(self).__name__}.add takes a ContextItem, not {type(item).__name__}; "
+                f"wrap it: ContextItem(content=..., description=..., id=...)"
+            )
+        if item.id is None or item.description is None:
+            missing = "id" if item.id is None else "description"
+            raise InvalidItem(missing, "is None; items in a pool need 'id' and 'description'")
+        return item.id
+
+    def _leaving(self) -> str | None:
+        """The item that a hook which is asked about a new one already finds gone; None for all others."""
+        if self._limit is None or len(self._items) < self._limit:
+            return None
+        asked = any(incoming not in self._items for incoming in self._turns.incoming())
+        return next(iter(self._items)) if asked else None
+
+    def _put(self, key: str, item: ContextItem[Any]) -> None:
+        items = self._own()
+        if items.pop(key, None) is None and len(items) == self._limit:
+            del items[next(iter(items))]
+        items[key] = item
+
+    def _own(self) -> dict[str, ContextItem[Any]]:
+        if self._shared:
+            self._items, self._shared = dict(self._items), False
+        return self._items
