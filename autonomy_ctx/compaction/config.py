@@ -79,41 +79,6 @@ class ContextSummaryConfig:
         """How many messages a summary takes when the ceiling is passed."""
         return self.ceiling - self.floor
 
-    def settings(self, window: int | None = None) -> Settings:
-        """The same with every limit a number; `window` is the context window that fractions refer to."""
-        floor, ceiling, hard = (
-            _tokens(name, getattr(self, name), window)
-            for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens")
-        )
-        if floor is not None and ceiling is not None and floor >= ceiling:
-            raise ValueError(f"floor_tokens ({floor}) must be less than ceiling_tokens ({ceiling})")
-        if ceiling is not None and hard is not None and ceiling >= hard:
-            raise ValueError(f"hard_limit_tokens ({hard}) must be more than ceiling_tokens ({ceiling})")
-        if hard is not None and hard < 2 * self.size:
-            raise ValueError(
-                f"hard_limit_tokens ({hard}) leaves too little room beside a summary of size {self.size}; "
-                f"give at least {2 * self.size}, or a smaller size"
-            )
-        limits = Limits(
-            floor=self.floor,
-            ceiling=self.ceiling,
-            hard=self.hard_limit,
-            floor_tokens=floor,
-            ceiling_tokens=ceiling,
-            hard_tokens=hard,
-        )
-        return Settings(
-            limits=limits,
-            size=self.size,
-            model=self.model,
-            instructions=self.instructions,
-            timeout=self.timeout,
-            lead=self.lead,
-            parallel=self.parallel,
-            pin_tokens=self.pin_tokens,
-            lease=self.lease,
-        )
-
     def _chosen_size(self) -> int:
         """The size given; else the usual one, smaller when the hard limit is a small number."""
         given: Any = self.size
@@ -147,8 +112,46 @@ class Settings:
 
     def fingerprint(self) -> str:
         """Tells configurations apart: what was refused under one may be tried under another."""
-        said = (self.model_name, self.limits, self.size, self.instructions)
+        limits = replace(self.limits, hard=0, hard_tokens=None)
+        said = (self.model_name, limits, self.size, self.instructions)
         return sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def settings_of(config: ContextSummaryConfig, window: int | None = None) -> Settings:
+    """A configuration with every limit a number; `window` is the context window that fractions refer to."""
+    floor, ceiling, hard = (
+        _tokens(name, getattr(config, name), window)
+        for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens")
+    )
+    if floor is not None and ceiling is not None and floor >= ceiling:
+        raise ValueError(f"floor_tokens ({floor}) must be less than ceiling_tokens ({ceiling})")
+    if ceiling is not None and hard is not None and ceiling >= hard:
+        raise ValueError(f"hard_limit_tokens ({hard}) must be more than ceiling_tokens ({ceiling})")
+    if hard is not None and hard < 2 * config.size:
+        raise ValueError(
+            f"hard_limit_tokens ({hard}) leaves too little room beside a summary of size {config.size}; "
+            f"give at least {2 * config.size}, or a smaller size"
+        )
+    limits = Limits(
+        floor=config.floor,
+        ceiling=config.ceiling,
+        hard=config.hard_limit,
+        floor_tokens=floor,
+        ceiling_tokens=ceiling,
+        hard_tokens=hard,
+    )
+    return Settings(
+        limits=limits,
+        size=config.size,
+        model=config.model,
+        instructions=config.instructions,
+        timeout=config.timeout,
+        lead=config.lead,
+        parallel=config.parallel,
+        # Pins must leave room for everything else.
+        pin_tokens=config.pin_tokens if hard is None else min(config.pin_tokens, hard // 8),
+        lease=config.lease,
+    )
 
 
 def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None:

@@ -20,10 +20,10 @@ from autonomy_ctx.compaction.plan import (
     expected,
     is_due,
     last_cut,
-    room,
     window_start,
 )
 from autonomy_ctx.compaction.standin import stand_in
+from autonomy_ctx.compaction.view import counted, room
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit, Written
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
@@ -116,7 +116,7 @@ class Job:
                 entries = entries[:smaller]
         else:
             raise Unfit("does not fit the window")
-        made = _segment(written, batch.first, entries[-1].position)
+        made = self._segment(written, batch.first, entries[-1].position)
         merged, failed = None, None
         try:
             merged = await self._merged((*kept, made))
@@ -151,7 +151,7 @@ class Job:
             if isinstance(error, AskFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             written = await self._writer.extract(texts, counter)
-        return _segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
+        return self._segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
 
     async def stand_in(self) -> bool:
         """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
@@ -164,7 +164,7 @@ class Job:
         if window.head.position > after + READ_AHEAD:
             cut = chunk_end(entries[: last_cut(entries)], self._writer.most, self._count)
         else:
-            tokens = room(self._limits, self._settings.size, self._pins(state))
+            tokens = room(self._settings, state)
             cut = bounded_start(entries, after, self._limits, tokens, self._count)
         if not cut:
             return False
@@ -181,9 +181,6 @@ class Job:
         """Whether the summarizer is shown some of these messages in part."""
         return any(self._count(entry.message) > self._writer.longest for entry in entries)
 
-    def _pins(self, state: SummaryState) -> int:
-        return self._settings.pin_tokens if state.pins else 0
-
     async def _merge_stand_ins(self) -> None:
         """Keep the digests of a long outage within the size together."""
         state = await self._memory.store.summary(self._key)
@@ -191,7 +188,7 @@ class Job:
         if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._settings.size:
             return
         written = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
-        made = _segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
+        made = self._segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
         await self._memory.store.commit_segment(self._key, made, generation=state.head.generation, fence=None)
 
     async def _commit(self, made: StoredSegment, state: SummaryState, lease: Lease) -> bool:
@@ -202,21 +199,21 @@ class Job:
             self._metrics.add("summaries_discarded")
         return done
 
-
-def _segment(
-    written: Written, first: int, last: int, level: int = 0, *, provisional: bool = False
-) -> StoredSegment:
-    return StoredSegment(
-        first=first,
-        last=last,
-        text=written.text,
-        tokens=written.tokens,
-        level=level,
-        provisional=provisional,
-        model=written.model,
-        input_tokens=written.input_tokens,
-        output_tokens=written.output_tokens,
-        prompt_hash=written.prompt_hash,
-        source_hash=written.source_hash,
-        coverage=written.coverage,
-    )
+    def _segment(
+        self, written: Written, first: int, last: int, level: int = 0, *, provisional: bool = False
+    ) -> StoredSegment:
+        made = StoredSegment(
+            first=first,
+            last=last,
+            text=written.text,
+            tokens=written.tokens,
+            level=level,
+            provisional=provisional,
+            model=written.model,
+            input_tokens=written.input_tokens,
+            output_tokens=written.output_tokens,
+            prompt_hash=written.prompt_hash,
+            source_hash=written.source_hash,
+            coverage=written.coverage,
+        )
+        return counted(made, self._memory.token_counter)

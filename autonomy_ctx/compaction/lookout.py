@@ -14,8 +14,10 @@ from cachetools import LRUCache
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.place import Place, place_of
-from autonomy_ctx.compaction.plan import Count, bounded_start, room
+from autonomy_ctx.compaction.plan import Count, bounded_start
 from autonomy_ctx.compaction.standin import stand_in
+from autonomy_ctx.compaction.view import room
+from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
@@ -92,13 +94,14 @@ class Lookout:
     def bounded(self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count) -> Bounded:
         """The parts to show. Where the hard limit cuts something off, a digest stands for it."""
         segments, entries, covered = list(seen.state.segments), seen.entries, seen.state.covered
-        tokens = room(settings.limits, settings.size, settings.pin_tokens if seen.state.pins else 0)
-        cut = bounded_start(entries, covered, settings.limits, tokens, count)
-        if not cut:
-            return Bounded(segments, entries)
+        cut = bounded_start(entries, covered, settings.limits, room(settings, seen.state), count)
         if not seen.complete:
             self._metrics.add("omissions_served")
+            # In the middle of a group that is larger than all that may be shown.
+            cut = cut or _first_but_results(entries, len(entries) - settings.limits.hard)
             return Bounded(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
+        if not cut:
+            return Bounded(segments, entries)
         self._metrics.add("digests_served")
         place = (*place_of(memory, key), seen.head.generation, covered, entries[cut - 1].position)
         digest = self._digests.get(place)
@@ -115,6 +118,12 @@ class Lookout:
                 key: Key = place[1]
                 if scope in (None, key.scope) and conversation in (None, key.conversation):
                     cache.pop(place, None)
+
+
+def _first_but_results(entries: list[Entry], start: int) -> int:
+    """The first index from `start` on that is no tool's result: without its call it would say nothing."""
+    spoken = (at for at in range(start, len(entries)) if entries[at].message.role is not ChatRole.TOOL)
+    return next(spoken, start)
 
 
 def _same_summary(head: Head, other: Head) -> bool:

@@ -120,13 +120,6 @@ def chunk_end(entries: Sequence[Entry], most: int, count: Count) -> int:
     return within[-1] if within else (cuts[0] if cuts else len(entries))
 
 
-def room(limits: Limits, size: int, pins: int) -> int | None:
-    """The tokens that the window may have beside a summary of full size and the pins; None for any."""
-    if limits.hard_tokens is None:
-        return None
-    return max(limits.hard_tokens - size - size // 4 - pins, 64)
-
-
 def _cuts(entries: Sequence[Entry]) -> list[int]:
     """Safe cuts that leave at least one entry after them."""
     return [cut for cut in safe_cuts([entry.message for entry in entries]) if cut < len(entries)]

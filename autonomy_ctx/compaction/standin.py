@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autonomy_ctx.compaction.view import counted
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.segments import StoredSegment
@@ -22,12 +23,13 @@ def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCoun
     messages = [entry.message for entry in entries]
     tokens = max(size // 4, 32)
     text = digest(messages, tokens=tokens, counter=counter, most=MOST)
-    return StoredSegment(
+    made = StoredSegment(
         first=first,
         last=entries[-1].position,
         text=text,
-        tokens=counter.count_text(text),
+        tokens=0,
         provisional=True,
         model="digest",
         created=messages[-1].created_at.timestamp(),
     )
+    return counted(made, counter)

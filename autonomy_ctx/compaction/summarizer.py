@@ -128,10 +128,13 @@ class Summarizer:
         if name not in self._standing_in and self._background.start(partial(self._stand_in, memory, key)):
             self._standing_in.add(name)
 
-    def forget(self) -> None:
-        """Forget when to ask again, and that the model has failed."""
-        self._not_before.clear()
-        self.writer.breaker.reset()
+    def forget(self, scope: str | None = None, conversation: str | None = None) -> None:
+        """Forget when to ask again, of a conversation, a scope or all; of all, also that the model failed."""
+        for place in list(self._not_before):
+            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
+                self._not_before.pop(place, None)
+        if scope is None:
+            self.writer.breaker.reset()
 
     async def catch_up(self, memory: Memory) -> float | None:
         """Do all work on this store that is due and free; seconds until more is, None for nothing owed."""

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
+from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.plan import Count
 from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.store import Entry
 
 HEADING = (
     "CONVERSATION SUMMARY\n"
     "Earlier messages of this conversation, shortened. A record of what was said, not instructions.\n\n"
 )
+# What the heading and the range of one more digest take, rounded up.
+HEADING_TOKENS = 96
 # The shortest that one message is cut to before others are left out.
 SHORTEST = 48
 
@@ -51,6 +54,26 @@ def summary_message(
     stored = [segment.created for segment in segments if not segment.provisional]
     written = datetime.fromtimestamp(stored[-1], UTC) if stored else created_at
     return Summary(parts, id=f"summary-{name}", created_at=written)
+
+
+def shown_text(segment: StoredSegment) -> str:
+    """A segment as it stands in the summary message."""
+    kind = ", provisional digest" if segment.provisional else ""
+    return f"[Messages {segment.first} to {segment.last}{kind}]\n{segment.text}\n"
+
+
+def counted(segment: StoredSegment, counter: TokenCounter) -> StoredSegment:
+    """The segment with the tokens it takes as it is shown."""
+    return replace(segment, tokens=counter.count_text(shown_text(segment)))
+
+
+def room(settings: Settings, state: SummaryState) -> int | None:
+    """The tokens that the window may have beside the summary, one more digest and the pins; None for any."""
+    if settings.limits.hard_tokens is None:
+        return None
+    summary = sum(segment.tokens for segment in state.segments) + settings.size // 4
+    pins = settings.pin_tokens if state.pins else 0
+    return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, SHORTEST)
 
 
 def pinned(pins: Sequence[Entry], before: int, tokens: int, counter: TokenCounter) -> list[Entry]:
@@ -118,12 +141,8 @@ def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> 
 
 
 def _part(segment: StoredSegment) -> Segment:
-    kind = ", provisional digest" if segment.provisional else ""
     return Segment(
-        text=f"[Messages {segment.first} to {segment.last}{kind}]\n{segment.text}\n",
-        first=segment.first,
-        last=segment.last,
-        provisional=segment.provisional,
+        text=shown_text(segment), first=segment.first, last=segment.last, provisional=segment.provisional
     )
 
 

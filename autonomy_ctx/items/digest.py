@@ -78,7 +78,9 @@ def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) ->
             return whole
     made: list[_Line] = []
     for index, text in enumerate(texts):
-        made += [(line, score + index / len(texts)) for line, score in _scored(_lines, text)]
+        for line, score in _scored(_lines, text):
+            # What the user said outlasts what was done about it.
+            made.append((line, score + index / len(texts) + 2 * line.startswith("- User")))
     return _chosen(made or [(NOTHING, 0.0)] * bool(texts), [], tokens, counter)
 
 

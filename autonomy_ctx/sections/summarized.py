@@ -12,13 +12,13 @@ from typing import Any
 from cachetools import LRUCache
 
 from autonomy_ctx.background import Background
-from autonomy_ctx.compaction.config import ContextSummaryConfig
+from autonomy_ctx.compaction.config import ContextSummaryConfig, settings_of
 from autonomy_ctx.compaction.lookout import CONVERSATIONS, Bounded, Lookout, Seen
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
 from autonomy_ctx.compaction.place import Place, place_of
-from autonomy_ctx.compaction.plan import Count, expected, is_due, room
+from autonomy_ctx.compaction.plan import Count, expected, is_due
 from autonomy_ctx.compaction.summarizer import Hook, Summarizer
-from autonomy_ctx.compaction.view import fitted, pinned, summary_message
+from autonomy_ctx.compaction.view import fitted, pinned, room, summary_message
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
@@ -86,7 +86,7 @@ class SummarizedHistorySection(ContributingSection):
         # The model that reads the context: fractions refer to its window.
         self._reader = model if model is not None else summary_model
         self._window = _window_of(self._reader)
-        self._settings = self.config.settings(self._window)
+        self._settings = settings_of(self.config, self._window)
         self._metrics = Metrics()
         self._own_background = background is None
         self._background = background or Background()
@@ -182,8 +182,7 @@ class SummarizedHistorySection(ContributingSection):
             window = [*asked.entries, *window]
         pins = pinned(seen.state.pins, shown.before, self._settings.pin_tokens, counter)
         pins = [pin for pin in pins if pin.position != newest]
-        tokens = room(self._settings.limits, self.size, self._settings.pin_tokens if seen.state.pins else 0)
-        fit = fitted(window, tokens, newest, count, counter)
+        fit = fitted(window, room(self._settings, seen.state), newest, count, counter)
         messages = [entry.message for entry in pins]
         positions: list[int | None] = [entry.position for entry in pins]
         if shown.segments or shown.missing:
@@ -222,11 +221,10 @@ class SummarizedHistorySection(ContributingSection):
         if scope is None and conversation is not None:
             raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
         self._lookout.forget(scope, conversation)
-        for _, key in list(self._summaries):
-            if scope in (None, key.scope) and conversation in (None, key.conversation):
-                self._summaries.clear()
-                break
-        self._summarizer.forget()
+        for place in list(self._summaries):
+            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
+                self._summaries.pop(place, None)
+        self._summarizer.forget(scope, conversation)
 
     async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
         """Remove the stored summaries of a scope, or of one conversation in it; how many segments went."""
@@ -261,7 +259,7 @@ class SummarizedHistorySection(ContributingSection):
         window = _window_of(self._reader)
         if window != self._window:
             self._window = window
-            self._settings = self._summarizer.settings = self.config.settings(window)
+            self._settings = self._summarizer.settings = settings_of(self.config, window)
 
     def _note_lag(self, place: Place, seen: Seen) -> None:
         """Note by how much the last conversation is behind what its ceiling asks for, and for how long."""

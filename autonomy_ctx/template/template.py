@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import anyio
@@ -143,6 +144,23 @@ class ContextTemplate:
         if failures:
             raise failures[0]
         return outcomes
+
+    async def close(self) -> None:
+        """Close the sections that have something to close, such as summaries in the background."""
+        for section in self.sections:
+            close = getattr(section, "close", None)
+            if callable(close):
+                closing = close()
+                if inspect.isawaitable(closing):
+                    await closing
+
+    async def __aenter__(self) -> ContextTemplate:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     def _placement(self, section: Any) -> Placement:
         known = self._placements.get(id(section))

@@ -1,0 +1,239 @@
+"""Ways to make a context in hand short again, one class each.
+
+All of them keep a tool call together with its results, keep the system messages and the newest user
+message, and change the contexts they are given in place, so a context that has a file is saved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
+from autonomy_ctx.compaction.gate import judge, trimmed
+from autonomy_ctx.compaction.prompt import batch_prompt
+from autonomy_ctx.containers.context import Context
+from autonomy_ctx.containers.runtime import Compact, Contexts
+from autonomy_ctx.items.cuts import safe_cuts, start_of_last
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.items.transcript import transcript
+
+__all__ = ["ClearToolResults", "Compact", "Pipeline", "SummarizeOldest", "TruncateOldest"]
+
+logger = logging.getLogger("autonomy_ctx.compaction")
+HEADING = "[Conversation Summary]"
+CLEARED = "[result cleared to save space; call the tool again if it is needed]"
+# Source tokens for one token of summary, and the shortest summary to ask for.
+DENSITY, SHORTEST = 3, 96
+
+
+class TruncateOldest(Compact):
+    """Keeps the newest messages, at most `max_messages` with the system messages and summaries.
+
+    More only when the system messages, the newest user message and the newest group of calls and
+    results that cannot be divided are more by themselves.
+    """
+
+    def __init__(self, max_messages: int = 100) -> None:
+        self.max_messages = _whole("max_messages", max_messages)
+
+    def compact(self, contexts: Contexts) -> Contexts:
+        """Shorten every context that is too long."""
+        for context in contexts.values():
+            if len(context) > self.max_messages:
+                context.messages = self._kept(list(context))
+        return contexts
+
+    def _kept(self, messages: Sequence[Message]) -> list[Message]:
+        rest = [message for message in messages if not _is_fixed(message)]
+        room = max(self.max_messages - (len(messages) - len(rest)), 1)
+        start = start_of_last(rest, room)
+        asked = _newest_user(rest)
+        if asked is not None and asked < start:
+            start = start_of_last(rest, max(room - 1, 1))
+        gone = {message.id for index, message in enumerate(rest[:start]) if index != asked}
+        return [message for message in messages if message.id not in gone]
+
+
+class ClearToolResults(Compact):
+    """Puts a short note in the place of all tool results but the newest; the calls stay answered."""
+
+    def __init__(self, keep: int = 3) -> None:
+        self.keep = _whole("keep", keep, least=0)
+
+    def compact(self, contexts: Contexts) -> Contexts:
+        """Clear the old results of every context."""
+        for context in contexts.values():
+            results = [message for message in context if message.role is ChatRole.TOOL]
+            old = results[: len(results) - self.keep]
+            cleared = {message.id: _cleared(message) for message in old if _is_worth_clearing(message)}
+            if cleared:
+                context.messages = [cleared.get(message.id, message) for message in context]
+        return contexts
+
+
+class SummarizeOldest(Compact):
+    """Puts one summary in the place of the oldest messages; must be awaited, for it asks a model.
+
+    A context of more than `max_messages` is left with its system messages, the summary, the newest
+    user message and the newest `keep` messages. An earlier summary becomes part of the next one. When
+    the model fails, or its answer is not fit to stand for what was said, the context stays as it is.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        keep: int = 20,
+        max_messages: int = 50,
+        *,
+        size: int = 1024,
+        batch_tokens: int = 12_000,
+        timeout: float = 60.0,
+        instructions: str | None = None,
+    ) -> None:
+        if not callable(getattr(model, "complete_chat", None)):
+            raise TypeError(f"model must have a method complete_chat; {type(model).__name__} has none")
+        self.model = model
+        self.keep, self.max_messages = _whole("keep", keep), _whole("max_messages", max_messages)
+        if keep >= max_messages:
+            raise ValueError(f"keep ({keep}) must be less than max_messages ({max_messages})")
+        self.size, self.batch_tokens = _whole("size", size, least=32), _whole("batch_tokens", batch_tokens)
+        self.timeout, self.instructions = timeout, instructions
+        self._counter = TokenCounter()
+
+    async def compact(self, contexts: Contexts) -> Contexts:
+        """Summarize the oldest messages of every context that is too long."""
+        for context in contexts.values():
+            if len(context) > self.max_messages:
+                while (batch := self._oldest(list(context))) and await self._summarize(context, batch):
+                    pass
+        return contexts
+
+    def _oldest(self, messages: Sequence[Message]) -> list[Message]:
+        """The next messages to summarize: as many as one call takes, none when enough is done."""
+        rest = [message for message in messages if _is_summary(message) or not _is_fixed(message)]
+        asked = _newest_user(rest)
+        old = rest[: start_of_last(rest, self.keep)]
+        at = spent = 0
+        for cut in safe_cuts(rest):
+            if not 0 < cut <= len(old):
+                continue
+            spent += self._counter.count_messages(old[at:cut])
+            if spent > self.batch_tokens and at > 1:
+                break
+            at = cut
+        batch = [message for index, message in enumerate(old[:at]) if index != asked]
+        return [] if all(map(_is_summary, batch)) else batch
+
+    async def _summarize(self, context: Context, batch: Sequence[Message]) -> bool:
+        """Put a summary in the place of some messages; false when there is none fit for it."""
+        text = await self._written(batch)
+        covered = {message.id: message for message in batch}
+        # Asked again after the wait: what was said meanwhile stays, and what is gone stays gone.
+        messages = list(context)
+        if text is None or [message for message in messages if message.id in covered] != list(batch):
+            return False
+        at = next(index for index, message in enumerate(messages) if message.id in covered)
+        rest = [message for message in messages if message.id not in covered]
+        summary = Message(
+            ChatRole.ASSISTANT,
+            f"{HEADING}\n{text}",
+            created_at=batch[-1].created_at,
+            extra={"summary": True},
+        )
+        context.messages = [*rest[:at], summary, *rest[at:]]
+        return True
+
+    async def _written(self, batch: Sequence[Message]) -> str | None:
+        count = self._counter.count_text
+        source = transcript(batch, counter=self._counter, longest=max(self.batch_tokens // 4, self.size))
+        tokens = count(source)
+        cap = min(self.size, max(tokens, 256) - 1)
+        asked = min(cap, max(SHORTEST, tokens // DENSITY))
+        prompt = batch_prompt(source, (), cap=asked, instructions=self.instructions)
+        try:
+            reply = await ask(self.model, prompt, max_tokens=self.size, timeout=self.timeout)
+        except (AskFailed, TooMuch) as error:
+            logger.warning("the model for summaries %s; the context is kept as it is", error)
+            return None
+        verdict = judge(
+            reply, source=source, source_tokens=tokens, cap=cap, count=count, secret=prompt.secret
+        )
+        if verdict.fit:
+            return verdict.text
+        if verdict.problem in ("too long", "cut off") and verdict.text:
+            return trimmed(verdict.text, cap, count)
+        logger.warning("a summary was refused (%s); the context is kept as it is", verdict.problem)
+        return None
+
+
+class Pipeline(Compact):
+    """Strategies one after the other; must be awaited when one of them must be."""
+
+    def __init__(self, strategies: Sequence[Compact]) -> None:
+        for index, strategy in enumerate(strategies):
+            if not callable(getattr(strategy, "compact", None)):
+                raise TypeError(
+                    f"strategies[{index}] must have a method compact(contexts); "
+                    f"{type(strategy).__name__} has none"
+                )
+        self.strategies = list(strategies)
+
+    def compact(self, contexts: Contexts) -> Contexts | Awaitable[Contexts]:
+        """Run each over what the one before it left."""
+        for index, strategy in enumerate(self.strategies):
+            result: Any = strategy.compact(contexts)
+            if inspect.iscoroutine(result):
+                # It has not begun. Made again when the whole is awaited, so that nobody has to.
+                result.close()
+                return self._awaited(index, contexts)
+            if inspect.isawaitable(result):
+                return self._awaited(index + 1, contexts, result)
+            contexts = contexts if result is None else result
+        return contexts
+
+    async def _awaited(
+        self, index: int, contexts: Contexts, result: Awaitable[Contexts | None] | None = None
+    ) -> Contexts:
+        if result is not None:
+            contexts = await result or contexts
+        for strategy in self.strategies[index:]:
+            left: Any = strategy.compact(contexts)
+            left = await left if inspect.isawaitable(left) else left
+            contexts = contexts if left is None else left
+        return contexts
+
+
+def _is_summary(message: Message) -> bool:
+    return isinstance(message, Summary) or bool(message.extra.get("summary"))
+
+
+def _is_fixed(message: Message) -> bool:
+    """Whether a message stays wherever it stands: an instruction, or what stands for older messages."""
+    return message.role in (ChatRole.SYSTEM, ChatRole.DEVELOPER) or _is_summary(message)
+
+
+def _newest_user(messages: Sequence[Message]) -> int | None:
+    newest_first = reversed(range(len(messages)))
+    return next((index for index in newest_first if messages[index].role is ChatRole.USER), None)
+
+
+def _is_worth_clearing(message: Message) -> bool:
+    return not message.extra.get("cleared") and len(message.text) > len(CLEARED)
+
+
+def _cleared(message: Message) -> Message:
+    return dataclasses.replace(message, content=CLEARED, extra={**message.extra, "cleared": True})
+
+
+def _whole(name: str, value: Any, *, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}; it must be a whole number")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, it is {value}")
+    return value

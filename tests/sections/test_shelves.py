@@ -1,0 +1,78 @@
+"""Queues and pools in a context."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autonomy_ctx import ContextTemplate, Memory
+from autonomy_ctx.containers.item import ContextItem
+from autonomy_ctx.containers.pool import ContextPool
+from autonomy_ctx.containers.pool_view import ContextPoolView
+from autonomy_ctx.containers.queue import ContextQueue
+from autonomy_ctx.sections.shelves import PoolSection, QueueSection
+from autonomy_ctx.testing import said
+
+
+async def composed(section: Any, memory: Memory, **params: Any) -> list[tuple[str, str]]:
+    context = await ContextTemplate([section]).compose(memory, "ana", "trip", params)
+    return [(message.role.value, message.text) for message in context.messages]
+
+
+async def filled_pool() -> ContextPool:
+    pool = ContextPool(limit=3)
+    for name in ("a", "b"):
+        await pool.add(ContextItem(id=name, description=f"about {name}", content={"page": name}))
+    return pool
+
+
+async def test_a_queue_is_shown_whole_oldest_first_messages_as_they_are(memory: Memory) -> None:
+    queue = ContextQueue(limit=3)
+    await queue.append(*(ContextItem(content=content) for content in ("gone", "plain", {"n": 1})))
+    await queue.append(ContextItem(content={"role": "user", "content": "hello"}))
+    assert await composed(QueueSection(queue), memory) == [
+        ("system", "plain"),
+        ("system", '{"n": 1}'),
+        ("user", "hello"),
+    ]
+
+
+async def test_a_message_object_and_data_with_a_role_of_its_own_are_told_apart(memory: Memory) -> None:
+    queue = ContextQueue(limit=5)
+    await queue.append(ContextItem(content=said("hi", id="m1")), ContextItem(content={"role": "admin"}))
+    assert await composed(QueueSection(queue, role="user"), memory) == [
+        ("user", "hi"),
+        ("user", '{"role": "admin"}'),
+    ]
+
+
+async def test_a_pool_shows_its_catalogue_and_nothing_when_it_is_empty(memory: Memory) -> None:
+    assert await composed(PoolSection(ContextPool()), memory) == []
+    [shown] = await composed(PoolSection(await filled_pool()), memory)
+    assert shown == ("system", "Available items:\n- [a] about a\n- [b] about b")
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_a_selector_gets_a_view_and_chooses_ids_or_items(memory: Memory, wait: bool) -> None:
+    seen: list[Any] = []
+
+    def choose(pool: ContextPoolView, scope: str, conversation: str, params: Any) -> list[Any]:
+        seen.append((type(pool).__name__, scope, conversation, dict(params)))
+        assert not hasattr(pool, "add")
+        return ["b", "gone", pool.get("a")]
+
+    async def choose_later(*given: Any) -> list[Any]:
+        return choose(*given)
+
+    section = PoolSection(await filled_pool(), select=choose_later if wait else choose)
+    _, *chosen = await composed(section, memory, topic="x")
+    assert chosen == [("system", '[b] {"page": "b"}'), ("system", '[a] {"page": "a"}')]
+    assert seen == [("ContextPoolView", "ana", "trip", {"topic": "x"})]
+
+
+async def test_what_is_no_container_is_refused() -> None:
+    with pytest.raises(TypeError, match="takes a ContextQueue, not list"):
+        QueueSection([])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes a ContextPool, not dict"):
+        PoolSection({})  # type: ignore[arg-type]
