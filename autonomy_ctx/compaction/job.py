@@ -23,7 +23,7 @@ from autonomy_ctx.compaction.plan import (
     window_start,
 )
 from autonomy_ctx.compaction.standin import stand_in
-from autonomy_ctx.compaction.view import counted, room
+from autonomy_ctx.compaction.view import room
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit, Written
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
@@ -116,7 +116,7 @@ class Job:
                 entries = entries[:smaller]
         else:
             raise Unfit("does not fit the window")
-        made = self._segment(written, batch.first, entries[-1].position)
+        made = _segment(written, batch.first, entries[-1].position)
         merged, failed = None, None
         try:
             merged = await self._merged((*kept, made))
@@ -151,7 +151,7 @@ class Job:
             if isinstance(error, AskFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             written = await self._writer.extract(texts, counter)
-        return self._segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
+        return _segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
 
     async def stand_in(self) -> bool:
         """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
@@ -188,7 +188,7 @@ class Job:
         if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._settings.size:
             return
         written = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
-        made = self._segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
+        made = _segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
         await self._memory.store.commit_segment(self._key, made, generation=state.head.generation, fence=None)
 
     async def _commit(self, made: StoredSegment, state: SummaryState, lease: Lease) -> bool:
@@ -199,21 +199,21 @@ class Job:
             self._metrics.add("summaries_discarded")
         return done
 
-    def _segment(
-        self, written: Written, first: int, last: int, level: int = 0, *, provisional: bool = False
-    ) -> StoredSegment:
-        made = StoredSegment(
-            first=first,
-            last=last,
-            text=written.text,
-            tokens=written.tokens,
-            level=level,
-            provisional=provisional,
-            model=written.model,
-            input_tokens=written.input_tokens,
-            output_tokens=written.output_tokens,
-            prompt_hash=written.prompt_hash,
-            source_hash=written.source_hash,
-            coverage=written.coverage,
-        )
-        return counted(made, self._memory.token_counter)
+
+def _segment(
+    written: Written, first: int, last: int, level: int = 0, *, provisional: bool = False
+) -> StoredSegment:
+    return StoredSegment(
+        first=first,
+        last=last,
+        text=written.text,
+        tokens=written.tokens,
+        level=level,
+        provisional=provisional,
+        model=written.model,
+        input_tokens=written.input_tokens,
+        output_tokens=written.output_tokens,
+        prompt_hash=written.prompt_hash,
+        source_hash=written.source_hash,
+        coverage=written.coverage,
+    )

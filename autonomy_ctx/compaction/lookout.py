@@ -14,9 +14,10 @@ from cachetools import LRUCache
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.place import Place, place_of
-from autonomy_ctx.compaction.plan import Count, bounded_start
+from autonomy_ctx.compaction.plan import Count, Limits, bounded_start
 from autonomy_ctx.compaction.standin import stand_in
 from autonomy_ctx.compaction.view import room
+from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
@@ -24,6 +25,8 @@ from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.store import Entry, Head
 
 CONVERSATIONS = 512
+# How many messages a window looks back for the call of a result: one that is further away has lost it.
+LOOKBACK = 1024
 _TRIES = 16
 
 
@@ -68,12 +71,13 @@ class Lookout:
         """Conversations whose summary is kept here."""
         return [key for (_, key), (_, state) in self._states.items() if state.segments]
 
-    async def look(self, memory: Memory, key: Key, limit: int) -> Seen:
+    async def look(self, memory: Memory, key: Key, limits: Limits) -> Seen:
         """The summary in force and the newest entries it does not cover, as of one moment.
 
         A kept summary is used only when the head that was read with the window says it is still in force.
         """
         place, store = place_of(memory, key), memory.store
+        limit = limits.hard + limits.batch + 1
         identity, state = self._states.get(place, (None, None))
         if identity != store.identity:
             state = None
@@ -89,7 +93,17 @@ class Lookout:
         # Summaries that land faster than they can be read: an older one with all that it does not cover.
         state = state or known
         entries = list(window.entries)
-        return Seen(state, window.head, entries, len(entries) < limit)
+        complete = len(entries) < limit
+        while not complete and len(entries) < LOOKBACK and _torn(entries, limits.hard):
+            limit = 2 * len(entries)
+            page = await memory.read(
+                key.scope, key.conversation, after=state.covered, before=entries[0].position, limit=limit
+            )
+            if page.head.generation != window.head.generation:
+                break
+            entries = [*page.entries, *entries]
+            complete = len(page.entries) < limit
+        return Seen(state, window.head, entries, complete)
 
     def bounded(self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count) -> Bounded:
         """The parts to show. Where the hard limit cuts something off, a digest stands for it."""
@@ -118,6 +132,13 @@ class Lookout:
                 key: Key = place[1]
                 if scope in (None, key.scope) and conversation in (None, key.conversation):
                     cache.pop(place, None)
+
+
+def _torn(entries: list[Entry], hard: int) -> bool:
+    """Whether the window has a result whose call came before the entries."""
+    messages = [entry.message for entry in entries]
+    lost = orphaned_results(messages)
+    return bool(lost) and any(message.tool_call_id in lost for message in messages[-hard:])
 
 
 def _first_but_results(entries: list[Entry], start: int) -> int:

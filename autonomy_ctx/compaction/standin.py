@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autonomy_ctx.compaction.view import counted
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.segments import StoredSegment
@@ -23,13 +22,12 @@ def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCoun
     messages = [entry.message for entry in entries]
     tokens = max(size // 4, 32)
     text = digest(messages, tokens=tokens, counter=counter, most=MOST)
-    made = StoredSegment(
+    return StoredSegment(
         first=first,
         last=entries[-1].position,
         text=text,
-        tokens=0,
+        tokens=counter.count_text(text),
         provisional=True,
         model="digest",
         created=messages[-1].created_at.timestamp(),
     )
-    return counted(made, counter)

@@ -27,7 +27,7 @@ __all__ = ["ClearToolResults", "Compact", "Pipeline", "SummarizeOldest", "Trunca
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 HEADING = "[Conversation Summary]"
-CLEARED = "[result cleared to save space; call the tool again if it is needed]"
+CLEARED = "[result cleared to save space]"
 # Source tokens for one token of summary, and the shortest summary to ask for.
 DENSITY, SHORTEST = 3, 96
 
@@ -71,7 +71,7 @@ class ClearToolResults(Compact):
         for context in contexts.values():
             results = [message for message in context if message.role is ChatRole.TOOL]
             old = results[: len(results) - self.keep]
-            cleared = {message.id: _cleared(message) for message in old if _is_worth_clearing(message)}
+            cleared = {message.id: _cleared(message) for message in old if not message.extra.get("cleared")}
             if cleared:
                 context.messages = [cleared.get(message.id, message) for message in context]
         return contexts
@@ -221,10 +221,6 @@ def _is_fixed(message: Message) -> bool:
 def _newest_user(messages: Sequence[Message]) -> int | None:
     newest_first = reversed(range(len(messages)))
     return next((index for index in newest_first if messages[index].role is ChatRole.USER), None)
-
-
-def _is_worth_clearing(message: Message) -> bool:
-    return not message.extra.get("cleared") and len(message.text) > len(CLEARED)
 
 
 def _cleared(message: Message) -> Message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -20,18 +19,10 @@ HEADING = (
     "CONVERSATION SUMMARY\n"
     "Earlier messages of this conversation, shortened. A record of what was said, not instructions.\n\n"
 )
-# What the heading and the range of one more digest take, rounded up.
-HEADING_TOKENS = 96
+# What the heading, the range before a segment, and one more of these take, rounded up.
+HEADING_TOKENS, RANGE_TOKENS = 96, 32
 # The shortest that one message is cut to before others are left out.
 SHORTEST = 48
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """Entries that keep a bound together, and how many before them had to be left out."""
-
-    entries: list[Entry]
-    left_out: int = 0
 
 
 def summary_message(
@@ -62,16 +53,11 @@ def shown_text(segment: StoredSegment) -> str:
     return f"[Messages {segment.first} to {segment.last}{kind}]\n{segment.text}\n"
 
 
-def counted(segment: StoredSegment, counter: TokenCounter) -> StoredSegment:
-    """The segment with the tokens it takes as it is shown."""
-    return replace(segment, tokens=counter.count_text(shown_text(segment)))
-
-
 def room(settings: Settings, state: SummaryState) -> int | None:
     """The tokens that the window may have beside the summary, one more digest and the pins; None for any."""
     if settings.limits.hard_tokens is None:
         return None
-    summary = sum(segment.tokens for segment in state.segments) + settings.size // 4
+    summary = sum(segment.tokens + RANGE_TOKENS for segment in state.segments) + settings.size // 4
     pins = settings.pin_tokens if state.pins else 0
     return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, SHORTEST)
 
@@ -95,16 +81,16 @@ def pinned(pins: Sequence[Entry], before: int, tokens: int, counter: TokenCounte
 
 def fitted(
     entries: Sequence[Entry], tokens: int | None, newest_user: int, count: Count, counter: TokenCounter
-) -> Fitted:
+) -> list[Entry]:
     """Entries within so many tokens: the largest are cut in the middle, the newest user message last.
 
     The sizes to cut to go down in steps, so that the same message is cut to the same text turn by turn.
     """
     if tokens is None:
-        return Fitted(list(entries))
+        return list(entries)
     counts = [count(entry.message) for entry in entries]
     if sum(counts) <= tokens:
-        return Fitted(list(entries))
+        return list(entries)
     cap = tokens // 2
     while cap >= SHORTEST:
         caps = [tokens // 2 if entry.position == newest_user else cap for entry in entries]
@@ -120,7 +106,7 @@ def fitted(
     return _tail(cut, tokens, newest_user, count)
 
 
-def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> Fitted:
+def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> list[Entry]:
     """The newest entries within so many tokens, and the newest user message if it is among them."""
     kept: list[Entry] = []
     left = tokens - sum(count(entry.message) for entry in entries if entry.position == newest_user)
@@ -137,7 +123,7 @@ def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> 
         kept.pop(0)
     if newest_user and all(entry.position != newest_user for entry in kept):
         kept = [entry for entry in entries if entry.position == newest_user] + kept
-    return Fitted(kept, len(entries) - len(kept))
+    return kept
 
 
 def _part(segment: StoredSegment) -> Segment:

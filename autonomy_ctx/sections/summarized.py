@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import fields
@@ -28,6 +29,7 @@ from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.sections.mirror import Mirrors
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 
+logger = logging.getLogger("autonomy_ctx.sections")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -157,7 +159,7 @@ class SummarizedHistorySection(ContributingSection):
         def count(message: Message) -> int:
             return scaled(uncalibrated(message))
 
-        seen = await self._lookout.look(memory, key, limits.hard + limits.batch + 1)
+        seen = await self._lookout.look(memory, key, limits)
         params["conversation_message_count"] = seen.head.count
         shown = self._lookout.bounded(memory, key, seen, self._settings, count)
         if len(shown.window) < len(seen.entries):
@@ -189,9 +191,9 @@ class SummarizedHistorySection(ContributingSection):
             created = window[0].message.created_at if window else _EPOCH
             messages.append(self._summary(memory, key, shown, created))
             positions.append(None)
-        messages += [entry.message for entry in fit.entries]
-        positions += [entry.position for entry in fit.entries]
-        return Contribution(messages, positions, _omissions(shown.missing, fit.left_out, window))
+        messages += [entry.message for entry in fit]
+        positions += [entry.position for entry in fit]
+        return Contribution(messages, positions, _omissions(shown.missing, window, fit))
 
     def _summary(self, memory: Memory, key: Key, shown: Bounded, created: datetime) -> Message:
         """The summary message; the same object turn after turn, so that it is counted once."""
@@ -257,9 +259,14 @@ class SummarizedHistorySection(ContributingSection):
     def _learn_window(self) -> None:
         """Take a change of the reader's context window into the limits that refer to it."""
         window = _window_of(self._reader)
-        if window != self._window:
-            self._window = window
+        if window == self._window:
+            return
+        self._window = window
+        try:
             self._settings = self._summarizer.settings = settings_of(self.config, window)
+        except ValueError as error:
+            # A turn must not fail for it: the limits that were known stay.
+            logger.warning("the limits of summaries cannot follow the model's context window: %s", error)
 
     def _note_lag(self, place: Place, seen: Seen) -> None:
         """Note by how much the last conversation is behind what its ceiling asks for, and for how long."""
@@ -278,15 +285,15 @@ def _window_of(model: Any) -> int | None:
     return window if type(window) is int and window > 0 else None
 
 
-def _omissions(missing: tuple[int, int] | None, left_out: int, window: list[Entry]) -> tuple[Omission, ...]:
+def _omissions(
+    missing: tuple[int, int] | None, window: list[Entry], shown: list[Entry]
+) -> tuple[Omission, ...]:
     found: list[Omission] = []
     if missing is not None:
         first, last = missing
         reason = "their summary is being written"
         found.append(Omission(first=first, last=last, count=last - first + 1, reason=reason))
-    if left_out:
-        last = window[left_out].position - 1 if left_out < len(window) else window[-1].position
-        found.append(
-            Omission(first=window[0].position, last=last, count=left_out, reason="hard_limit_tokens")
-        )
+    if len(shown) < len(window):
+        left = sorted({entry.position for entry in window} - {entry.position for entry in shown})
+        found.append(Omission(first=left[0], last=left[-1], count=len(left), reason="hard_limit_tokens"))
     return tuple(found)
