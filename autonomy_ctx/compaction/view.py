@@ -91,14 +91,14 @@ def fitted(
     counts = [count(entry.message) for entry in entries]
     if sum(counts) <= tokens:
         return list(entries)
+    others = [size for entry, size in zip(entries, counts, strict=True) if entry.position != newest_user]
+    asked = sum(counts) - sum(others)
+    # Verbatim unless it alone is too large; then half of the room is left for what followed it.
+    asked = asked if asked <= tokens else tokens // 2
     cap = tokens // 2
-    while cap >= SHORTEST:
-        caps = [tokens // 2 if entry.position == newest_user else cap for entry in entries]
-        if sum(min(pair) for pair in zip(counts, caps, strict=True)) <= tokens:
-            break
-        cap //= 2
-    else:
-        caps = [tokens // 2 if entry.position == newest_user else SHORTEST for entry in entries]
+    while cap > SHORTEST and asked + sum(min(size, cap) for size in others) > tokens:
+        cap = max(cap // 2, SHORTEST)
+    caps = [asked if entry.position == newest_user else cap for entry in entries]
     cut = [
         entry if size <= most else Entry(entry.position, clamp_message(entry.message, most, counter))
         for entry, size, most in zip(entries, counts, caps, strict=True)
