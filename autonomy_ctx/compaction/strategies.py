@@ -70,7 +70,7 @@ class ClearToolResults(Compact):
         """Clear the old results of every context."""
         for context in contexts.values():
             results = [message for message in context if message.role is ChatRole.TOOL]
-            old = results[: len(results) - self.keep]
+            old = results[: max(len(results) - self.keep, 0)]
             cleared = {message.id: _cleared(message) for message in old if not message.extra.get("cleared")}
             if cleared:
                 context.messages = [cleared.get(message.id, message) for message in context]

@@ -9,6 +9,7 @@ from hashlib import sha256
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.plan import Count
 from autonomy_ctx.items.clamp import clamp_message
+from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TokenCounter
@@ -119,8 +120,10 @@ def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> 
             break
         kept.append(entry)
     kept.reverse()
-    while kept and kept[0].message.role is ChatRole.TOOL and len(kept) < len(entries):
-        kept.pop(0)
+    if len(kept) < len(entries):
+        # A call goes before its result does, also when other calls stand between them.
+        lost = orphaned_results([entry.message for entry in kept])
+        kept = [entry for entry in kept if entry.message.tool_call_id not in lost]
     if newest_user and all(entry.position != newest_user for entry in kept):
         kept = [entry for entry in entries if entry.position == newest_user] + kept
     return kept

@@ -1,0 +1,119 @@
+"""Which segments become one: neighbours only, oldest first, and each message a few times at most."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import some
+from summary_models import ScriptedModel, asks, shown, summarized
+
+from autonomy_ctx import Memory, StoredSegment
+from autonomy_ctx.compaction.merging import FAN_IN, to_merge
+
+
+def segment(
+    first: int, last: int, tokens: int = 100, level: int = 0, provisional: bool = False
+) -> StoredSegment:
+    return StoredSegment(first=first, last=last, text="", tokens=tokens, level=level, provisional=provisional)
+
+
+def row(*levels: int, tokens: int = 100) -> list[StoredSegment]:
+    return [segment(at, at, tokens, level) for at, level in enumerate(levels, start=1)]
+
+
+def test_nothing_is_merged_while_all_keep_the_size() -> None:
+    assert to_merge([], 400) == ()
+    assert to_merge(row(0, 0, 0, 0), 400) == ()
+    assert to_merge(row(0, tokens=900), 400) == ()
+
+
+def test_the_oldest_four_of_a_level_are_merged() -> None:
+    rows = row(0, 0, 0, 0, 0)
+    assert to_merge(rows, 400) == tuple(rows[:4])
+    rows = row(1, 0, 0, 0, 0)
+    assert to_merge(rows, 400) == tuple(rows[1:])
+
+
+def test_a_full_run_of_a_lower_level_goes_first() -> None:
+    rows = row(1, 1, 1, 1, 0, 0, 0, 0)
+    assert to_merge(rows, 400) == tuple(rows[4:])
+
+
+def test_without_a_full_run_the_longest_is_merged_and_at_last_the_two_oldest() -> None:
+    rows = row(2, 1, 1, 1, 0)
+    assert to_merge(rows, 400) == tuple(rows[1:4])
+    rows = row(3, 2, 1, 0)
+    assert to_merge(rows, 300) == tuple(rows[:2])
+
+
+def test_stand_ins_are_never_merged_with_what_a_model_wrote() -> None:
+    rows = [*row(0, 0, 0), segment(4, 4, provisional=True), segment(5, 5, provisional=True)]
+    assert to_merge(rows, 400) == ()
+    assert to_merge(rows, 200) == tuple(rows[:3])
+
+
+@some
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 4)), max_size=20), st.integers(128, 2000))
+def test_what_is_merged_are_neighbours_and_only_above_the_size(
+    made: list[tuple[int, int]], size: int
+) -> None:
+    rows = [segment(at, at, tokens, level) for at, (tokens, level) in enumerate(made, start=1)]
+    chosen = to_merge(rows, size)
+    if sum(one.tokens for one in rows) <= size or len(rows) < 2:
+        assert chosen == ()
+    else:
+        assert len(chosen) >= 2
+        assert all(after.first == before.last + 1 for before, after in pairwise(chosen))
+
+
+@pytest.mark.parametrize("number", [100, 1000])
+def test_a_message_is_merged_a_few_times_however_long_the_conversation(number: int) -> None:
+    size, merged_tokens = 1000, 0
+    rows: list[StoredSegment] = []
+    for at in range(1, number + 1):
+        rows.append(segment(at, at, 250))
+        while chosen := to_merge(rows, size):
+            merged_tokens += sum(one.tokens for one in chosen)
+            level = 1 + max(one.level for one in chosen)
+            made = segment(chosen[0].first, chosen[-1].last, 250, level)
+            start = rows.index(chosen[0])
+            rows[start : start + len(chosen)] = [made]
+        assert sum(one.tokens for one in rows) <= size
+    # A log-structured store reads everything about once per level.
+    assert merged_tokens <= 250 * number * (2 + log(number, FAN_IN))
+
+
+async def test_a_long_conversation_keeps_the_size_and_the_input_stays_linear(memory: Memory) -> None:
+    words = "The trip goes to Lisbon in May with Ana, who books the hotel and the flight on Friday. "
+    model = ScriptedModel([lambda call: words * 2])
+    async with summarized(model, 4, 8, size=256) as section:
+        spent: list[int] = []
+        for turn in range(1, 241):
+            await asks(memory, 1)
+            await shown(section, memory)
+            await section.settled()
+            state = await memory.summary("ana", "trip")
+            assert sum(one.tokens for one in state.segments) <= 256
+            assert all(after.first == before.last + 1 for before, after in pairwise(state.segments))
+            if turn in (120, 240):
+                spent.append(section.get_metrics()["summarizer_input_tokens"])
+        assert section.get_metrics()["summaries_merged"] > 0
+        assert spent[1] <= 2.6 * spent[0]
+
+
+async def test_a_merge_that_the_model_fails_is_made_without_it(memory: Memory) -> None:
+    text = "The trip goes to Lisbon in May with Ana, who books the hotel and the flight on Friday. "
+    model = ScriptedModel([lambda call: "" if "consecutive stretches" in call.prompt else text * 2])
+    async with summarized(model, 4, 8, size=256) as section:
+        for _ in range(60):
+            await asks(memory, 1)
+            await shown(section, memory)
+            await section.settled()
+            state = await memory.summary("ana", "trip")
+            assert sum(one.tokens for one in state.segments) <= 256
+        assert any(one.model == "digest" and not one.provisional for one in state.segments)
+        assert len((await shown(section, memory)).window) <= 8

@@ -1,0 +1,147 @@
+"""Floor and ceiling as arithmetic, judged by slow and plain rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import histories, may_cut, some
+from summary_models import calls, results, users
+
+from autonomy_ctx import Entry, Message
+from autonomy_ctx.compaction.plan import (
+    Limits,
+    bounded_start,
+    chunk_end,
+    is_due,
+    last_cut,
+    nearest_cut,
+    window_start,
+)
+
+LIMITS = Limits(floor=4, ceiling=8, hard=16)
+
+
+def entries(messages: Sequence[Message], start: int = 1) -> list[Entry]:
+    return [Entry(start + index, message) for index, message in enumerate(messages)]
+
+
+def one(message: Message) -> int:
+    """Every message costs one token."""
+    return 1
+
+
+def ten(message: Message) -> int:
+    return 10
+
+
+logs = histories.map(entries)
+
+
+@pytest.mark.parametrize(("number", "due"), [(0, False), (8, False), (9, True), (100, True)])
+def test_a_summary_is_due_above_the_ceiling(number: int, due: bool) -> None:
+    assert is_due(entries(users(number)), LIMITS, one) is due
+
+
+@pytest.mark.parametrize(
+    ("number", "lead", "due"), [(7, 1, False), (8, 1, True), (6, 99, True), (5, 99, False)]
+)
+def test_with_a_lead_it_is_due_earlier_but_never_at_the_floor(number: int, lead: int, due: bool) -> None:
+    assert is_due(entries(users(number)), LIMITS, one, lead) is due
+
+
+def test_tokens_make_a_summary_due_too() -> None:
+    limits = Limits(floor=4, ceiling=8, hard=16, ceiling_tokens=50)
+    assert not is_due(entries(users(5)), limits, ten)
+    assert is_due(entries(users(6)), limits, ten)
+
+
+@pytest.mark.parametrize("number", [9, 12, 40])
+def test_the_window_after_a_summary_has_floor_messages(number: int) -> None:
+    assert number - window_start(entries(users(number)), LIMITS, one) == 4
+
+
+def test_a_floor_in_tokens_makes_the_window_shorter() -> None:
+    limits = Limits(floor=4, ceiling=8, hard=16, floor_tokens=20)
+    assert window_start(entries(users(9)), limits, ten) == 7
+    wide = Limits(floor=4, ceiling=8, hard=16, floor_tokens=2000)
+    assert window_start(entries(users(9)), wide, ten) == 5
+
+
+@some
+@given(logs, st.integers(-1, 16))
+def test_the_cut_that_is_used_is_safe_and_near(log: list[Entry], wanted: int) -> None:
+    talk = [entry.message for entry in log]
+    cut = nearest_cut(log, wanted)
+    safe = [at for at in range(1, len(talk)) if may_cut(talk, at)]
+    if wanted <= 0 or not safe:
+        assert cut == 0
+        return
+    assert cut in safe
+    if wanted in safe:
+        assert cut == wanted
+    assert abs(cut - wanted) <= min(abs(at - wanted) for at in safe) + 2
+
+
+@some
+@given(logs)
+def test_the_last_cut_is_safe_or_the_end(log: list[Entry]) -> None:
+    talk = [entry.message for entry in log]
+    safe = [at for at in range(1, len(talk)) if may_cut(talk, at)]
+    assert last_cut(log) == (safe[-1] if safe else len(log))
+
+
+@some
+@given(logs, st.integers(1, 3), st.integers(1, 3), st.integers(0, 40), st.none() | st.integers(1, 12))
+def test_a_bounded_window_keeps_the_limits_or_is_one_group(
+    log: list[Entry], floor: int, batch: int, covered: int, tokens: int | None
+) -> None:
+    limits = Limits(floor=floor, ceiling=floor + batch, hard=floor + batch + 1)
+    log = [Entry(covered + entry.position, entry.message) for entry in log]
+    talk = [entry.message for entry in log]
+    start = bounded_start(log, covered, limits, tokens, one)
+    assert start == 0 or may_cut(talk, start)
+    most = min(limits.hard, tokens or limits.hard)
+    if len(log) <= most:
+        assert start == 0
+        return
+    if len(log) - start > most:
+        assert not any(may_cut(talk, at) for at in range(start + 1, len(talk)))
+    else:
+        # Not more is cut off than a batch beyond what must be, unless no cut is nearer.
+        needed = len(log) - most
+        nearer = [at for at in range(needed, start) if may_cut(talk, at)]
+        assert start - needed < batch or not nearer
+
+
+@pytest.mark.parametrize("covered", [0, 3, 40])
+def test_a_bounded_window_moves_a_batch_at_a_time(covered: int) -> None:
+    starts = []
+    for number in range(17, 40):
+        log = entries(users(number), covered + 1)
+        start = bounded_start(log, covered, LIMITS, None, one)
+        assert number - start <= 16
+        starts.append(start)
+    assert starts == [-(-(number - 16) // 4) * 4 for number in range(17, 40)]
+
+
+@some
+@given(logs, st.integers(0, 16))
+def test_a_chunk_ends_at_a_safe_cut_and_is_never_empty(log: list[Entry], most: int) -> None:
+    talk = [entry.message for entry in log]
+    end = chunk_end(log, most, one)
+    if not log:
+        assert end == 0
+        return
+    assert 1 <= end <= len(log)
+    assert end == len(log) or may_cut(talk, end)
+    if end > most:
+        assert not any(may_cut(talk, at) for at in range(1, min(end, most + 1)))
+
+
+def test_a_group_that_is_too_large_is_a_chunk_of_its_own() -> None:
+    log = entries([calls("a", "b", "c", name="x"), *results("a", "b", "c"), *users(2)])
+    assert chunk_end(log, 2, one) == 4
+    assert chunk_end(log[:4], 2, one) == 4

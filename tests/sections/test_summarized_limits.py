@@ -1,0 +1,345 @@
+"""The limits that hold whatever becomes of the summary, and what each bad setting is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import few
+from summary_models import HeldModel, ScriptedModel, Shown, asks, calls, results, shown, summarized, users
+
+from autonomy_ctx import (
+    ContextSummaryConfig,
+    Memory,
+    Message,
+    SummarizedHistorySection,
+    create_default_template,
+    validate_tool_pairing,
+)
+from autonomy_ctx.testing import StoppedClock
+
+# -- settings -----------------------------------------------------------------------------------------
+
+PARTIAL: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "nothing": ({}, (10, 20, 40)),
+    "a small ceiling": ({"ceiling": 8}, (4, 8, 16)),
+    "the smallest ceiling": ({"ceiling": 2}, (1, 2, 4)),
+    "a large floor": ({"floor": 30}, (30, 60, 120)),
+    "a small floor": ({"floor": 2}, (2, 20, 40)),
+    "a large ceiling": ({"ceiling": 100}, (10, 100, 200)),
+    "a hard limit": ({"hard_limit": 21}, (10, 20, 21)),
+}
+
+
+@pytest.mark.parametrize(("given_part", "meant"), PARTIAL.values(), ids=PARTIAL)
+def test_what_is_left_out_is_chosen_to_go_with_the_rest(
+    given_part: dict[str, Any], meant: tuple[int, int, int]
+) -> None:
+    template = create_default_template("be kind", context_summary=given_part, model=ScriptedModel())
+    section = template.get_section("conversation_history")
+    assert isinstance(section, SummarizedHistorySection)
+    assert (section.floor, section.ceiling, section.config.hard_limit) == meant
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"floor": 8, "ceiling": 8}, ValueError, r"floor \(8\) must be less than ceiling \(8\)"),
+    ({"floor": 0}, ValueError, "floor must be at least 1"),
+    ({"floor": -1, "ceiling": 4}, ValueError, "floor must be at least 1"),
+    ({"ceiling": 1}, ValueError, "ceiling must be at least 2, it is 1"),
+    ({"floor": 2.5}, TypeError, "floor is 2.5; it must be a whole number"),
+    ({"ceiling": True}, TypeError, "ceiling is True; it must be a whole number"),
+    ({"floor": "3"}, TypeError, "floor is '3'; it must be a whole number"),
+    ({"hard_limit": 20}, ValueError, r"hard_limit \(20\) must be more than ceiling \(20\); 40 is usual"),
+    ({"size": 0}, ValueError, "size must be at least 128, it is 0"),
+    ({"parallel": 0}, ValueError, "parallel must be at least 1"),
+    ({"pin_tokens": -1}, ValueError, "pin_tokens must be at least 0"),
+    ({"timeout": 0}, ValueError, "timeout is 0; it must be more than 0 seconds"),
+    ({"timeout": "soon"}, ValueError, "timeout is 'soon'"),
+    ({"instructions": 7}, TypeError, "instructions must be a string, not int"),
+    ({"hard_limit_tokens": 1.5}, ValueError, "hard_limit_tokens is 1.5; as a fraction"),
+    ({"hard_limit_tokens": 0}, ValueError, "hard_limit_tokens must be at least 1"),
+    (
+        {"hard_limit_tokens": 300, "size": 256},
+        ValueError,
+        "leaves too little room beside a summary of size 256; give at least 512",
+    ),
+    (
+        {"floor_tokens": 900, "ceiling_tokens": 900},
+        ValueError,
+        r"floor_tokens \(900\) must be less than ceiling_tokens \(900\)",
+    ),
+    (
+        {"ceiling_tokens": 9000, "hard_limit_tokens": 9000},
+        ValueError,
+        r"hard_limit_tokens \(9000\) must be more than ceiling_tokens \(9000\)",
+    ),
+    ({"ceiling_tokens": 0.5}, ValueError, "the model's context window is not known"),
+]
+
+
+@pytest.mark.parametrize(("options", "kind", "sentence"), BAD)
+def test_a_bad_setting_is_refused_with_a_sentence(
+    options: dict[str, Any], kind: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(kind, match=sentence):
+        create_default_template("be kind", context_summary=options, model=ScriptedModel())
+    with pytest.raises(kind, match=sentence):
+        SummarizedHistorySection(ScriptedModel(), **options)
+
+
+def test_unknown_settings_and_other_things_are_refused() -> None:
+    with pytest.raises(ValueError, match="does not know cieling; it takes floor, ceiling"):
+        create_default_template("be kind", context_summary={"cieling": 8})
+    with pytest.raises(TypeError, match="context_summary is list; give True, a dict"):
+        create_default_template("be kind", context_summary=[1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="has no `complete_chat`"):
+        SummarizedHistorySection("gpt")
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), float("inf")])
+def test_a_timeout_is_a_finite_number(timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        ContextSummaryConfig(timeout=timeout)
+
+
+async def test_a_reader_whose_window_gets_too_small_does_not_fail_the_turn(memory: Memory) -> None:
+    model = HeldModel(context_window=100_000)
+    async with summarized(model, hard_limit_tokens=0.5) as section:
+        await asks(memory, 3)
+        model.context_window = 4096
+        assert (await shown(section, memory)).messages == users(3)
+
+
+# -- the hard limit in messages -------------------------------------------------------------------------
+
+
+async def test_with_a_dead_model_no_context_passes_the_hard_limit() -> None:
+    clock = StoppedClock()
+    memory = Memory(clock=clock)
+    model = ScriptedModel([RuntimeError("down")])
+    async with summarized(model, 4, 8, clock=lambda: clock().timestamp()) as section:
+        for turn in range(1, 201):
+            await asks(memory, 1)
+            found = await shown(section, memory)
+            await section.settled()
+            assert len(found.window) <= 16
+            assert found.window[-1] == turn
+            if turn > 16:
+                assert "provisional digest" in found.summary_text
+                assert found.segments[0].first == 1
+                assert found.segments[-1].last == found.window[0] - 1
+            clock.forward(1)
+        state = await memory.summary("ana", "trip")
+        assert state.covered > 180
+        assert state.written == 0
+        assert all(one.provisional and one.model == "digest" for one in state.segments)
+        assert section.get_metrics()["digests_committed"] > 0
+
+        section._summarizer.writer.breaker.reset()
+        model._answers = ["the model is back"]
+        clock.forward(400)
+        await shown(section, memory)
+        await section.settled()
+        found = await shown(section, memory)
+        assert len(found.window) <= 8
+        assert "provisional digest" not in found.summary_text
+        assert (await memory.summary("ana", "trip")).written == found.window[0] - 1
+
+
+async def test_a_digest_moves_in_batches_so_that_the_beginning_stays_the_same(memory: Memory) -> None:
+    async with summarized(HeldModel(), 4, 8) as section:
+        changes = 0
+        before = ""
+        for _ in range(40):
+            await asks(memory, 1)
+            found = await shown(section, memory)
+            changes += found.summary_text != before
+            before = found.summary_text
+        assert 1 <= changes <= 40 / 4 + 1
+
+
+async def test_a_group_that_cannot_be_divided_is_shown_whole(memory: Memory) -> None:
+    ids = [f"c{number}" for number in range(18)]
+    async with summarized(HeldModel(), 4, 8) as section:
+        await memory.append("ana", "trip", *users(3), calls(*ids, name="many"), *results(*ids))
+        found = await shown(section, memory)
+        assert found.window[-19:] == list(range(4, 23))
+        assert validate_tool_pairing(found.messages) == (True, None)
+        assert 3 in found.window
+
+
+def unnamed(found: Shown, head: int) -> set[int]:
+    """Positions that are neither shown, nor in a segment, nor named as left out."""
+    known = {position for position in found.positions if position is not None}
+    ranges = [(one.first, one.last) for one in found.segments]
+    ranges += [(one.first, one.last) for one in found.omitted]
+    for first, last in ranges:
+        known |= set(range(first, last + 1))
+    return set(range(1, head + 1)) - known
+
+
+GROUPS: dict[str, list[Message]] = {
+    "forty parallel calls": [
+        *users(3),
+        calls(*[f"c{at}" for at in range(40)], name="many"),
+        *results(*[f"c{at}" for at in range(40)]),
+    ],
+    "an unanswered call and a long monologue": [
+        *users(3),
+        calls("lost", name="one"),
+        *[Message("assistant", f"thought {at}", id=f"t{at}") for at in range(40)],
+    ],
+    "a slow call in a cold conversation": [
+        *users(32),
+        calls("slow", name="one"),
+        *[Message("assistant", f"meanwhile {at}", id=f"t{at}") for at in range(8)],
+        *results("slow"),
+        *[Message("assistant", f"after that {at}", id=f"u{at}") for at in range(14)],
+    ],
+}
+
+
+@pytest.mark.parametrize("talk", GROUPS.values(), ids=GROUPS)
+async def test_a_group_larger_than_what_is_read_hides_nothing(memory: Memory, talk: list[Message]) -> None:
+    async with summarized(HeldModel(), 4, 8) as section:
+        await memory.append("ana", "trip", *talk)
+        found = await shown(section, memory)
+        assert unnamed(found, len(talk)) == set()
+        made = {call.id for message in found.messages for call in message.tool_calls}
+        assert {one.tool_call_id for one in found.messages if one.tool_call_id} <= made
+
+
+async def test_a_huge_cold_conversation_is_shown_at_once_and_caught_up(memory: Memory) -> None:
+    await memory.append("ana", "trip", *users(3000))
+    model = ScriptedModel()
+    async with summarized(model, 4, 8) as section:
+        found = await shown(section, memory)
+        assert found.window[-1] == 3000
+        assert len(found.window) <= 16
+        [omission] = found.omitted
+        assert (omission.first, omission.last) == (1, found.window[0] - 1)
+        assert omission.count == omission.last
+        assert f"Messages 1 to {omission.last} are not shown yet" in found.summary_text
+        await section.settled()
+        found = await shown(section, memory)
+        assert (found.omitted, len(found.window) <= 8) == ((), True)
+        assert (await memory.summary("ana", "trip")).written == found.window[0] - 1
+
+
+# -- the hard limit in tokens ---------------------------------------------------------------------------
+
+sizes = st.lists(st.sampled_from([1, 5, 20, 60, 200, 900]), min_size=1, max_size=60)
+
+
+class Sized:
+    """One conversation with messages of any size, and a model that answers or does not."""
+
+    def __init__(self, limit: int, size: int, alive: bool) -> None:
+        self.memory = Memory()
+        words = " ".join(f"word{number}" for number in range(size))
+        self.model = ScriptedModel([words if alive else RuntimeError("down")])
+        self.limit = limit
+        self.options = {"hard_limit_tokens": limit, "size": size}
+
+    async def run(self, sizes: list[int], *, tools: bool = False, pin: bool = False) -> None:
+        async with summarized(self.model, 4, 8, **self.options) as section:
+            for number, size in enumerate(sizes, start=1):
+                text = f"said {number} " + "word " * size
+                await self.say(number, text, tools)
+                if pin and number % 3 == 0:
+                    await self.memory.pin("ana", "trip", f"m{number}")
+                for _ in range(2):
+                    found = await shown(section, self.memory)
+                    assert found.tokens(self.memory.token_counter) <= self.limit
+                    if not pin:
+                        await self.check(found)
+                    await section.settled()
+
+    async def say(self, number: int, text: str, tools: bool) -> None:
+        if tools and number % 4:
+            made = [calls(f"c{number}", name=f"a{number}"), *results(f"c{number}", text=text)]
+            await self.memory.append("ana", "trip", *made)
+        else:
+            await self.memory.append("ana", "trip", Message("user", text, id=f"m{number}"))
+
+    async def check(self, found: Shown) -> None:
+        window = await self.memory.read("ana", "trip")
+        assert unnamed(found, window.head.position) == set()
+        newest = window.head.last_user
+        if newest:
+            assert newest in found.window
+            [stored] = [entry.message for entry in window.entries if entry.position == newest]
+            shown_text = found.messages[found.positions.index(newest)].text
+            if (
+                self.memory.token_counter.count_messages([stored])
+                < (self.limit - 2 * self.options["size"]) // 2
+            ):
+                assert shown_text == stored.text
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["a model", "no model"])
+def test_no_mix_of_sizes_passes_the_hard_limit_in_tokens(alive: bool) -> None:
+    @few
+    @given(sizes=sizes)
+    def check(sizes: list[int]) -> None:
+        anyio.run(Sized(2000, 256, alive).run, sizes)
+
+    check()
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["a model", "no model"])
+async def test_a_small_hard_limit_in_tokens_holds_too(alive: bool) -> None:
+    await Sized(300, 128, alive).run([1, 1, 1, 1, 1, 200, 1, 1, 200, 60, 60])
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["a model", "no model"])
+def test_a_hard_limit_in_tokens_hides_nothing_among_tools(alive: bool) -> None:
+    @few
+    @given(sizes=sizes)
+    def check(sizes: list[int]) -> None:
+        async def run() -> None:
+            await Sized(800, 128, alive).run(sizes, tools=True)
+
+        anyio.run(run)
+
+    check()
+
+
+async def test_pins_are_part_of_the_hard_limit_in_tokens() -> None:
+    await Sized(800, 128, True).run([1, 1, 900, 1], pin=True)
+
+
+async def test_one_message_that_is_too_large_is_cut_in_the_middle_and_marked(memory: Memory) -> None:
+    async with summarized(HeldModel(), hard_limit_tokens=2000, size=256) as section:
+        text = "the beginning " + "middle " * 9000 + "the end"
+        await memory.append("ana", "trip", *users(2), Message("user", text, id="big"))
+        found = await shown(section, memory)
+        [shortened] = [one for one in found.messages if one.id == "big"]
+        assert shortened.text.startswith("the beginning")
+        assert shortened.text.endswith("the end")
+        assert "characters are not shown here" in shortened.text
+        assert found.tokens(memory.token_counter) <= 2000
+
+
+async def test_a_large_result_is_cut_and_the_newest_user_message_is_verbatim(memory: Memory) -> None:
+    async with summarized(HeldModel(), hard_limit_tokens=2000, size=256) as section:
+        question = Message("user", "my question " * 100, id="question")
+        await memory.append("ana", "trip", question, calls("a", name="c"), *results("a", text="word " * 9000))
+        found = await shown(section, memory)
+        assert question in found.messages
+        assert validate_tool_pairing(found.messages) == (True, None)
+        assert "not shown here" in found.texts[-1]
+        assert found.tokens(memory.token_counter) <= 2000
+
+
+async def test_what_the_limit_in_tokens_leaves_out_is_named(memory: Memory) -> None:
+    async with summarized(HeldModel(), 4, 8, hard_limit_tokens=300, size=128) as section:
+        ids = [f"c{number}" for number in range(12)]
+        talk = [*users(2), calls(*ids, name="c"), *results(*ids, text="word " * 50)]
+        await memory.append("ana", "trip", *talk)
+        found = await shown(section, memory)
+        assert unnamed(found, len(talk)) == set()
+        assert found.tokens(memory.token_counter) <= 300
