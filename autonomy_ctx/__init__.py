@@ -4,12 +4,22 @@ import logging
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig
-from autonomy_ctx.compaction.summarizer import SummaryEvent
+from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
+from autonomy_ctx.containers.chat import ChatContext
+from autonomy_ctx.containers.chat_view import ChatView
+from autonomy_ctx.containers.item import ContextItem
+from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook
+from autonomy_ctx.containers.pool_view import ContextPoolView
+from autonomy_ctx.containers.queue import ContextQueue, ContextQueueHook
 from autonomy_ctx.errors import (
     AutonomyCtxError,
     ConflictingMessage,
+    HookError,
+    InvalidContainer,
+    InvalidItem,
     InvalidKey,
     InvalidMessage,
+    LimitNotMet,
     MessageTooLarge,
     SchemaTooNew,
     SectionError,
@@ -19,7 +29,11 @@ from autonomy_ctx.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    SummaryFailed,
+    UnknownItem,
+    UnregisteredHookError,
 )
+from autonomy_ctx.hooks import HookRegistry, hook
 from autonomy_ctx.items.calibration import Calibration
 from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.cuts import (
@@ -38,7 +52,7 @@ from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.memory import Memory, MemoryHook
 from autonomy_ctx.memory.segments import StoredSegment, Summaries, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
 from autonomy_ctx.memory.work import Lease, Work
@@ -47,10 +61,11 @@ from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.section import ContextSection, ContributingSection, Contribution, Omission, Section
+from autonomy_ctx.sections.shelves import PoolSection, QueueSection
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
 from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
 from autonomy_ctx.template.defaults import create_default_template
-from autonomy_ctx.template.template import ContextTemplate
+from autonomy_ctx.template.template import ContextTemplate, TemplateHook
 
 # An application decides where logs go; without this, Python prints warnings by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -62,9 +77,17 @@ __all__ = [
     "AutonomyCtxError",
     "Background",
     "Calibration",
+    "ChatContext",
     "ChatRole",
+    "ChatView",
     "ComposedContext",
     "ConflictingMessage",
+    "ContextItem",
+    "ContextPool",
+    "ContextPoolHook",
+    "ContextPoolView",
+    "ContextQueue",
+    "ContextQueueHook",
     "ContextSection",
     "ContextSummaryConfig",
     "ContextTemplate",
@@ -77,17 +100,25 @@ __all__ = [
     "ExactText",
     "FrameworkInstructionsSection",
     "Head",
+    "HookError",
+    "HookRegistry",
     "ImageContent",
+    "InvalidContainer",
+    "InvalidItem",
     "InvalidKey",
     "InvalidMessage",
     "Key",
     "Lease",
+    "LimitNotMet",
     "Log",
     "Memory",
+    "MemoryHook",
     "Message",
     "MessageTooLarge",
     "Omission",
     "Origin",
+    "PoolSection",
+    "QueueSection",
     "SchemaTooNew",
     "Section",
     "SectionError",
@@ -106,13 +137,18 @@ __all__ = [
     "SummarizedHistorySection",
     "Summary",
     "SummaryEvent",
+    "SummaryFailed",
+    "SummaryHook",
     "SummaryState",
     "SystemInstructionsSection",
+    "TemplateHook",
     "TextContent",
     "TextCounter",
     "ThinkingContent",
     "TokenCounter",
     "ToolCall",
+    "UnknownItem",
+    "UnregisteredHookError",
     "Window",
     "Work",
     "create_default_template",
@@ -120,6 +156,7 @@ __all__ = [
     "find_tool_pair_boundary",
     "get_tool_result_id",
     "get_tool_use_ids",
+    "hook",
     "item_from_dict",
     "item_to_dict",
     "safe_cuts",

@@ -13,12 +13,15 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     Summary,
     SummaryEvent,
+    SummaryHook,
     SystemInstructionsSection,
+    hook,
 )
 
 CITIES = ("Porto", "Aveiro", "Coimbra", "Tomar", "Lisbon", "Sintra", "Évora", "Faro")
 
 
+@hook(SummaryHook.AFTER_SUMMARY)
 def written(event: SummaryEvent) -> None:
     """Hooks are told what a summary covers; they cannot fail a turn."""
     assert event.segment is not None
@@ -27,7 +30,7 @@ def written(event: SummaryEvent) -> None:
 
 async def main() -> None:
     memory = Memory()  # Memory("sqlite:///memory.db") keeps messages and summaries on disk
-    history = SummarizedHistorySection(summary_model=None, floor=4, ceiling=8, after_summary=written)
+    history = SummarizedHistorySection(summary_model=None, floor=4, ceiling=8, hooks=[written])
     template = ContextTemplate([SystemInstructionsSection("You plan short trips."), history])
 
     async with history:

@@ -109,35 +109,41 @@ class SummarizeOldest(Compact):
     async def compact(self, contexts: Contexts) -> Contexts:
         """Summarize the oldest messages of every context that is too long."""
         for context in contexts.values():
-            if len(context) > self.max_messages:
-                while (batch := self._oldest(list(context))) and await self._summarize(context, batch):
-                    pass
+            left = self._oldest(list(context)) if len(context) > self.max_messages else []
+            # An earlier summary alone has nothing to add to itself.
+            while not all(map(_is_summary, left)):
+                batch = self._batch(left)
+                summary = await self._summarize(context, batch)
+                if summary is None:
+                    break
+                left = [summary, *left[len(batch) :]]
         return contexts
 
     def _oldest(self, messages: Sequence[Message]) -> list[Message]:
-        """The next messages to summarize: as many as one call takes, none when enough is done."""
+        """All that is to be summarized."""
         rest = [message for message in messages if _is_summary(message) or not _is_fixed(message)]
         asked = _newest_user(rest)
         old = rest[: start_of_last(rest, self.keep)]
+        return [message for index, message in enumerate(old) if index != asked]
+
+    def _batch(self, left: Sequence[Message]) -> list[Message]:
+        """As many of the messages as one call takes, and at least two where there are two."""
         at = spent = 0
-        for cut in safe_cuts(rest):
-            if not 0 < cut <= len(old):
-                continue
-            spent += self._counter.count_messages(old[at:cut])
+        for cut in [*safe_cuts(left)[1:], len(left)]:
+            spent += self._counter.count_messages(left[at:cut])
             if spent > self.batch_tokens and at > 1:
                 break
             at = cut
-        batch = [message for index, message in enumerate(old[:at]) if index != asked]
-        return [] if all(map(_is_summary, batch)) else batch
+        return list(left[:at])
 
-    async def _summarize(self, context: Context, batch: Sequence[Message]) -> bool:
-        """Put a summary in the place of some messages; false when there is none fit for it."""
+    async def _summarize(self, context: Context, batch: Sequence[Message]) -> Message | None:
+        """Put a summary in the place of some messages, and return it; None when there is none fit for it."""
         text = await self._written(batch)
-        covered = {message.id: message for message in batch}
-        # Asked again after the wait: what was said meanwhile stays, and what is gone stays gone.
+        covered = {message.id for message in batch}
+        # Looked at again after the wait: what was said meanwhile stays, and what is gone stays gone.
         messages = list(context)
         if text is None or [message for message in messages if message.id in covered] != list(batch):
-            return False
+            return None
         at = next(index for index, message in enumerate(messages) if message.id in covered)
         rest = [message for message in messages if message.id not in covered]
         summary = Message(
@@ -147,7 +153,7 @@ class SummarizeOldest(Compact):
             extra={"summary": True},
         )
         context.messages = [*rest[:at], summary, *rest[at:]]
-        return True
+        return summary
 
     async def _written(self, batch: Sequence[Message]) -> str | None:
         count = self._counter.count_text

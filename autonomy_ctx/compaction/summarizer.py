@@ -7,13 +7,13 @@ process at a time writes and any process can go on where another was killed.
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from typing import Any, TypedDict
 from uuid import uuid4
@@ -33,6 +33,7 @@ from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.tracing import summary_span
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit
 from autonomy_ctx.errors import StoreClosed, StoreError
+from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
@@ -49,6 +50,13 @@ SWEEP_SECONDS = 30.0
 REFUSALS = 2
 _REFUSED_SECONDS = 300.0
 _KEPT = 4096
+
+
+class SummaryHook(Enum):
+    """What a summarizer tells its hooks; each gets a `SummaryEvent`."""
+
+    BEFORE_SUMMARY = "before_summary"
+    AFTER_SUMMARY = "after_summary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +80,6 @@ class _Terms(TypedDict):
     seconds: float
 
 
-Hook = Callable[[SummaryEvent], Any]
-
-
 class Summarizer:
     """Keeps conversations between floor and ceiling, a few at a time."""
 
@@ -84,13 +89,12 @@ class Summarizer:
         metrics: Metrics,
         *,
         background: Background,
-        before: Hook | None = None,
-        after: Hook | None = None,
+        hooks: Iterable[Hook] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings, self._metrics = settings, metrics
         self._background, self._clock = background, clock
-        self._before, self._after = before, after
+        self._hooks = checked_hooks(hooks)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
         self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
         self._task = settings.fingerprint()
@@ -263,7 +267,7 @@ class Summarizer:
                 if lease.refusals >= REFUSALS and lease.refused == batch.name:
                     return lease, _REFUSED_SECONDS
                 event = _event(lease.key, batch)
-                await self._tell(self._before, event)
+                await self._tell(SummaryHook.BEFORE_SUMMARY, event)
                 with summary_span(event, self.settings) as span:
                     written = await job.write_batch(state, batch, lease)
                     span(None if written is None else written.segment)
@@ -271,7 +275,7 @@ class Summarizer:
                     return None
                 self._metrics.add("summaries_committed")
                 event = replace(event, last=written.segment.last, segment=written.segment)
-                await self._tell(self._after, event)
+                await self._tell(SummaryHook.AFTER_SUMMARY, event)
                 lease = replace(lease, attempts=0, refusals=0, refused="")
                 if written.failed is not None:
                     raise written.failed
@@ -306,17 +310,13 @@ class Summarizer:
         finally:
             self._standing_in.discard(place_of(memory, key))
 
-    async def _tell(self, hook: Hook | None, event: SummaryEvent) -> None:
-        """Call a hook; what it raises is its own affair."""
-        if hook is None:
-            return
+    async def _tell(self, kind: SummaryHook, event: SummaryEvent) -> None:
+        """Call the hooks; what they raise is their own affair."""
         try:
-            answer = hook(event)
-            if inspect.isawaitable(answer):
-                await answer
+            await fire(self._hooks, kind, event)
         except Exception:
             self._metrics.add("hooks_failed")
-            logger.exception("the hook %s failed", getattr(hook, "__name__", type(hook).__name__))
+            logger.exception("a hook of a summary failed; the summary goes on")
 
     def _sweep(self, memory: Memory) -> None:
         """Look after work on this store that is due later or was left behind, for as long as it is used."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 from types import TracebackType
 from typing import Any
 
 import anyio.to_thread
 
 from autonomy_ctx.errors import StoreError
+from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
@@ -27,6 +29,18 @@ from autonomy_ctx.memory.store import Draft, Head, Log, Store, Window
 from autonomy_ctx.memory.strides import Strides
 
 logger = logging.getLogger("autonomy_ctx.memory")
+
+
+class MemoryHook(Enum):
+    """What memory tells its hooks: the scope and conversation, and the messages or how many were deleted.
+
+    A `BEFORE_APPEND` hook that fails keeps the messages out. The conversation is None when a whole
+    scope was deleted.
+    """
+
+    BEFORE_APPEND = "before_append"
+    AFTER_APPEND = "after_append"
+    AFTER_DELETE = "after_delete"
 
 
 class Memory:
@@ -47,6 +61,7 @@ class Memory:
         token_counter: TokenCounter | None = None,
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
+        hooks: Iterable[Hook] | None = None,
     ) -> None:
         if url is not None and store is not None:
             raise ValueError("give memory a url or a store, not both")
@@ -63,6 +78,7 @@ class Memory:
         self._hot = None if isinstance(self._store, InProcessStore) else HotWindows(self._store)
         self._log: Log = self._hot or self._store
         self._clock, self._new_id = clock, new_id
+        self.hooks = checked_hooks(hooks)
         self._instructions: list[Message] = []
         self._metrics = {"messages_added": 0, "messages_deleted": 0, "reads": 0}
 
@@ -91,8 +107,13 @@ class Memory:
         else:
             async for some in Strides(messages):
                 drafts += [await self._draft(message) for message in some]
+        said = [draft.message for draft in drafts] if self.hooks else []
+        if said:
+            await fire(self.hooks, MemoryHook.BEFORE_APPEND, scope, conversation, said, done=False)
         positions = await self._store.append(key, drafts) if drafts else []
         self._metrics["messages_added"] += len(positions)
+        if said:
+            await fire(self.hooks, MemoryHook.AFTER_APPEND, scope, conversation, said, done=True)
         return positions
 
     async def add_message(self, scope: str, conversation: str, message: Message | Mapping[str, Any]) -> int:
@@ -275,4 +296,6 @@ class Memory:
     ) -> int:
         deleted = await self._log.delete(scope, agent, conversation, ids)
         self._metrics["messages_deleted"] += deleted
+        if self.hooks and deleted:
+            await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)
         return deleted

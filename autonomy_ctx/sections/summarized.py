@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
 from types import TracebackType
@@ -18,8 +18,9 @@ from autonomy_ctx.compaction.lookout import CONVERSATIONS, Bounded, Lookout, See
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
 from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.plan import Count, expected, is_due
-from autonomy_ctx.compaction.summarizer import Hook, Summarizer
+from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.view import fitted, pinned, room, summary_message
+from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
@@ -64,8 +65,7 @@ class SummarizedHistorySection(ContributingSection):
         lease: float = 30.0,
         model: Any = None,
         background: Background | None = None,
-        before_summary: Hook | None = None,
-        after_summary: Hook | None = None,
+        hooks: Iterable[Hook] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__("conversation_history", enabled)
@@ -96,8 +96,7 @@ class SummarizedHistorySection(ContributingSection):
             self._settings,
             self._metrics,
             background=self._background,
-            before=before_summary,
-            after=after_summary,
+            hooks=hooks,
             clock=clock,
         )
         self._lookout = Lookout(self._metrics)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from types import TracebackType
 from typing import Any
 
 import anyio
 
 from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
+from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
@@ -38,14 +40,28 @@ _DEFAULT_COUNTER = TokenCounter()
 _DISABLED = _Outcome(_EMPTY, 0.0)
 
 
+class TemplateHook(Enum):
+    """What a template tells its hooks: scope, conversation and params before, the composed context after."""
+
+    BEFORE_COMPOSE = "before_compose"
+    AFTER_COMPOSE = "after_compose"
+
+
 class ContextTemplate:
     """Runs sections in order and returns what the model will see.
 
     A required section that fails raises `SectionError`; an optional one is left out and recorded.
     """
 
-    def __init__(self, sections: Sequence[Any], *, token_counter: TokenCounter | None = None) -> None:
+    def __init__(
+        self,
+        sections: Sequence[Any],
+        *,
+        token_counter: TokenCounter | None = None,
+        hooks: Iterable[Hook] | None = None,
+    ) -> None:
         self.sections = list(sections)
+        self.hooks = checked_hooks(hooks)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
         self._placements: dict[int, tuple[Any, Placement]] = {}
@@ -92,6 +108,8 @@ class ContextTemplate:
     ) -> ComposedContext:
         """The context with a report of each section, compared with a previous one if given."""
         shared = dict(params) if params else {}
+        if self.hooks:
+            await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
         sections = [(section, self._placement(section)) for section in self.sections]
         outcomes = await self._run_all(sections, (memory, scope, conversation, shared))
         counter = self.token_counter or getattr(memory, "token_counter", None) or _DEFAULT_COUNTER
@@ -103,7 +121,7 @@ class ContextTemplate:
             messages += found.messages
             counts += await _counted(counter, found.messages)
             reports.append(_report(section.name, placement, outcome, start, sum(counts[start:])))
-        return ComposedContext(
+        composed = ComposedContext(
             scope=scope,
             conversation=conversation,
             messages=messages,
@@ -112,6 +130,9 @@ class ContextTemplate:
             calibration=counter.calibration.factor,
             previous=previous,
         )
+        if self.hooks:
+            await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
+        return composed
 
     async def _run_all(
         self, sections: Sequence[tuple[Any, Placement]], given: tuple[Any, ...]

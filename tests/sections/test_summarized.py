@@ -28,8 +28,10 @@ from autonomy_ctx import (
     Message,
     SummarizedHistorySection,
     SummaryEvent,
+    SummaryHook,
     SystemInstructionsSection,
     create_default_template,
+    hook,
     validate_tool_pairing,
 )
 
@@ -750,18 +752,17 @@ async def test_a_pinned_newest_user_message_is_shown_once(memory: Memory) -> Non
 async def test_hooks_are_told_before_and_after(memory: Memory, waits: bool) -> None:
     told: list[tuple[str, SummaryEvent]] = []
 
-    def hook(name: str) -> Any:
+    def telling(name: str, kind: SummaryHook) -> Any:
         def plain(event: SummaryEvent) -> None:
             told.append((name, event))
 
         async def waiting(event: SummaryEvent) -> None:
             told.append((name, event))
 
-        return waiting if waits else plain
+        return hook(kind)(waiting if waits else plain)
 
-    async with summarized(
-        ScriptedModel(["text"]), before_summary=hook("before"), after_summary=hook("after")
-    ) as section:
+    hooks = [telling("before", SummaryHook.BEFORE_SUMMARY), telling("after", SummaryHook.AFTER_SUMMARY)]
+    async with summarized(ScriptedModel(["text"]), hooks=hooks) as section:
         await asks(memory, 9)
         await shown(section, memory)
         await section.settled()
@@ -775,13 +776,15 @@ async def test_hooks_are_told_before_and_after(memory: Memory, waits: bool) -> N
 
 
 async def test_a_failing_hook_harms_nothing(memory: Memory) -> None:
+    @hook(SummaryHook.BEFORE_SUMMARY)
     def failing(event: SummaryEvent) -> None:
         raise RuntimeError("the hook's own affair")
 
+    @hook(SummaryHook.AFTER_SUMMARY)
     async def failing_later(event: SummaryEvent) -> None:
         raise RuntimeError("the hook's own affair")
 
-    async with summarized(ScriptedModel(), before_summary=failing, after_summary=failing_later) as section:
+    async with summarized(ScriptedModel(), hooks=[failing, failing_later]) as section:
         await asks(memory, 9)
         await shown(section, memory)
         await section.settled()
