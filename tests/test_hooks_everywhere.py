@@ -58,7 +58,7 @@ async def test_a_hook_may_keep_messages_out(opened: Open) -> None:
         raise PermissionError("not today")
 
     async with opened(hooks=[veto]) as memory:
-        with pytest.raises(PermissionError, match="hook `veto` .* nothing was changed") as caught:
+        with pytest.raises(PermissionError, match=r"hook `veto` .* nothing was changed") as caught:
             await memory.append("ana", "trip", said("a", id="m1"))
         assert isinstance(caught.value, HookError)
         assert await memory.get_message_count("ana", "trip") == 0
