@@ -4,18 +4,29 @@ import logging
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig
+from autonomy_ctx.compaction.strategies import ClearToolResults, Pipeline, SummarizeOldest, TruncateOldest
 from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
 from autonomy_ctx.containers.chat import ChatContext
 from autonomy_ctx.containers.chat_view import ChatView
+from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook
 from autonomy_ctx.containers.pool_view import ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue, ContextQueueHook
+from autonomy_ctx.containers.runtime import (
+    Compact,
+    Runtime,
+    get_context,
+    get_runtime,
+    new_context,
+    no_context,
+)
 from autonomy_ctx.errors import (
     AutonomyCtxError,
     ConflictingMessage,
     HookError,
     InvalidContainer,
+    InvalidContextFile,
     InvalidItem,
     InvalidKey,
     InvalidMessage,
@@ -80,8 +91,11 @@ __all__ = [
     "ChatContext",
     "ChatRole",
     "ChatView",
+    "ClearToolResults",
+    "Compact",
     "ComposedContext",
     "ConflictingMessage",
+    "Context",
     "ContextItem",
     "ContextPool",
     "ContextPoolHook",
@@ -104,6 +118,7 @@ __all__ = [
     "HookRegistry",
     "ImageContent",
     "InvalidContainer",
+    "InvalidContextFile",
     "InvalidItem",
     "InvalidKey",
     "InvalidMessage",
@@ -117,8 +132,10 @@ __all__ = [
     "MessageTooLarge",
     "Omission",
     "Origin",
+    "Pipeline",
     "PoolSection",
     "QueueSection",
+    "Runtime",
     "SchemaTooNew",
     "Section",
     "SectionError",
@@ -134,6 +151,7 @@ __all__ = [
     "StoreUnavailable",
     "StoredSegment",
     "Summaries",
+    "SummarizeOldest",
     "SummarizedHistorySection",
     "Summary",
     "SummaryEvent",
@@ -147,6 +165,7 @@ __all__ = [
     "ThinkingContent",
     "TokenCounter",
     "ToolCall",
+    "TruncateOldest",
     "UnknownItem",
     "UnregisteredHookError",
     "Window",
@@ -154,11 +173,15 @@ __all__ = [
     "create_default_template",
     "find_safe_trim_count",
     "find_tool_pair_boundary",
+    "get_context",
+    "get_runtime",
     "get_tool_result_id",
     "get_tool_use_ids",
     "hook",
     "item_from_dict",
     "item_to_dict",
+    "new_context",
+    "no_context",
     "safe_cuts",
     "validate_tool_pairing",
 ]

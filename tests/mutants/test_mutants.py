@@ -29,6 +29,9 @@ class Mutant(NamedTuple):
 
 
 STORES = "tests/memory/test_stores.py"
+SUMMARIZED = "tests/sections/test_summarized.py"
+LIMITS = "tests/sections/test_summarized_limits.py"
+FAULTS = "tests/compaction/test_summarizer_faults.py"
 MUTANTS = [
     Mutant(
         "acknowledged after the commit",
@@ -256,6 +259,139 @@ MUTANTS = [
         "        if abs(self._average / self.factor - 1) <= STEP:",
         "        if False:",
         "tests/items/test_tokens.py",
+    ),
+    Mutant(
+        "a summary of another past is refused",
+        "memory/sqlite/summaries.py",
+        "    if found is None or found[1].generation != generation:",
+        "    if found is None:",
+        STORES,
+    ),
+    Mutant(
+        "a summary under a lost lease is refused",
+        "memory/sqlite/summaries.py",
+        "    if fence is not None and not is_leased(connection, conversation_id, fence):",
+        "    if False:",
+        STORES,
+    ),
+    Mutant(
+        "one process at a time writes a summary",
+        "memory/sqlite/leases.py",
+        "    if lease_until is not None and now < lease_until <= now + LONGEST:",
+        "    if False:",
+        STORES,
+    ),
+    Mutant(
+        "coverage has no gaps",
+        "memory/segments.py",
+        "    if not new.provisional and new.first == written(active) + 1:",
+        "    if not new.provisional and new.first > written(active):",
+        "tests/memory/test_segments.py",
+    ),
+    Mutant(
+        "deleting messages drops the summaries of them",
+        "memory/sqlite/rows.py",
+        "        derived = self._delete_derived(conversation_id, first)",
+        "        derived = 0",
+        STORES,
+    ),
+    Mutant(
+        "a kept summary is shown only while it is in force",
+        "compaction/lookout.py",
+        "            if _same_summary(window.head, state.head):",
+        "            if True:",
+        SUMMARIZED,
+    ),
+    Mutant(
+        "after a summary the floor is shown",
+        "compaction/plan.py",
+        "    wanted = max(len(entries) - limits.floor, 0)",
+        "    wanted = max(len(entries) - limits.floor + 1, 0)",
+        SUMMARIZED,
+    ),
+    Mutant(
+        "up to the ceiling all is verbatim",
+        "compaction/plan.py",
+        "    if len(entries) > limits.ceiling - min(lead, limits.batch - 1):",
+        "    if len(entries) >= limits.ceiling - min(lead, limits.batch - 1):",
+        SUMMARIZED,
+    ),
+    Mutant(
+        "no context passes the hard limit",
+        "compaction/plan.py",
+        "    over = max(len(entries) - limits.hard, 0)",
+        "    over = 0",
+        LIMITS,
+    ),
+    Mutant(
+        "no context passes the hard limit in tokens",
+        "compaction/view.py",
+        "    return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, SHORTEST)",
+        "    return settings.limits.hard_tokens",
+        LIMITS,
+    ),
+    Mutant(
+        "a digest is marked",
+        "compaction/standin.py",
+        "        provisional=True,",
+        "        provisional=False,",
+        LIMITS,
+    ),
+    Mutant(
+        "an empty answer is no summary",
+        "compaction/gate.py",
+        '    if not text:\n        return verdict("empty")\n',
+        "",
+        "tests/compaction/test_gate.py",
+    ),
+    Mutant(
+        "an answer that is not fit leaves history as it was",
+        "compaction/writing.py",
+        '                raise Unfit(verdict.problem or "unfit")',
+        "                pass",
+        SUMMARIZED,
+    ),
+    Mutant(
+        "a failing model is asked less and less",
+        "compaction/breaker.py",
+        "    return float(min(FIRST_DELAY * 2",
+        "    return 0.0 * float(min(FIRST_DELAY * 2",
+        FAULTS,
+    ),
+    Mutant(
+        "two refusals of the same messages are enough",
+        "compaction/summarizer.py",
+        "                if lease.refusals >= REFUSALS and lease.refused == batch.name:",
+        "                if False:",
+        FAULTS,
+    ),
+    Mutant(
+        "what there is no room for is owed",
+        "compaction/summarizer.py",
+        "            await memory.store.owe(key, task=self._task)",
+        "            pass",
+        FAULTS,
+    ),
+    Mutant(
+        "the turn does not wait for a summary",
+        "sections/summarized.py",
+        "        found = await self._assembled(memory, key",
+        "        await self.settled()\n        found = await self._assembled(memory, key",
+        SUMMARIZED,
+    ),
+    Mutant(
+        "what users say is data in a prompt",
+        "items/untrusted.py",
+        "    inside = harmless(text, secret)\n",
+        "    inside = text\n",
+        "tests/compaction/test_prompt.py",
+    ),
+    Mutant(
+        "the newest user message is there",
+        "sections/summarized.py",
+        "        if newest and newest <= shown.before:",
+        "        if False:",
+        SUMMARIZED,
     ),
 ]
 
