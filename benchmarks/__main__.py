@@ -11,9 +11,12 @@ import anyio
 
 from benchmarks import (
     append,
+    branch,
     compose,
     conversations,
+    edits,
     faults,
+    files,
     imports,
     linear,
     prefix,
@@ -33,6 +36,9 @@ ALL = {
     "faults": faults.measure,
     "linear": linear.measure,
     "prefix": prefix.measure,
+    "branch": branch.measure,
+    "edits": edits.measure,
+    "files": files.measure,
     "imports": imports.measure,
 }
 
