@@ -57,6 +57,7 @@ class Run:
         self.template = ContextTemplate([self.section])
         self.wrong: Counter[str] = Counter()
         self.worst = 0.0
+        self.times: list[float] = []
         self.window = self.provisional = 0
 
     async def turn(self, number: int) -> None:
@@ -76,6 +77,7 @@ class Run:
         context = await self.template.compose(self.memory, *PLACE)
         took, busy = time.perf_counter() - started, time.process_time() - busy
         self.worst = max(self.worst, took)
+        self.times.append(took)
         self.wrong["waited"] += took > WAITED_SECONDS or took - busy > IDLE_SECONDS
         shown = [origin.position for origin in context.origins() if origin.position is not None]
         self.window = len(shown)
@@ -113,6 +115,7 @@ async def measure(folder: Path) -> list[Figure]:
         kept = f"{under['summaries_committed']} written, {served} digests"
         figures += [
             _none(f"{fault}: turns that waited", f"worst {run.worst * 1000:.0f} ms", run.wrong["waited"]),
+            _p99(fault, run.times),
             _none(f"{fault}: contexts over a hard limit", f"{calls} calls", run.wrong["over"]),
             _none(f"{fault}: messages neither shown nor accounted for", kept, run.wrong["lost"]),
             _none(
@@ -126,6 +129,19 @@ async def measure(folder: Path) -> list[Figure]:
 
 def _none(name: str, ours: str, value: float) -> Figure:
     return Figure(name=name, ours=ours, floor="0", value=value, bound=0)
+
+
+def _p99(fault: str, times: list[float]) -> Figure:
+    """What composing takes at p99 while the summarizer fails, in milliseconds."""
+    slow = sorted(times)[int(len(times) * 0.99)] * 1000
+    middle = sorted(times)[len(times) // 2] * 1000
+    return Figure(
+        name=f"{fault}: compose at p99, ms",
+        ours=f"{slow:.1f} ms",
+        floor=f"p50 {middle:.1f} ms",
+        value=slow,
+        bound=5,
+    )
 
 
 def _lost(context: ComposedContext, shown: list[int], head: int) -> int:

@@ -14,7 +14,7 @@ from autonomy_ctx.memory.segments import StoredSegment
 from autonomy_ctx.memory.store import Entry
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
-MOST = 32_000
+MOST = 12_000
 
 
 def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCounter) -> StoredSegment:

@@ -66,6 +66,8 @@ async def summary_of(
 
     Raises `SummaryFailed` when the model gives none; what it raised itself is the cause.
     """
+    if not callable(getattr(model, "complete_chat", None)):
+        raise TypeError(f"a model has a method `complete_chat`; {type(model).__name__} has none")
     messages = _messages(items)
     if not any(message.tool_calls or says_something(message) for message in messages):
         return ""

@@ -107,7 +107,8 @@ class Memory:
         else:
             async for some in Strides(messages):
                 drafts += [await self._draft(message) for message in some]
-        said = [draft.message for draft in drafts] if self.hooks else []
+        # A tuple: a hook may refuse the messages, not change them.
+        said = tuple(draft.message for draft in drafts) if self.hooks else ()
         if said:
             await fire(self.hooks, MemoryHook.BEFORE_APPEND, scope, conversation, said, done=False)
         positions = await self._store.append(key, drafts) if drafts else []

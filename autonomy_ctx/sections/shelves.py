@@ -13,7 +13,7 @@ from autonomy_ctx.containers.pool_view import ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.message import Message, parse_role
 from autonomy_ctx.sections.section import ContextSection, Params
 
 Chosen: TypeAlias = Iterable[str | ContextItem[Any]] | None
@@ -29,7 +29,7 @@ class QueueSection(ContextSection):
         if not isinstance(queue, ContextQueue):
             raise TypeError(f"QueueSection takes a ContextQueue, not {type(queue).__name__}")
         super().__init__(name, enabled)
-        self.queue, self.role = queue, role
+        self.queue, self.role = queue, parse_role(role).value
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
         """One message for each item."""
@@ -55,7 +55,7 @@ class PoolSection(ContextSection):
         if not isinstance(pool, ContextPool):
             raise TypeError(f"PoolSection takes a ContextPool, not {type(pool).__name__}")
         super().__init__(name, enabled)
-        self.pool, self.select, self.role = pool, select, role
+        self.pool, self.select, self.role = pool, select, parse_role(role).value
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
         """The catalogue, if there is anything in it, and one message for each chosen item."""

@@ -71,11 +71,11 @@ class ScriptedModel:
     name = "scripted"
 
     def __init__(
-        self, answers: Iterable[Answer] = ("a short summary",), *, context_window: int | None = None
+        self, answers: str | Iterable[Answer] = "a short summary", *, context_window: int | None = None
     ) -> None:
         self.context_window = context_window
         self.calls: list[Call] = []
-        self._answers = list(answers)
+        self._answers: list[Answer] = [answers] if isinstance(answers, str) else list(answers)
         if not self._answers:
             raise ValueError("a script needs at least one answer")
 

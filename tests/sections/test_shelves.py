@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autonomy_ctx import ContextTemplate, Memory
+from autonomy_ctx import ContextTemplate, InvalidMessage, Memory
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.pool_view import ContextPoolView
@@ -76,3 +76,10 @@ async def test_what_is_no_container_is_refused() -> None:
         QueueSection([])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a ContextPool, not dict"):
         PoolSection({})  # type: ignore[arg-type]
+
+
+async def test_a_role_that_does_not_exist_is_refused_when_the_section_is_made() -> None:
+    with pytest.raises(InvalidMessage, match="role"):
+        QueueSection(ContextQueue(limit=1), role="robot")
+    with pytest.raises(InvalidMessage, match="role"):
+        PoolSection(ContextPool(), role="robot")
