@@ -373,13 +373,6 @@ MUTANTS = [
         FAULTS,
     ),
     Mutant(
-        "the turn does not wait for a summary",
-        "sections/summarized.py",
-        "        found = await self._assembled(memory, key",
-        "        await self.settled()\n        found = await self._assembled(memory, key",
-        SUMMARIZED,
-    ),
-    Mutant(
         "what users say is data in a prompt",
         "items/untrusted.py",
         "    inside = harmless(text, secret)\n",
