@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from typing import TypeVar
 
 import anyio.to_thread
 
@@ -21,7 +22,7 @@ from autonomy_ctx.items.identifiers import coverage
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
-from autonomy_ctx.memory.rows import LIGHT_CHARACTERS
+from autonomy_ctx.memory.rows import weight
 
 # Tokens of messages for one call when the model's window is not known, and the least to try.
 USUAL_BATCH, LEAST_BATCH = 12_000, 200
@@ -29,6 +30,11 @@ USUAL_BATCH, LEAST_BATCH = 12_000, 200
 PROMPT_TOKENS, MARGIN = 500, 1.15
 # Source tokens for one token of summary, and the shortest summary to ask for.
 DENSITY, SHORTEST = 3, 96
+
+
+# Characters that are read in no time; more goes to a thread, so that the loop is not held.
+LIGHT = 16_000
+T = TypeVar("T")
 
 
 class Unfit(Exception):
@@ -77,13 +83,12 @@ class SegmentWriter:
         self, messages: Sequence[Message], background: Sequence[str], counter: TokenCounter
     ) -> Written:
         """A segment of these messages; earlier segments, newest last, are given as background."""
-        source = await anyio.to_thread.run_sync(
-            lambda: transcript(messages, counter=counter, longest=self.longest)
-        )
+        light = sum(map(weight, messages)) <= LIGHT
+        source = await _done(light, partial(transcript, messages, counter=counter, longest=self.longest))
         tokens = counter.count_messages(messages)
         target = self._target(tokens)
         if self._model is None:
-            text = await anyio.to_thread.run_sync(lambda: digest(messages, tokens=target, counter=counter))
+            text = await _done(light, partial(digest, messages, tokens=target, counter=counter))
             return self._extracted(text, source, counter)
         known = _newest_within(background, tokens // 2, counter)
         prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
@@ -167,9 +172,7 @@ class SegmentWriter:
             count=counter.count_text,
             secret=prompt.secret,
         )
-        if len(source) + len(reply.text) <= LIGHT_CHARACTERS // 4:
-            return judged()
-        return await anyio.to_thread.run_sync(judged)
+        return await _done(len(source) + len(reply.text) <= LIGHT, judged)
 
     @property
     def _window(self) -> int | None:
@@ -199,6 +202,10 @@ class SegmentWriter:
             coverage=coverage(source, text),
             source_hash=_hash(source),
         )
+
+
+async def _done(light: bool, work: Callable[[], T]) -> T:
+    return work() if light else await anyio.to_thread.run_sync(work)
 
 
 def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:
