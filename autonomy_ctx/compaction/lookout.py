@@ -94,7 +94,7 @@ class Lookout:
         state = state or known
         entries = list(window.entries)
         complete = len(entries) < limit
-        while not complete and len(entries) < LOOKBACK and _torn(entries, limits.hard):
+        while not complete and len(entries) < LOOKBACK and _torn(entries):
             limit = 2 * len(entries)
             page = await memory.read(
                 key.scope, key.conversation, after=state.covered, before=entries[0].position, limit=limit
@@ -134,11 +134,9 @@ class Lookout:
                     cache.pop(place, None)
 
 
-def _torn(entries: list[Entry], hard: int) -> bool:
-    """Whether the window has a result whose call came before the entries."""
-    messages = [entry.message for entry in entries]
-    lost = orphaned_results(messages)
-    return bool(lost) and any(message.tool_call_id in lost for message in messages[-hard:])
+def _torn(entries: list[Entry]) -> bool:
+    """Whether there is a result whose call came before the entries."""
+    return bool(orphaned_results([entry.message for entry in entries]))
 
 
 def _first_but_results(entries: list[Entry], start: int) -> int:

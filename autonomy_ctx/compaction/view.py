@@ -107,6 +107,20 @@ def fitted(
     return _tail(cut, tokens, newest_user, count)
 
 
+def standing(entries: Sequence[Entry]) -> list[Entry]:
+    """Entries in which a result that came after its call was summarized stands by itself.
+
+    As a tool's result it would be dropped before it is sent: no provider takes one without its call.
+    """
+    lost = orphaned_results([entry.message for entry in entries])
+    return [
+        Entry(entry.position, _alone(entry.message, "Late result"))
+        if entry.message.role is ChatRole.TOOL and entry.message.tool_call_id in lost
+        else entry
+        for entry in entries
+    ]
+
+
 def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> list[Entry]:
     """The newest entries within so many tokens, and the newest user message if it is among them."""
     kept: list[Entry] = []
@@ -143,12 +157,12 @@ def _missing(first: int, last: int) -> Segment:
     return Segment(text=text, first=first, last=last, provisional=True)
 
 
-def _alone(message: Message) -> Message:
+def _alone(message: Message, kind: str = "Pinned result") -> Message:
     """A message that stands without what came before and after it."""
     if message.role is not ChatRole.TOOL and not message.tool_calls:
         return message
     said = message.text
     calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
-    what = f"Pinned result of {message.name or 'a tool'}" if message.role is ChatRole.TOOL else "Pinned"
+    what = f"{kind} of {message.name or 'a tool'}" if message.role is ChatRole.TOOL else "Pinned"
     text = f"[{what}]\n" + "\n".join([said, *calls] if said else calls)
     return Message("user", text, id=message.id, created_at=message.created_at, agent=message.agent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from autonomy_ctx.memory.segments import StoredSegment, swapped
+from autonomy_ctx.memory.segments import StoredSegment, revived, swapped
 from autonomy_ctx.memory.store import Head
 
 _TAKEN_BACK = -1
@@ -66,9 +66,14 @@ class SegmentRows:
         """
         before = len(self._rows)
         self._rows = {number: row for number, row in self._rows.items() if row.segment.last < first}
-        for row in self._rows.values():
-            if row.replaced_by not in (None, _TAKEN_BACK) and row.replaced_by not in self._rows:
-                row.replaced_by = None
+        self._sort()
+        replaced = [
+            row.segment
+            for row in self._rows.values()
+            if row.replaced_by not in (None, _TAKEN_BACK) and row.replaced_by not in self._rows
+        ]
+        for segment in revived(self.in_force, replaced):
+            self._rows[segment.number].replaced_by = None
         self._sort()
         return before - len(self._rows)
 

@@ -131,3 +131,23 @@ def swapped(active: Sequence[StoredSegment], new: StoredSegment, head: int) -> S
         and inside[-1].last == new.last
     )
     return Swap(tuple(inside), (new,)) if fits else None
+
+
+def revived(active: Sequence[StoredSegment], replaced: Sequence[StoredSegment]) -> tuple[StoredSegment, ...]:
+    """Which of the segments whose replacement was deleted come back into force.
+
+    The newest where several stand for the same messages, and only as far as there is no gap and
+    nothing written follows a stand-in.
+    """
+    chosen = list(active)
+    for segment in sorted(replaced, key=lambda one: -one.number):
+        if all(segment.last < one.first or one.last < segment.first for one in chosen):
+            chosen.append(segment)
+    covered, provisional, back = 0, False, []
+    for segment in sorted(chosen, key=lambda one: one.first):
+        if segment.first != covered + 1 or (provisional and not segment.provisional):
+            break
+        covered, provisional = segment.last, segment.provisional
+        if segment not in active:
+            back.append(segment)
+    return tuple(back)

@@ -19,7 +19,7 @@ from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
 from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.plan import Count, expected, is_due
 from autonomy_ctx.compaction.summarizer import Summarizer
-from autonomy_ctx.compaction.view import fitted, pinned, room, summary_message
+from autonomy_ctx.compaction.view import fitted, pinned, room, standing, summary_message
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
@@ -183,6 +183,8 @@ class SummarizedHistorySection(ContributingSection):
             window = [*asked.entries, *window]
         pins = pinned(seen.state.pins, shown.before, self._settings.pin_tokens, counter)
         pins = [pin for pin in pins if pin.position != newest]
+        if shown.before:
+            window = standing(window)
         fit = fitted(window, room(self._settings, seen.state), newest, count, counter)
         messages = [entry.message for entry in pins]
         positions: list[int | None] = [entry.position for entry in pins]

@@ -231,3 +231,13 @@ class SummariesContract(Filled):
         await self.commit_all(store, written(1, 3), written(4, 6), written(1, 6, level=1))
         await store.delete("ana", "", "trip", ["m5"])
         assert ranges(await store.summary(MAIN)) == [(1, 3, False)]
+
+    async def test_of_several_that_stood_for_the_same_messages_the_newest_comes_back(
+        self, store: Store
+    ) -> None:
+        await self.fill(store, 12)
+        await self.commit_all(store, stand_in(1, 5), stand_in(6, 11))
+        joined = replace(stand_in(1, 11), level=1)
+        await self.commit_all(store, joined, written(1, 5), written(6, 11), written(1, 11, level=1))
+        await store.delete("ana", "", "trip", ["m8"])
+        assert ranges(await store.summary(MAIN)) == [(1, 5, False)]

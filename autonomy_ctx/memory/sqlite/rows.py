@@ -12,6 +12,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import restored, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.errors import UnreadableRow
+from autonomy_ctx.memory.sqlite.segment_rows import revive
 from autonomy_ctx.memory.store import Draft, Entry, Head, Window
 
 _END = 2**62
@@ -182,14 +183,8 @@ class Transaction:
         segments = execute(
             "DELETE FROM segment WHERE conversation_id = ? AND last >= ?", (conversation_id, first)
         ).rowcount
-        # What a deleted one stood for, and is not deleted itself, is in force again.
-        execute(
-            """
-            UPDATE segment SET replaced_by = NULL WHERE conversation_id = ?1 AND replaced_by > 0
-                AND replaced_by NOT IN (SELECT number FROM segment WHERE conversation_id = ?1)
-            """,
-            (conversation_id,),
-        )
+        if segments:
+            revive(self._connection, conversation_id)
         pins = execute(
             """
             DELETE FROM pin WHERE conversation_id = ?1 AND NOT EXISTS

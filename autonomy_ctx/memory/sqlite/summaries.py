@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState, swapped
-from autonomy_ctx.memory.sqlite.errors import UnreadableRow
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.rows import Transaction, conversation_of, conversations_of, entry_of
+from autonomy_ctx.memory.sqlite.segment_rows import TAKEN_BACK, in_force, insert
 from autonomy_ctx.memory.store import Entry, Head
 
-# The columns have the names of the fields.
-_FIELDS = [field.name for field in fields(StoredSegment)]
-_GIVEN = [name for name in _FIELDS if name != "number"]
-_IN_FORCE = f"""
-    SELECT {", ".join(_FIELDS)} FROM segment
-    WHERE conversation_id = ? AND replaced_by IS NULL ORDER BY first
-"""  # noqa: S608  # our names
-_INSERT = f"""
-    INSERT INTO segment ({", ".join(_GIVEN)}, conversation_id, rest_of)
-    VALUES ({", ".join("?" * len(_GIVEN))}, ?, ?) RETURNING number
-"""  # noqa: S608  # our names
 _PINS = """
     SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body FROM pin p
     JOIN message m ON m.conversation_id = p.conversation_id AND m.position = p.position
@@ -38,7 +25,6 @@ _PINNED_BYTES = """
     WHERE p.conversation_id = ?
 """
 _POSITION = "SELECT position FROM message WHERE conversation_id = ? AND id = ?"
-_TAKEN_BACK = -1
 
 
 def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
@@ -69,13 +55,13 @@ def commit_segment(
     conversation_id, head = found
     if fence is not None and not is_leased(connection, conversation_id, fence):
         return False
-    swap = swapped(_in_force(connection, conversation_id), segment, head.position)
+    swap = swapped(in_force(connection, conversation_id), segment, head.position)
     if swap is None:
         return False
     new, *rests = (replace(one, generation=generation) for one in swap.added)
-    number = _insert(connection, conversation_id, replace(new, created=now), None)
+    number = insert(connection, conversation_id, replace(new, created=now), None)
     for rest in rests:
-        _insert(connection, conversation_id, rest, number)
+        insert(connection, conversation_id, rest, number)
     for one in swap.removed:
         connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
     _revise(connection, conversation_id, new_generation=False)
@@ -101,7 +87,7 @@ def undo_segment(transaction: Transaction, key: Key) -> bool:
     connection.execute(
         "UPDATE segment SET replaced_by = NULL WHERE conversation_id = ? AND replaced_by = ?", meant
     )
-    connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (_TAKEN_BACK, number))
+    connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (TAKEN_BACK, number))
     _revise(connection, conversation_id, new_generation=True)
     return True
 
@@ -151,38 +137,7 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
     pins: list[Entry] = [entry_of(*row) for row in connection.execute(_PINS, (conversation_id,)).fetchall()]
-    return SummaryState(head, tuple(_in_force(connection, conversation_id)), tuple(pins))
-
-
-def _in_force(connection: sqlite3.Connection, conversation_id: int) -> list[StoredSegment]:
-    return [_segment(row) for row in connection.execute(_IN_FORCE, (conversation_id,)).fetchall()]
-
-
-def _segment(row: Sequence[Any]) -> StoredSegment:
-    values = dict(zip(_FIELDS, row, strict=True))
-    try:
-        values.update(text=json.loads(values["text"]), provisional=bool(values["provisional"]))
-    except ValueError:
-        # Why not might quote what users said.
-        raise UnreadableRow(f"the segment with number {values['number']} cannot be read") from None
-    return StoredSegment(**values)
-
-
-def _insert(
-    connection: sqlite3.Connection, conversation_id: int, segment: StoredSegment, rest_of: int | None
-) -> int:
-    given = [_text(segment.text) if name == "text" else getattr(segment, name) for name in _GIVEN]
-    [(number,)] = connection.execute(_INSERT, (*given, conversation_id, rest_of))
-    return int(number)
-
-
-def _text(text: str) -> str:
-    """A text as JSON; with escapes only when no file could hold it otherwise."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(text)
-    return json.dumps(text, ensure_ascii=False)
+    return SummaryState(head, tuple(in_force(connection, conversation_id)), tuple(pins))
 
 
 def _revise(connection: sqlite3.Connection, conversation_id: int, *, new_generation: bool) -> None:

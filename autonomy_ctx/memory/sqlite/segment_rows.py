@@ -1,0 +1,71 @@
+"""Segments as rows: written, read, and brought back when what replaced them is deleted."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from autonomy_ctx.memory.segments import StoredSegment, revived
+from autonomy_ctx.memory.sqlite.errors import UnreadableRow
+
+TAKEN_BACK = -1
+# The columns have the names of the fields.
+_FIELDS = [field.name for field in fields(StoredSegment)]
+_GIVEN = [name for name in _FIELDS if name != "number"]
+_IN_FORCE = f"""
+    SELECT {", ".join(_FIELDS)} FROM segment
+    WHERE conversation_id = ? AND replaced_by IS NULL ORDER BY first
+"""  # noqa: S608  # our names
+_INSERT = f"""
+    INSERT INTO segment ({", ".join(_GIVEN)}, conversation_id, rest_of)
+    VALUES ({", ".join("?" * len(_GIVEN))}, ?, ?) RETURNING number
+"""  # noqa: S608  # our names
+# Neither in force nor taken back, but what stood for them is gone.
+_LEFT_BEHIND = f"""
+    SELECT {", ".join(_FIELDS)} FROM segment
+    WHERE conversation_id = ?1 AND replaced_by > 0
+      AND replaced_by NOT IN (SELECT number FROM segment WHERE conversation_id = ?1)
+"""  # noqa: S608  # our names
+
+
+def in_force(connection: sqlite3.Connection, conversation_id: int) -> list[StoredSegment]:
+    return [_segment(row) for row in connection.execute(_IN_FORCE, (conversation_id,)).fetchall()]
+
+
+def revive(connection: sqlite3.Connection, conversation_id: int) -> None:
+    """Bring back what deleted segments stood for, as far as it is whole."""
+    rows = connection.execute(_LEFT_BEHIND, (conversation_id,)).fetchall()
+    if not rows:
+        return
+    for segment in revived(in_force(connection, conversation_id), [_segment(row) for row in rows]):
+        connection.execute("UPDATE segment SET replaced_by = NULL WHERE number = ?", (segment.number,))
+
+
+def insert(
+    connection: sqlite3.Connection, conversation_id: int, segment: StoredSegment, rest_of: int | None
+) -> int:
+    given = [_text(segment.text) if name == "text" else getattr(segment, name) for name in _GIVEN]
+    [(number,)] = connection.execute(_INSERT, (*given, conversation_id, rest_of))
+    return int(number)
+
+
+def _segment(row: Sequence[Any]) -> StoredSegment:
+    values = dict(zip(_FIELDS, row, strict=True))
+    try:
+        values.update(text=json.loads(values["text"]), provisional=bool(values["provisional"]))
+    except ValueError:
+        # Why not might quote what users said.
+        raise UnreadableRow(f"the segment with number {values['number']} cannot be read") from None
+    return StoredSegment(**values)
+
+
+def _text(text: str) -> str:
+    """A text as JSON; with escapes only when no file could hold it otherwise."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
