@@ -94,7 +94,7 @@ class Lookout:
         state = state or known
         entries = list(window.entries)
         complete = len(entries) < limit
-        while not complete and len(entries) < LOOKBACK and _torn(entries):
+        while not complete and len(entries) < LOOKBACK and _torn(entries, state.covered, limits):
             limit = 2 * len(entries)
             page = await memory.read(
                 key.scope, key.conversation, after=state.covered, before=entries[0].position, limit=limit
@@ -134,9 +134,11 @@ class Lookout:
                     cache.pop(place, None)
 
 
-def _torn(entries: list[Entry]) -> bool:
-    """Whether there is a result whose call came before the entries."""
-    return bool(orphaned_results([entry.message for entry in entries]))
+def _torn(entries: list[Entry], covered: int, limits: Limits) -> bool:
+    """Whether a group began before the entries: a result has no call there, or no cut is safe."""
+    if orphaned_results([entry.message for entry in entries]):
+        return True
+    return bounded_start(entries, covered, limits, None, lambda message: 0) == 0
 
 
 def _first_but_results(entries: list[Entry], start: int) -> int:

@@ -364,7 +364,9 @@ class SummaryMachine(RuleBasedStateMachine):
             caller = made.get(message.tool_call_id or "")
             # A user spoke before the result came: by then the call may have been summarized.
             if caller is not None and not any(caller < user < at for user in users):
-                assert (at in fresh) == (caller in fresh), "a call and its result are parted"
+                assert (at in fresh) == (caller in fresh), (
+                    f"a call at {caller} and its result at {at} are parted"
+                )
 
     def check_hard_limit(self, expected: Expected, fresh: list[int]) -> None:
         """At most so many messages, or one group that cannot be divided."""
