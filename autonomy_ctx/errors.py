@@ -200,3 +200,166 @@ class InvalidContextFile(AutonomyCtxError, ValueError):
     def __init__(self, *, path: str, problem: str, advice: str) -> None:
         super().__init__(f"{path} {problem}; the file was left as it is. {advice}")
         self.path, self.problem = path, problem
+
+
+class ModelError(AutonomyCtxError):
+    """A model gave no answer. No key and no message is in the text; `code` is the provider's own word."""
+
+    def __init__(
+        self, model: str, problem: str, *, status_code: int | None = None, code: str | None = None
+    ) -> None:
+        said = [f"status {status_code}"] * (status_code is not None) + [code] * (code is not None)
+        shown = f" ({', '.join(map(str, said))})" if said else ""
+        super().__init__(f"model `{model}` {problem.replace('{said}', shown)}")
+        self.model, self.status_code, self.code = model, status_code, code
+
+
+class ModelUnavailable(ModelError):
+    """The model could not be reached, broke off or is overloaded, also when asked again."""
+
+    def __init__(
+        self, model: str, problem: str, *, status_code: int | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(
+            model,
+            f"{problem}{{said}}; try again later, or look at the provider's status and at `base_url`",
+            status_code=status_code,
+            code=code,
+        )
+
+
+class RateLimited(ModelError):
+    """The provider takes no more requests for now; `retry_after` in seconds if it says for how long."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        status_code: int | None = 429,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        when = "later" if retry_after is None else f"in {retry_after:g} s"
+        super().__init__(
+            model,
+            f"takes no more requests{{said}}; try again {when}, send fewer at once or raise the quota",
+            status_code=status_code,
+            code=code,
+        )
+        self.retry_after = retry_after
+
+
+class AuthenticationFailed(ModelError):
+    """The provider does not accept the key, or the key may not use this model."""
+
+    def __init__(self, model: str, *, status_code: int = 401, code: str | None = None) -> None:
+        super().__init__(
+            model,
+            "does not accept the key{said}; check the key and what it may be used for",
+            status_code=status_code,
+            code=code,
+        )
+
+
+class MissingKey(AuthenticationFailed):
+    """No key was given and none is in the environment; nothing was sent."""
+
+    def __init__(self, model: str, variables: tuple[str, ...]) -> None:
+        ModelError.__init__(
+            self,
+            model,
+            f"needs a key; set {' or '.join(variables)} in the environment, or give `api_key`",
+        )
+        # As if the provider had said so: whoever stops at a refused key stops at a missing one.
+        self.status_code = 401
+        self.variables = variables
+
+
+class ContextOverflow(ModelError):
+    """The request was too long for the model; `window` in tokens if the provider says how long it may be."""
+
+    def __init__(
+        self, model: str, *, window: int | None = None, status_code: int | None = 400, code: str | None = None
+    ) -> None:
+        room = "" if window is None else f" of {window:,} tokens"
+        super().__init__(
+            model,
+            f"was given more than its context window{room} takes{{said}}; send less or set a smaller budget",
+            status_code=status_code,
+            code=code,
+        )
+        self.window = window
+
+
+class InvalidModelReply(ModelError):
+    """The server answered, but with nothing that is an answer of a model."""
+
+    def __init__(self, model: str, problem: str, *, code: str | None = None) -> None:
+        super().__init__(
+            model,
+            f"sent a reply that {problem}{{said}}; check that `base_url` and `provider` go together",
+            code=code,
+        )
+
+
+class ModelTimeout(ModelError, TimeoutError):
+    """The model did not answer in time."""
+
+    def __init__(self, model: str, *, what: str, seconds: float) -> None:
+        super().__init__(
+            model,
+            f"gave {what} for {seconds:g} s; give it longer with `timeout`, or send less",
+        )
+        self.seconds = seconds
+
+
+class InvalidTool(AutonomyCtxError, ValueError):
+    """A function that cannot be offered to a model as it is."""
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(f"tool `{tool}` {problem}")
+        self.tool, self.problem = tool, problem
+
+
+class UnknownTool(AutonomyCtxError, LookupError):
+    """A model called a tool that it was not given."""
+
+    def __init__(self, tool: str, *, known: list[str]) -> None:
+        there = f"the tools are {', '.join(known)}" if known else "there are no tools"
+        super().__init__(f"there is no tool named {tool!r}; {there}")
+        self.tool = tool
+
+
+class InvalidArguments(AutonomyCtxError, ValueError):
+    """The arguments of a call do not fit the tool; it was not run."""
+
+    def __init__(self, tool: str, problem: str, *, argument: str | None = None) -> None:
+        which = f"argument `{argument}` " if argument else "the call "
+        super().__init__(f"{which}{problem}; `{tool}` was not run")
+        self.tool, self.argument, self.problem = tool, argument, problem
+
+
+class ToolTimeout(AutonomyCtxError, TimeoutError):
+    """A tool took longer than it may."""
+
+    def __init__(self, tool: str, seconds: float) -> None:
+        super().__init__(
+            f"`{tool}` was given up after {seconds:g} s and may have been half done; ask for less at a time"
+        )
+        self.tool, self.seconds = tool, seconds
+
+
+class InvalidResult(AutonomyCtxError, TypeError):
+    """A tool ran, but what it returned cannot be shown to a model."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"it ran, but its result {problem}; return text, or data that JSON can hold")
+        self.problem = problem
+
+
+class FileRefused(AutonomyCtxError, OSError):
+    """A file or folder that a filesystem tool does not touch."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path if len(path) <= 120 else path[:120] + '...'!r} {problem}")
+        self.path, self.problem = path, problem

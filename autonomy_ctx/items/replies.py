@@ -16,7 +16,9 @@ _TEXT_TYPES = (None, "text", "input_text", "output_text")
 _UNSPOKEN_TYPES = ("thinking", "redacted_thinking", "reasoning")
 _CALL_TYPES = ("tool_use", "function_call", "tool_call")
 _CALL_FIELDS = ("functionCall", "function_call", "toolUse")
-_STOPS = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason")
+_STOPS = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason", "stop")
+# Our own replies' words for what providers say in many ways.
+_OWN_STOPS = {"refused": "refusal", "overflow": "model_context_window_exceeded"}
 _USAGES = ("usage", "usageMetadata", "usage_metadata")
 _INPUTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count", "inputTokens")
 _OUTPUTS = (
@@ -165,7 +167,8 @@ def _stop(reply: Any, places: Sequence[Any], *, refused: bool) -> str | None:
     metadata = _get(reply, "response_metadata")
     found = [_string(_get(place, name)) for place in (*places, metadata) for name in _STOPS]
     found.append(_string(_get(_get(reply, "incomplete_details"), "reason")))
-    return next((stop.lower() for stop in found if stop), None)
+    stop = next((stop.lower() for stop in found if stop), None)
+    return None if stop is None else _OWN_STOPS.get(stop, stop)
 
 
 def _tokens(reply: Any, names: Iterable[str]) -> int | None:

@@ -1,0 +1,161 @@
+"""Anthropic's Messages: blocks in alternating turns, rules apart, marks where a prompt cache is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.formats.anthropic_stream import AnthropicReader
+from autonomy_ctx.items.formats.blocks import Block, Image, Offer, Result, Text, Thinking, Turn, Use
+from autonomy_ctx.items.formats.format import Request
+from autonomy_ctx.items.formats.overflow import overflowed
+from autonomy_ctx.items.formats.reading import count, entries, fields, text, word
+from autonomy_ctx.items.formats.reply import ModelReply, Usage
+from autonomy_ctx.items.formats.said import Carries
+from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.turns import conversation
+from autonomy_ctx.items.formats.values import arguments_text, joined
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.parts import Part, TextContent, ThinkingContent
+
+DEFAULT_MAX_TOKENS = 4096
+STOPS = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tools",
+    "max_tokens": "length",
+    "refusal": "refused",
+    "model_context_window_exceeded": "overflow",
+}
+_CARRIES = Carries(url_images=True, redacted_text=True)
+
+
+class AnthropicFormat:
+    """The words of Anthropic's Messages API."""
+
+    name = "anthropic"
+
+    def request(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int | None = None,
+        stream: bool = False,
+        breakpoints: Sequence[int] = (),
+        **options: Any,
+    ) -> Request:
+        """A request that the provider takes; sampling parameters only if `options` has them."""
+        talk = conversation(messages, tools=tools, breakpoints=breakpoints, carries=_CARRIES)
+        body: dict[str, Any] = {
+            "model": model,
+            "max_tokens": _default_max_tokens(options) if max_tokens is None else max_tokens,
+        }
+        if talk.system:
+            body["system"] = [_block(text) for text in talk.system]
+        body["messages"] = [_turn(turn) for turn in talk.turns]
+        if talk.tools:
+            body["tools"] = [_tool(offer) for offer in talk.tools]
+            if not talk.offered:
+                body["tool_choice"] = {"type": "none"}
+        if stream:
+            body["stream"] = True
+        return Request(path="/messages", body={**body, **options}, repairs=talk.repairs)
+
+    def reply(self, body: Mapping[str, Any]) -> ModelReply:
+        """What a whole response says."""
+        return read_message(body)
+
+    def reader(self) -> AnthropicReader:
+        """For a streamed response."""
+        return AnthropicReader(read_message)
+
+    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
+        """Whether an error says that the request was too long, and the window if it names one."""
+        return overflowed(status, body)
+
+
+def read_message(body: Mapping[str, Any]) -> ModelReply:
+    """A reply from a whole message; blocks of an unknown kind are passed over."""
+    if body.get("type") == "error":
+        error = fields(body.get("error"))
+        raise StreamError(word(error.get("type")) or "error", text(error.get("message")))
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    for block in entries(body.get("content")):
+        match block.get("type"):
+            case "text":
+                parts.append(TextContent(text(block.get("text"))))
+            case "thinking":
+                thought, signature = text(block.get("thinking")), word(block.get("signature"))
+                parts.append(ThinkingContent(thought, signature=signature))
+            case "redacted_thinking":
+                parts.append(ThinkingContent("", redacted=text(block.get("data"))))
+            case "tool_use":
+                name, arguments = text(block.get("name")), arguments_text(block.get("input"))
+                calls.append(ToolCall(word(block.get("id")), name, arguments))
+    stop = word(body.get("stop_reason"))
+    return ModelReply(
+        parts=joined(parts),
+        tool_calls=tuple(calls),
+        stop=STOPS.get(stop, stop) if stop else None,
+        usage=_usage(fields(body.get("usage"))),
+        model=word(body.get("model")),
+        id=word(body.get("id")),
+    )
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    cached = count(usage.get("cache_read_input_tokens"))
+    written = count(usage.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=count(usage.get("input_tokens")) + written + cached,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        output_tokens=count(usage.get("output_tokens")),
+    )
+
+
+def _default_max_tokens(options: Mapping[str, Any]) -> int:
+    # What is allowed for thinking counts, and a limit below it is refused.
+    return DEFAULT_MAX_TOKENS + count(fields(options.get("thinking")).get("budget_tokens"))
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {"role": turn.role, "content": [_block(block) for block in turn.blocks]}
+
+
+def _block(block: Block) -> dict[str, Any]:
+    spelled = _spelled(block)
+    if block.cut:
+        spelled["cache_control"] = {"type": "ephemeral"}
+    return spelled
+
+
+def _spelled(block: Block) -> dict[str, Any]:
+    match block:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Image(picture=picture):
+            if picture.url:
+                return {"type": "image", "source": {"type": "url", "url": picture.url}}
+            source = {"type": "base64", "media_type": picture.media_type, "data": picture.data}
+            return {"type": "image", "source": source}
+        case Thinking(redacted=redacted) if redacted:
+            return {"type": "redacted_thinking", "data": redacted}
+        case Thinking(text=text, signature=signature):
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Use(id=call_id, name=name, input=arguments):
+            return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        case Result(id=call_id, content=content, is_error=is_error):
+            inside = [_block(inner) for inner in content]
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": inside}
+            return {**result, "is_error": True} if is_error else result
+    assert_never(block)
+
+
+def _tool(offer: Offer) -> dict[str, Any]:
+    described = {"description": offer.description} if offer.description else {}
+    return {"name": offer.name, **described, "input_schema": offer.schema}

@@ -1,0 +1,62 @@
+"""What a client needs of a provider's format: a request out, a reply or its pieces back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autonomy_ctx.items.formats.reply import ModelReply, StreamEvent
+from autonomy_ctx.items.message import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request's path below the base URL and its JSON body, and what had to be mended to make it."""
+
+    path: str
+    body: dict[str, Any]
+    repairs: tuple[str, ...] = ()
+
+
+class StreamReader(Protocol):
+    """Puts a stream's pieces together again."""
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
+        """What one server-sent event says; unknown ones say nothing."""
+
+    def finish(self) -> ModelReply:
+        """The reply, once the stream has ended; with what came when it ended too early."""
+
+
+class Format(Protocol):
+    """One provider's words."""
+
+    name: str
+
+    def request(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int | None = None,
+        stream: bool = False,
+        breakpoints: Sequence[int] = (),
+        **options: Any,
+    ) -> Request:
+        """A request that the provider takes.
+
+        `tools` are `{"name", "description", "parameters"}`. `breakpoints` are indexes of messages after
+        which a prompt cache may be cut, at most 4; formats without them ignore them. `options` go into
+        the body as they are.
+        """
+
+    def reply(self, body: Mapping[str, Any]) -> ModelReply:
+        """What a whole response says."""
+
+    def reader(self) -> StreamReader:
+        """For a streamed response."""
+
+    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
+        """Whether an error says that the request was too long, and the window if it names one."""

@@ -1,0 +1,190 @@
+"""Google's generateContent: contents of user and model in turn, system text apart.
+
+Joining neighbours makes the turns alternate. A call carries the thought signature it came with: newer
+models refuse a call of their own without it.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+from autonomy_ctx.items.formats.format import Request
+from autonomy_ctx.items.formats.google_parts import Part, led, model_parts, response, user_parts
+from autonomy_ctx.items.formats.google_reply import THOUGHT_SIGNATURE, GoogleReader
+from autonomy_ctx.items.formats.names import ToolNames
+from autonomy_ctx.items.formats.prepared import prepared
+from autonomy_ctx.items.formats.reply import ModelReply
+from autonomy_ctx.items.formats.sendable import (
+    INSTRUCTING,
+    left_out,
+    nothing_said,
+    opening,
+    text_of,
+    tool_names,
+    tool_specs,
+    with_safe_ids,
+)
+from autonomy_ctx.items.formats.too_long import too_long
+from autonomy_ctx.items.formats.values import well_formed_json
+from autonomy_ctx.items.message import ChatRole, Message, new_id
+
+LONGEST_ID = 64
+_WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleContents:
+    """The contents, and the text of the system instruction if there is one."""
+
+    contents: list[dict[str, Any]] = field(default_factory=list)
+    system: str | None = None
+
+
+class GoogleFormat:
+    """generateContent, of the Gemini API and of Vertex."""
+
+    name = "google"
+
+    def __init__(self, *, new_id: Callable[[], str] = new_id) -> None:
+        self._new_id = new_id
+
+    def request(
+        self,
+        model: str,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int | None = None,
+        stream: bool = False,
+        breakpoints: Sequence[int] = (),
+        **options: Any,
+    ) -> Request:
+        """A request that the provider takes; it caches prefixes by itself."""
+        repairs: list[str] = []
+        names = tool_names(tools)
+        wants = bool(_WANTS_SIGNATURES.search(model.lower()))
+        made = google_contents(messages, repairs, names=names, unsigned_refused=wants)
+        body: dict[str, Any] = {"contents": made.contents}
+        if made.system:
+            body["systemInstruction"] = {"parts": [{"text": made.system}]}
+        if tools:
+            body["tools"] = [{"functionDeclarations": _declarations(tools, names, repairs)}]
+        body |= options
+        if max_tokens is not None:
+            configured = options.get("generationConfig") or {}
+            body["generationConfig"] = {"maxOutputTokens": max_tokens, **configured}
+        place = quote(model if "/" in model else f"models/{model}", safe="/-._~@")
+        verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        return Request(
+            path=f"/{place}:{verb}", body=well_formed_json(body), repairs=tuple(dict.fromkeys(repairs))
+        )
+
+    def reply(self, body: Mapping[str, Any]) -> ModelReply:
+        """What a whole response says."""
+        reader = self.reader()
+        reader.take(body)
+        return reader.finish()
+
+    def reader(self) -> GoogleReader:
+        """For a streamed response."""
+        return GoogleReader(self._new_id)
+
+    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
+        """Whether an error says that the request was too long, and the window if it names one."""
+        return too_long(status, body)
+
+
+def google_contents(
+    messages: Sequence[Message],
+    repairs: list[str],
+    *,
+    names: ToolNames | None = None,
+    thought_signatures: Mapping[str, str | bytes] | None = None,
+    unsigned_refused: bool = False,
+) -> GoogleContents:
+    """Messages as contents; `repairs` gets what was mended.
+
+    `thought_signatures`, by call id, are used for calls that carry none themselves.
+    """
+    ready = prepared([_signed(message, thought_signatures or {}) for message in messages])
+    repairs += ready.repairs
+    names = names or ToolNames(())
+    system: list[str] = []
+    turns: list[tuple[str, list[Part]]] = []
+    # Images of results come after all results of the same calls.
+    pending: list[Part] = []
+    called: dict[str | None, str] = {}
+    for message in with_safe_ids(ready.messages, LONGEST_ID, repairs):
+        if message.role is ChatRole.TOOL:
+            turns.append(("user", [response(message, called[message.tool_call_id], pending, repairs)]))
+            continue
+        if pending:
+            turns.append(("user", pending))
+            pending = []
+        if message.role is ChatRole.USER:
+            said = user_parts(message, repairs)
+            turns.append(("user", said or [{"text": nothing_said(message, repairs)}]))
+        elif message.role in INSTRUCTING:
+            text = text_of(message, repairs)
+            system += [text] if text else []
+        else:
+            called = {call.id: led(names.of(call.name)) for call in message.tool_calls}
+            answered = model_parts(message, names, repairs, unsigned_refused=unsigned_refused)
+            turns.append(("model", answered))
+            if not answered:
+                left_out(message, repairs)
+    contents = _alternating([*turns, ("user", pending)], repairs)
+    if not contents or contents[0]["role"] == "model":
+        contents.insert(0, {"role": "user", "parts": [{"text": opening(repairs)}]})
+    return GoogleContents(contents, "\n\n".join(system) or None)
+
+
+def _alternating(turns: Sequence[tuple[str, list[Part]]], repairs: list[str]) -> list[dict[str, Any]]:
+    contents = _joined(turns)
+    kept = [turn for turn in contents if not all(part.get("thought") for part in turn["parts"])]
+    if len(kept) < len(contents):
+        repairs.append("thinking that no answer follows: left out")
+    return _joined([(turn["role"], turn["parts"]) for turn in kept])
+
+
+def _joined(turns: Sequence[tuple[str, list[Part]]]) -> list[dict[str, Any]]:
+    contents: list[dict[str, Any]] = []
+    for role, parts in turns:
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        elif parts:
+            contents.append({"role": role, "parts": list(parts)})
+    return contents
+
+
+def _declarations(
+    tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: list[str]
+) -> list[dict[str, Any]]:
+    """Tools with their schemas as JSON Schema: the older field knows only a part of it."""
+    return [
+        {
+            "name": led(spec.name),
+            "description": spec.description,
+            "parametersJsonSchema": spec.parameters,
+        }
+        for spec in tool_specs(tools, names, repairs)
+    ]
+
+
+def _signed(message: Message, signatures: Mapping[str, str | bytes]) -> Message:
+    """The message with the signatures that are known for its calls."""
+    if not signatures or not any(call.id in signatures for call in message.tool_calls):
+        return message
+    calls = []
+    for call in message.tool_calls:
+        found = signatures.get(call.id or "")
+        if found is not None and THOUGHT_SIGNATURE not in call.extra:
+            text = b64encode(found).decode() if isinstance(found, bytes) else found
+            call = replace(call, extra={**call.extra, THOUGHT_SIGNATURE: text})
+        calls.append(call)
+    return replace(message, tool_calls=tuple(calls))

@@ -1,0 +1,53 @@
+"""Names and ids in the few characters that providers take, with distinct ones kept distinct.
+
+Given out in the order of the conversation, so that what was sent once is sent the same way again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+LONGEST = 64
+_ODD = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class Distinct:
+    """Gives out names that a provider takes, and none of them twice."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def new(self, text: str) -> str:
+        """The text itself if it will do and is still free, otherwise something like it."""
+        stem = name = spelled(text)
+        number = self._numbers.get(stem, 2)
+        while name in self._taken:
+            suffix = f"-{number}"
+            name = stem[: LONGEST - len(suffix)] + suffix
+            number += 1
+        self._numbers[stem] = number
+        self._taken.add(name)
+        return name
+
+
+class ToolNames:
+    """How each tool is called on the wire; the tools on offer choose first, the well-named before all."""
+
+    def __init__(self, offered: Iterable[str]) -> None:
+        self._distinct = Distinct()
+        self._names: dict[str, str] = {}
+        for name in sorted(offered, key=lambda name: spelled(name) != name):
+            self.of(name)
+
+    def of(self, name: str) -> str:
+        """The name on the wire, always the same for the same tool."""
+        if name not in self._names:
+            self._names[name] = self._distinct.new(name)
+        return self._names[name]
+
+
+def spelled(text: str) -> str:
+    """The text in letters, digits, `_` and `-`, at least one and at most 64."""
+    return _ODD.sub("_", text)[:LONGEST] or "_"

@@ -1,0 +1,140 @@
+"""Replies come from servers of many makes: a field may be missing, null or of another type.
+
+What can be read is read; nothing here raises, because half an answer is better than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.formats.reply import CallStarted
+from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.too_long import too_long
+from autonomy_ctx.items.frozen import EMPTY
+from autonomy_ctx.items.parts import ImageContent, Part, TextContent, ThinkingContent
+
+
+def fields(value: Any) -> Mapping[str, Any]:
+    """The value if it has fields."""
+    return value if isinstance(value, Mapping) else EMPTY
+
+
+def entries(value: Any) -> list[Mapping[str, Any]]:
+    """The entries of a list that have fields."""
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """The value if it is text."""
+    return value if isinstance(value, str) else ""
+
+
+def word(value: Any) -> str | None:
+    """The value if it is text and not empty."""
+    return value if isinstance(value, str) and value else None
+
+
+def count(value: Any) -> int:
+    """The value if it is a whole number that counts something."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def failure(body: Mapping[str, Any]) -> str | None:
+    """Why there is no answer, in one word, if the body is an error's."""
+    error = body.get("error")
+    if not error:
+        return None
+    if too_long(400, body)[0]:
+        return "overflow"
+    return _word_for(fields(error))
+
+
+def broken_off(error: Any) -> StreamError:
+    """The error that an event in the middle of a stream stands for."""
+    told = fields(error)
+    said, kind = text(told.get("message")) or text(error), _word_for(told)
+    if too_long(400, told)[0] and not too_long(400, said)[0]:
+        # Whoever judges the sentence alone must see it, too.
+        said = f"{said} (context length exceeded)".strip()
+    return StreamError(kind, said)
+
+
+class Pieces:
+    """Texts and thoughts that come bit by bit; neighbours of one kind become one part."""
+
+    def __init__(self) -> None:
+        self._runs: list[_Run | ImageContent] = []
+
+    def add_text(self, piece: str) -> None:
+        """Some more text."""
+        self._run(thought=False).pieces.append(piece)
+
+    def add_thought(self, piece: str, signature: str | None = None) -> None:
+        """Some more thinking; its signature ends it."""
+        run = self._run(thought=True)
+        run.pieces.append(piece)
+        run.signature = signature
+
+    def add_image(self, image: ImageContent) -> None:
+        """An image."""
+        self._runs.append(image)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What came so far."""
+        return tuple(part for run in self._runs if (part := _part(run)) is not None)
+
+    def _run(self, *, thought: bool) -> _Run:
+        last = self._runs[-1] if self._runs else None
+        if isinstance(last, _Run) and last.thought is thought and last.signature is None:
+            return last
+        run = _Run(thought)
+        self._runs.append(run)
+        return run
+
+
+@dataclass(slots=True)
+class CallDraft:
+    """A call whose name and arguments come bit by bit."""
+
+    index: Any = None
+    id: str | None = None
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+    told: bool = False
+
+    def started(self) -> list[CallStarted]:
+        """The event that it has begun: once, when its name is known."""
+        if self.told or not self.name:
+            return []
+        self.told = True
+        return [CallStarted(self.id, self.name)]
+
+    def call(self) -> ToolCall:
+        """The call as far as it came."""
+        return ToolCall(self.id, self.name, "".join(self.arguments), self.extra or EMPTY)
+
+
+def _word_for(error: Mapping[str, Any]) -> str:
+    # Google's code is a number and its word a status.
+    return word(error.get("code")) or word(error.get("status")) or word(error.get("type")) or "error"
+
+
+@dataclass(slots=True)
+class _Run:
+    thought: bool
+    pieces: list[str] = field(default_factory=list)
+    signature: str | None = None
+
+
+def _part(run: _Run | ImageContent) -> Part | None:
+    if isinstance(run, ImageContent):
+        return run
+    whole = "".join(run.pieces)
+    if run.thought:
+        return ThinkingContent(whole, signature=run.signature) if whole or run.signature else None
+    return TextContent(whole) if whole else None

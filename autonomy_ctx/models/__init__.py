@@ -1,0 +1,1 @@
+"""Models: one way to ask any of them, over HTTP or offline."""

@@ -1,0 +1,217 @@
+"""The request loop: send, understand, ask again where that may help, and never for ever.
+
+One loop for all providers; what differs between them is in their formats. Attempts return their
+failures instead of raising them, so that no error drags along the HTTP client's own, which holds
+the request and its key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields
+from random import random
+from typing import Any, TypeVar
+
+import anyio
+
+from autonomy_ctx.errors import InvalidModelReply, ModelTimeout, ModelUnavailable
+from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.reply import ModelReply
+from autonomy_ctx.items.parts import TextContent
+from autonomy_ctx.models.body import MOST_BYTES, MOST_STREAMED, Body, Unreadable
+from autonomy_ctx.models.failures import Failure, parsed, response_failure, told_failure
+from autonomy_ctx.models.pool import Pool
+from autonomy_ctx.models.stream import ModelStream
+
+logger = logging.getLogger("autonomy_ctx.models")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Seconds to connect, to the first token of a stream, and for all of a request with its retries."""
+
+    connect: float = 5.0
+    first_token: float = 300.0
+    total: float = 600.0
+
+    def __post_init__(self) -> None:
+        for name in (one.name for one in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+                raise ValueError(f"timeout `{name}` is {value!r}; it must be more than 0 seconds")
+
+    @classmethod
+    def of(cls, value: float | Mapping[str, float] | Timeouts | None) -> Timeouts:
+        """From the argument `timeout`: seconds in all, or a dict of those that differ from the usual."""
+        if value is None:
+            return cls()
+        if isinstance(value, Timeouts):
+            return value
+        if not isinstance(value, Mapping):
+            return cls(total=value)
+        known = [one.name for one in fields(cls)]
+        unknown = sorted(str(name) for name in value if name not in known)
+        if unknown:
+            raise ValueError(f"timeout does not know {', '.join(unknown)}; it takes {', '.join(known)}")
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A request as it goes out. Shows neither its headers nor its content."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    content: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying:
+    """How often to ask again, and what to wait and to jitter with."""
+
+    retries: int = 2
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    random: Callable[[], float] = random
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
+            raise ValueError(f"retries is {self.retries!r}; it must be a whole number from 0")
+
+
+class Client:
+    """Asks one model."""
+
+    def __init__(self, name: str, words: Format, pool: Pool, timeouts: Timeouts, retrying: Retrying) -> None:
+        self._name, self._format, self._pool = name, words, pool
+        self._timeouts, self._retrying = timeouts, retrying
+
+    async def complete(self, out: Outgoing) -> ModelReply:
+        """The whole answer."""
+        deadline = anyio.current_time() + self._timeouts.total
+        with anyio.CancelScope(deadline=deadline):
+            return await self._persistent(lambda: self._whole(out), deadline)
+        raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
+
+    async def stream(self, out: Outgoing) -> ModelStream:
+        """The answer in pieces; returns when the first is there, and is asked again only until then."""
+        deadline = anyio.current_time() + self._timeouts.total
+        with anyio.CancelScope(deadline=deadline):
+            return await self._persistent(lambda: self._begun(out, deadline), deadline)
+        raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
+
+    async def _persistent(
+        self, attempt: Callable[[], Awaitable[Result | Failure]], deadline: float
+    ) -> Result:
+        tries = 0
+        while True:
+            found = await attempt()
+            if not isinstance(found, Failure):
+                return found
+            wait = found.wait(tries, self._retrying.random)
+            if not found.again or tries >= self._retrying.retries or anyio.current_time() + wait > deadline:
+                raise found.error
+            tries += 1
+            kind, status = type(found.error).__name__, found.error.status_code
+            logger.info("model %s: %s (%s), try %d after %.2f s", self._name, kind, status, tries + 1, wait)
+            await self._retrying.sleep(wait)
+
+    async def _send(self, out: Outgoing, most: int) -> Body:
+        client = self._pool.client()
+        # As a tuple, which clients of every kind take: connect, read, write, pool.
+        timeout = (self._timeouts.connect, None, None, None)
+        request = client.build_request(
+            "POST", out.url, headers=dict(out.headers), content=out.content, timeout=timeout
+        )
+        return Body(await client.send(request, stream=True, follow_redirects=False), most=most)
+
+    async def _whole(self, out: Outgoing) -> ModelReply | Failure:
+        body: Body | None = None
+        try:
+            body = await self._send(out, MOST_BYTES)
+            if not 200 <= body.status < 300:
+                return await self._refused(body)
+            data = await body.whole()
+        except Unreadable as unreadable:
+            return Failure(InvalidModelReply(self._name, unreadable.problem))
+        except self._pool.errors():
+            return self._broken(body)
+        finally:
+            if body is not None:
+                await body.aclose()
+        return self._read(data)
+
+    async def _begun(self, out: Outgoing, deadline: float) -> ModelStream | Failure:
+        body: Body | None = None
+        begun = False
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.first_token):
+                body = await self._send(out, MOST_STREAMED)
+                if not 200 <= body.status < 300:
+                    return await self._refused(body)
+                stream = ModelStream(
+                    self._name,
+                    self._format,
+                    body,
+                    self._pool.errors(),
+                    deadline=deadline,
+                    seconds=self._timeouts.total,
+                )
+                failure = await stream.begin()
+                begun = failure is None
+                return failure or stream
+        except self._pool.errors():
+            return self._broken(body)
+        finally:
+            if body is not None and not begun:
+                await body.aclose()
+        return Failure(ModelTimeout(self._name, what="no first token", seconds=self._timeouts.first_token))
+
+    async def _refused(self, body: Body) -> Failure:
+        """What an error response means; one whose body cannot be read still has its status."""
+        said: Any = None
+        try:
+            said = parsed(await body.whole())
+        except Unreadable:
+            pass
+        except self._pool.errors():
+            pass
+        return response_failure(
+            self._name,
+            body.status,
+            body.headers,
+            said,
+            words=self._format,
+            now=self._retrying.now(),
+        )
+
+    def _broken(self, body: Body | None) -> Failure:
+        problem = "could not be reached" if body is None else "broke off its answer"
+        return Failure(ModelUnavailable(self._name, problem), again=True)
+
+    def _read(self, data: bytes) -> ModelReply | Failure:
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError):
+            return Failure(InvalidModelReply(self._name, "is empty" if not data.strip() else "is not JSON"))
+        if not isinstance(body, dict):
+            return Failure(InvalidModelReply(self._name, "is no JSON object"))
+        if body.get("error") or body.get("type") == "error":
+            return told_failure(self._name, body, words=self._format, streamed=False)
+        try:
+            reply = self._format.reply(body)
+        except Exception:  # a format may stumble in any way over a body that is none of its own
+            reply = ModelReply()
+        if says_nothing(reply):
+            return Failure(InvalidModelReply(self._name, "holds no answer"))
+        return reply
+
+
+def says_nothing(reply: ModelReply) -> bool:
+    """Whether there is neither an answer nor a reason why there is none."""
+    spoken = any(not isinstance(part, TextContent) or part.text for part in reply.parts)
+    return not spoken and not reply.tool_calls and reply.stop is None

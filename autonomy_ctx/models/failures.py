@@ -1,0 +1,188 @@
+"""What a failed request means: which error it is, whether to ask again, and when.
+
+Errors show the provider's own words only where those are a short type or code: its sentences may
+quote the request.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from autonomy_ctx.errors import (
+    AuthenticationFailed,
+    ContextOverflow,
+    InvalidModelReply,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+)
+from autonomy_ctx.items.formats.format import Format
+
+FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT, JITTER = 0.5, 8.0, 60.0, 0.25
+# Asking again does not help before somebody pays.
+SPENT = ("insufficient_quota", "enforced_spend_limit_reached")
+# Errors that come inside a stream carry no status; these are their statuses.
+_STATUSES = {
+    "authentication_error": 401,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "throttlingException": 429,
+    "RESOURCE_EXHAUSTED": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "internalServerException": 500,
+    "INTERNAL": 500,
+    "modelStreamErrorException": 500,
+    "serviceUnavailableException": 503,
+    "UNAVAILABLE": 503,
+    "overloaded_error": 529,
+}
+_CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}|[0-9]{1,6}")
+_DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error, whether the same request may succeed later, and after how many seconds."""
+
+    error: ModelError
+    again: bool = False
+    after: float | None = None
+
+    def wait(self, tries: int, random: Callable[[], float]) -> float:
+        """Seconds until the next try: as told, or longer each time, never over a minute."""
+        if self.after is not None:
+            return min(self.after, LONGEST_WAIT)
+        usual = min(FIRST_WAIT * 2**tries, LONGEST_BACKOFF)
+        return float(usual * (1 - JITTER * random()))
+
+
+def response_failure(
+    model: str, status: int, headers: Mapping[str, str], body: Any, *, words: Format, now: float
+) -> Failure:
+    """What a response with an error status means."""
+    # Amazon names its errors in a header.
+    named = (headers.get("x-amzn-errortype") or "").partition(":")[0]
+    code = code_of(body) or code_of({"code": named})
+    if status in (401, 403):
+        return Failure(AuthenticationFailed(model, status_code=status, code=code))
+    if (overflow := _overflow(model, status, body, words, code)) is not None:
+        return overflow
+    after = retry_after(headers, body, now)
+    told = (headers.get("x-should-retry") or "").strip().lower()
+    error: ModelError
+    if status == 429:
+        spent = after is None and any(word in SPENT for word in _words(body))
+        error, again = RateLimited(model, code=code, retry_after=after), not spent
+    elif status in (408, 409) or status >= 500:
+        error, again = ModelUnavailable(model, "is not available", status_code=status, code=code), True
+    else:
+        error, again = _refused(model, status, code), False
+    if told in ("true", "false") and status >= 402:
+        again = told == "true"
+    return Failure(error, again, after)
+
+
+def told_failure(model: str, body: Any, *, words: Format, streamed: bool) -> Failure:
+    """What an error means that came with the status of a success."""
+    named = _words(body)
+    code = code_of(body)
+    if (overflow := _overflow(model, 400, body, words, code)) is not None:
+        return overflow
+    status = next((_STATUSES[word] for word in named if word in _STATUSES), None)
+    if not streamed or status is None:
+        return Failure(InvalidModelReply(model, "holds an error", code=code))
+    if status in (401, 403):
+        return Failure(AuthenticationFailed(model, status_code=status, code=code))
+    if status == 429:
+        return Failure(RateLimited(model, code=code), again=not any(word in SPENT for word in named))
+    return Failure(ModelUnavailable(model, "is not available", status_code=status, code=code), again=True)
+
+
+def retry_after(headers: Mapping[str, str], body: Any, now: float) -> float | None:
+    """The seconds a provider asks to wait for, if it does in a way that can be followed."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    said = headers.get("retry-after")
+    if said is not None:
+        seconds = _number(said)
+        if seconds is not None:
+            return seconds
+        try:
+            return max(parsedate_to_datetime(said).timestamp() - now, 0.0)
+        except (ValueError, TypeError, OverflowError):
+            pass
+    details = _inner(body).get("details")
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):
+            return float(found[1])
+    return None
+
+
+def code_of(body: Any) -> str | None:
+    """The provider's short word for an error; nothing that could be a sentence, a key or a name."""
+    return next((word for word in _words(body) if _CODE.fullmatch(word)), None)
+
+
+def parsed(data: bytes) -> Any:
+    """A body as JSON; as text where it is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return data[:4000].decode("utf-8", "replace")
+
+
+def _inner(body: Any) -> dict[str, Any]:
+    """The part of an error body that describes the error."""
+    if isinstance(body, list) and body:
+        body = body[0]
+    if not isinstance(body, dict):
+        return {}
+    nested = body.get("error")
+    if not isinstance(nested, dict) and isinstance(body.get("response"), dict):
+        nested = body["response"].get("error")
+    return nested if isinstance(nested, dict) else body
+
+
+def _words(body: Any) -> list[str]:
+    inner = _inner(body)
+    details = inner.get("details")
+    found = [inner.get(name) for name in ("code", "type", "status", "__type")]
+    found += [details.get("error_code")] if isinstance(details, dict) else []
+    words = [str(one) for one in found if isinstance(one, str | int) and not isinstance(one, bool)]
+    # A name says more than a number.
+    return sorted((word for word in words if word and word != "error"), key=str.isdigit)
+
+
+def _overflow(model: str, status: int, body: Any, words: Format, code: str | None) -> Failure | None:
+    too_long, window = words.overflow(status, body)
+    if not too_long:
+        return None
+    return Failure(ContextOverflow(model, window=window, status_code=status, code=code))
+
+
+def _refused(model: str, status: int, code: str | None) -> ModelError:
+    if 300 <= status < 400:
+        problem = "is elsewhere, says the server{said}; give its real address as `base_url`"
+    elif status == 404:
+        problem = "was not found{said}; check its name and the `base_url`"
+    else:
+        problem = "refused the request{said}; check the options and the tools it was sent"
+    return ModelError(model, problem, status_code=status, code=code)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None

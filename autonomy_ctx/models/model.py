@@ -1,0 +1,255 @@
+"""A model, by its name: whoever serves it, it is asked and answers in the same way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import random
+from types import TracebackType
+from typing import Any, Literal, overload
+
+import anyio
+
+from autonomy_ctx.errors import ContextOverflow, MissingKey
+from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.reply import ModelReply
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.wire import from_dict
+from autonomy_ctx.models.client import Client, Outgoing, Retrying, Timeouts
+from autonomy_ctx.models.offline import OfflineModel, ToldStream
+from autonomy_ctx.models.pool import Pool
+from autonomy_ctx.models.providers import checked_url, choose, joined
+from autonomy_ctx.models.stream import ModelStream
+from autonomy_ctx.models.windows import known_window
+
+logger = logging.getLogger("autonomy_ctx.models")
+
+
+class Model:
+    """Asks one model, over HTTP or offline.
+
+    The provider is known by the name (`claude-*`, `gpt-*`, `gemini-*`, `nova-*`, `ollama/llama3`) or
+    given; any server that speaks the OpenAI format is reached by `base_url`. `timeout` is the seconds
+    for a whole answer, or a dict of `connect`, `first_token` and `total`. `options` go into every
+    request as they are. Keys come from the environment when first needed, unless given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        provider: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        context_window: int | None = None,
+        timeout: float | Mapping[str, float] | None = None,
+        client: Any = None,
+        retries: int = 2,
+        headers: Mapping[str, str] | None = None,
+        anthropic_version: str | None = None,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        jitter: Callable[[], float] = random,
+        now: Callable[[], float] = time.time,
+        **options: Any,
+    ) -> None:
+        base_url = None if base_url is None else checked_url(base_url)
+        choice = choose(name, provider=provider, base_url=base_url)
+        self.name = name
+        self._provider, self._model = choice.provider, choice.model
+        self._base_url = base_url
+        self._api_key = None if api_key is None else Secret(api_key, "api_key")
+        self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
+        self._version = anthropic_version
+        self._options = options
+        self.context_window = context_window
+        if context_window is None and not choice.provider.local:
+            self.context_window = known_window(choice.model)
+        self._timeouts = Timeouts.of(timeout)
+        self._retrying = Retrying(retries=retries, sleep=sleep, random=jitter, now=now)
+        self._pool = Pool(client)
+        self._client: Client | None = None
+        self._format: Format
+        self._offline = OfflineModel() if choice.provider.name == "offline" else None
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider."""
+        return self._provider.name
+
+    @property
+    def base_url(self) -> str | None:
+        """Where it is asked: as given, or as the environment says now."""
+        return self._provider.address(self._base_url)
+
+    @property
+    def context_window(self) -> int | None:
+        """How many tokens it reads at once, if that is known."""
+        return self._context_window
+
+    @context_window.setter
+    def context_window(self, value: int | None) -> None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise ValueError(f"context_window is {value!r}; it must be a number of tokens, or None")
+        self._context_window = value
+
+    @overload
+    async def complete_chat(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        stream: Literal[False] = False,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> ModelReply: ...
+    @overload
+    async def complete_chat(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        *,
+        stream: Literal[True],
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> ModelStream | ToldStream: ...
+    @overload
+    async def complete_chat(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        stream: bool = False,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> ModelReply | ModelStream | ToldStream: ...
+    async def complete_chat(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Any] | None = None,
+        stream: bool = False,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> ModelReply | ModelStream | ToldStream:
+        """The answer; with `stream=True` its events, of which the last is `Finished` with the answer.
+
+        A stream that is left before its end should be closed, by `async with` or `aclose()`. `options`
+        are added to those of the model for this request; None takes one away.
+        """
+        read = [from_dict(message) for message in messages]
+        specs = [tool_spec(tool) for tool in tools or ()]
+        if self._offline is not None:
+            reply = await self._offline.reply(read, specs, max_tokens)
+            return ToldStream(reply) if stream else reply
+        chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
+        client = self._asking()
+        out = self._outgoing(read, specs, stream=stream, max_tokens=max_tokens, options=chosen)
+        try:
+            return await client.stream(out) if stream else await client.complete(out)
+        except ContextOverflow as overflow:
+            self._learn(overflow.window)
+            raise
+
+    async def close(self) -> None:
+        """Close its connections in the running loop; a client that was given stays open."""
+        await self._pool.aclose()
+
+    async def __aenter__(self) -> Model:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        where = "" if self._base_url is None else f", base_url={self._base_url!r}"
+        return f"Model({self.name!r}, provider={self.provider!r}{where})"
+
+    def _asking(self) -> Client:
+        if self._client is None:
+            self._format = self._provider.format()
+            self._client = Client(self.name, self._format, self._pool, self._timeouts, self._retrying)
+        return self._client
+
+    def _outgoing(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        stream: bool,
+        max_tokens: int | None,
+        options: Mapping[str, Any],
+    ) -> Outgoing:
+        base = self.base_url
+        if base is None:
+            raise ValueError(f"model {self.name!r} has no address; give its `base_url`")
+        key = self._key(base)
+        request = self._format.request(
+            self._model, messages, tools=tools, max_tokens=max_tokens, stream=stream, **options
+        )
+        if request.repairs:
+            logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
+        headers = self._provider.headers(key, request.body, version=self._version)
+        # Compressing a stream would only hold its pieces back.
+        headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
+        headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
+        text = json.dumps(request.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return Outgoing(
+            url=joined(base, request.path, self._provider.version),
+            headers=headers,
+            content=text.encode("utf-8", "replace"),
+        )
+
+    def _key(self, base: str) -> str | None:
+        if self._api_key is not None:
+            return self._api_key.value
+        found = self._provider.key()
+        if found is not None:
+            return Secret(found, "the key in the environment").value
+        # A server at another address than the provider's own may well need none.
+        if self._provider.keys and base == self._provider.usual_address() and not self._headers:
+            raise MissingKey(self.name, self._provider.keys)
+        return None
+
+    def _learn(self, window: int | None) -> None:
+        """Believe a provider that says its window is smaller than was thought."""
+        if window is not None and window > 0 and window < (self._context_window or window + 1):
+            self._context_window = window
+
+
+class Secret:
+    """Text for a header that shows itself nowhere."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str, name: str) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a string, not {type(value).__name__}")
+        self.value = value.strip()
+        # Said here, because the HTTP client would show the value.
+        if not self.value or not self.value.isascii() or not self.value.isprintable():
+            raise ValueError(
+                f"{name} is empty or holds characters that no header can; check how it was copied"
+            )
+
+    def __repr__(self) -> str:
+        return "***"
+
+
+def tool_spec(tool: Any) -> dict[str, Any]:
+    """A tool as `{"name", "description", "parameters"}`, from that, OpenAI's form or an object with these."""
+    if isinstance(tool, Mapping):
+        inner = tool.get("function")
+        spec = inner if isinstance(inner, Mapping) else tool
+        name, description = spec.get("name"), spec.get("description")
+        parameters = spec.get("parameters", spec.get("input_schema"))
+    else:
+        name, description, parameters = (
+            getattr(tool, field, None) for field in ("name", "description", "parameters")
+        )
+    if not isinstance(name, str) or not name:
+        raise ValueError(
+            f"a tool needs a name, a description and parameters; this is a {type(tool).__name__}"
+        )
+    empty = {"type": "object", "properties": {}}
+    return {"name": name, "description": description or "", "parameters": parameters or empty}

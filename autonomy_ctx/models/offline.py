@@ -1,0 +1,248 @@
+"""A model that needs no network: it writes down what it was shown, and makes nothing up.
+
+It says whether a fact was in the context, because it can only repeat what is there. That makes it fit
+for demos and tests: a wrong context gives a wrong answer at once, and the same context always gives
+the same one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio.lowlevel
+import anyio.to_thread
+
+from autonomy_ctx.items.clamp import clamp_text, shorten
+from autonomy_ctx.items.digest import digest, digest_texts
+from autonomy_ctx.items.formats.reply import Finished, ModelReply, StreamEvent, TextDelta, Usage
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.parts import TextContent
+from autonomy_ctx.items.ranking import rank, words
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.items.transcript import body, called_names, speaker
+from autonomy_ctx.items.untrusted import BACKGROUND, CONVERSATION, SEGMENT
+from autonomy_ctx.items.wire import from_dict
+
+NOTHING = "Nothing in the context that I was given says anything about that."
+NO_QUESTION = "There is no message of a user in the context that I was given."
+FOUND = "The context says:"
+MOST_PASSAGES, RELEVANT = 5, 0.5
+PASSAGE = 400  # characters
+LONGEST_PASSAGE = 120  # tokens
+RECORD_TOKENS = 512
+# A record that repeats more than this part of a long source is no record.
+RECORD_SHARE = 0.45
+LEAST_RECORD = 90
+# Characters from which ranking is left to a thread.
+HEAVY = 100_000
+
+_BLOCK = re.compile(
+    rf"<({CONVERSATION}|{SEGMENT}|{BACKGROUND}) ([0-9a-f]{{16}})>\n(.*?)\n</\1 \2>",
+    re.DOTALL,
+)
+_CAP = re.compile(r"\bat most (\d{1,7}) tokens", re.IGNORECASE)
+_WANTS_RECORD = re.compile(
+    r"\bsummari[sz]e\b|\b(?:write|make|give|create)\b[^.?!\n]{0,40}\b(?:record|summary|digest)\b",
+    re.IGNORECASE,
+)
+_SPEAKER = re.compile(
+    r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )"
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+# fmt: off
+_LITTLE = frozenset(words(
+    "a about all am an and any are as at be been but by can could did do does for from had has have he her "
+    "his how i if in into is it its just know let like many me much my no not of on one or our please say "
+    "said she should so some tell than that the their them then there these they this those to up us was we "
+    "were what what's when where which who whom whose why will with would you your yours "
+    "的 是 了 吗 我 你 他 她 它 们 在 有 和 不 这 那 什 么 哪 请 の は が を に で と も す ま か"
+))
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    who: str
+    text: str
+
+
+class OfflineModel:
+    """Answers from the context it is given: a record where one is asked for, otherwise what fits best."""
+
+    name = "offline"
+    context_window: int | None = None
+
+    def __init__(self, *, counter: TokenCounter | None = None) -> None:
+        self._counter = counter or TokenCounter()
+
+    async def reply(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int | None = None,
+    ) -> ModelReply:
+        """The whole answer."""
+        read = [from_dict(message) for message in messages]
+        await anyio.lowlevel.checkpoint()
+        if sum(len(message.text) for message in read) < HEAVY:
+            return self._reply(read, tools, max_tokens)
+        return await anyio.to_thread.run_sync(lambda: self._reply(read, tools, max_tokens))
+
+    async def complete_chat(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        stream: bool = False,
+        max_tokens: int | None = None,
+        **options: Any,
+    ) -> ModelReply | AsyncIterator[StreamEvent]:
+        """The answer, or its events; options mean nothing here."""
+        reply = await self.reply(messages, tools or (), max_tokens)
+        return ToldStream(reply) if stream else reply
+
+    def _reply(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], max_tokens: int | None
+    ) -> ModelReply:
+        text = self._answer(messages)
+        stop = "end"
+        if max_tokens is not None and self._counter.count_text(text) > max_tokens:
+            text, stop = clamp_text(text, max_tokens, self._counter.count_text), "length"
+        sent = self._counter.count_messages(messages) + self._counter.count_tools(tools)
+        return ModelReply(
+            parts=(TextContent(text),),
+            stop=stop,
+            usage=Usage(input_tokens=sent, output_tokens=self._counter.count_text(text)),
+            model=self.name,
+        )
+
+    def _answer(self, messages: Sequence[Message]) -> str:
+        asked = next(
+            (at for at in range(len(messages) - 1, -1, -1) if messages[at].role is ChatRole.USER), None
+        )
+        if asked is None:
+            return NO_QUESTION
+        record = self._record(messages, asked)
+        return record if record is not None else self._passages(messages, asked)
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def _record(self, messages: Sequence[Message], asked: int) -> str | None:
+        """The record that is asked for; None when the newest message of the user asks for none."""
+        request = messages[asked].text
+        own_words = _BLOCK.sub("", request)
+        said = [message.text for message in messages if message.role is ChatRole.USER]
+        blocks = [found for text in said for found in _BLOCK.finditer(text)]
+        if not _WANTS_RECORD.search(own_words) and not _BLOCK.search(request):
+            return None
+        rules = "\n".join(message.text for message in messages if message.role is ChatRole.SYSTEM)
+        caps = _CAP.findall(own_words) or _CAP.findall(rules)
+        cap = int(caps[-1]) if caps else RECORD_TOKENS
+        kept = [block[3] for block in blocks if block[1] == SEGMENT]
+        if "carry over" in rules:
+            kept += [block[3] for block in blocks if block[1] == BACKGROUND]
+        spoken = [message for block in blocks if block[1] == CONVERSATION for message in _spoken(block[3])]
+        if not blocks:
+            spoken = [one for one in messages[:asked] if one.role is not ChatRole.SYSTEM]
+        return self._digested(kept, spoken, cap)
+
+    def _digested(self, kept: Sequence[str], spoken: Sequence[Message], cap: int) -> str:
+        count = self._counter.count_text
+        source = count("\n\n".join([*kept, *(body(message) for message in spoken)]))
+        cap = max(min(cap, max(int(source * RECORD_SHARE), LEAST_RECORD)), 1)
+        texts = []
+        if kept:
+            texts.append(digest_texts(kept, tokens=cap // 2 if spoken else cap, counter=self._counter))
+        if spoken:
+            texts.append(digest(spoken, tokens=cap - sum(map(count, texts)), counter=self._counter))
+        return "\n".join(filter(None, texts)) or NOTHING
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _passages(self, messages: Sequence[Message], asked: int) -> str:
+        question, given = _question(messages[asked].text)
+        names = called_names(messages)
+        passages = [_Passage("User", text) for text in given]
+        for at, message in enumerate(messages):
+            if at != asked:
+                who = "Summary" if isinstance(message, Summary) else speaker(message, names)
+                passages += [_Passage(who, text) for text in _divided(body(message))]
+        # The same question asked before is no answer to it.
+        passages = [one for one in dict.fromkeys(passages) if one.text != question]
+        query = words(question)
+        telling = [word for word in query if word not in _LITTLE]
+        ranked = rank(telling, [one.text for one in passages])
+        best = [one for one in ranked if one.score >= RELEVANT * ranked[0].score][:MOST_PASSAGES]
+        if not best:
+            return NOTHING
+        count = self._counter.count_text
+        lines = [f"- {passages[one.index].who}: {passages[one.index].text}" for one in best]
+        return "\n".join([FOUND, *(shorten(line, LONGEST_PASSAGE, count) for line in lines)])
+
+
+class ToldStream(AsyncIterator[StreamEvent]):
+    """A reply that is already there, as a stream."""
+
+    def __init__(self, reply: ModelReply) -> None:
+        lines = reply.text.splitlines(keepends=True)
+        self._events: list[StreamEvent] = [Finished(reply), *map(TextDelta, reversed(lines))]
+
+    async def __anext__(self) -> StreamEvent:
+        await anyio.lowlevel.checkpoint()
+        if not self._events:
+            raise StopAsyncIteration
+        return self._events.pop()
+
+    async def aclose(self) -> None:
+        """Give no more events."""
+        self._events.clear()
+
+    async def __aenter__(self) -> ToldStream:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+def _question(text: str) -> tuple[str, list[str]]:
+    """What is asked, and what else the same message says: its earlier paragraphs, when it is long."""
+    text = text.strip()
+    paragraphs = [one.strip() for one in re.split(r"\n\s*\n", text) if one.strip()]
+    if len(text) <= PASSAGE or len(paragraphs) < 2:
+        return text, []
+    return paragraphs[-1], [piece for one in paragraphs[:-1] for piece in _divided(one)]
+
+
+def _divided(text: str) -> list[str]:
+    """A text in passages: sentences, and pieces of those that do not end."""
+    pieces: list[str] = []
+    for sentence in _SENTENCE.split(text):
+        line = " ".join(sentence.split())
+        pieces += [line[at : at + PASSAGE] for at in range(0, len(line), PASSAGE)]
+    return pieces
+
+
+def _spoken(transcript: str) -> list[Message]:
+    """The messages that a transcript shows; whatever has no speaker goes on with the one before."""
+    found: list[tuple[str, str, list[str]]] = []
+    for line in transcript.splitlines():
+        start = _SPEAKER.match(line)
+        if start is not None:
+            said = line[start.end() :] if start[3] == ":" else line[start.end(2) :]
+            found.append((start[1].lower(), start[2].strip(), [said.strip()]))
+        elif found:
+            found[-1][2].append(line.strip())
+        elif line.strip():
+            found.append(("user", "", [line.strip()]))
+    return [_message(role, name, "\n".join(lines)) for role, name, lines in found]
+
+
+def _message(role: str, name: str, text: str) -> Message:
+    if role != "tool":
+        agent = name.strip("()") if role == "assistant" and name else None
+        return Message(role, text, agent=agent)
+    failed = name == "failed" or name.endswith(" failed")
+    return Message("tool", text, name=name.removesuffix("failed").strip() or None, is_error=failed)

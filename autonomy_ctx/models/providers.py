@@ -1,0 +1,259 @@
+"""Where each provider is reached, with which key and in which words.
+
+Most of the field speaks the OpenAI format; what differs is the address and the variable that holds the
+key. Nothing is read from the environment before a model is first used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from autonomy_ctx.items.formats.format import Format
+
+# The first version that refuses sampling parameters, and the one that takes them.
+ANTHROPIC_VERSION, ANTHROPIC_SAMPLING_VERSION = "2026-10-21", "2023-06-01"
+SAMPLING = ("temperature", "top_p", "top_k")
+REGION = "{region}"
+REGIONS, DEFAULT_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1"
+
+Words = Literal["openai", "responses", "anthropic", "google", "bedrock"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """One provider: its address, its words, and the variables that hold keys and addresses."""
+
+    name: str
+    base_url: str | None
+    words: Words = "openai"
+    keys: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    key_header: str = "authorization"
+    # The part of the path that a base may leave out: empty for none, None for a host alone, as OpenAI's do.
+    version: str | None = None
+    # Whether it makes the models: `openai/gpt-oss-20b` on a server of one's own is a model's full name.
+    vendor: bool = False
+    # Whether it serves models with windows of its own choosing.
+    local: bool = False
+
+    def headers(self, key: str | None, body: Mapping[str, Any], *, version: str | None) -> dict[str, str]:
+        """What goes with a request; `version` is that of the Anthropic API, chosen to fit when None."""
+        headers = {"content-type": "application/json"}
+        if key is not None:
+            headers[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
+        if self.words == "anthropic":
+            sampling = any(name in body for name in SAMPLING)
+            usual = ANTHROPIC_SAMPLING_VERSION if sampling else ANTHROPIC_VERSION
+            headers["anthropic-version"] = version or usual
+        return headers
+
+    def address(self, given: str | None) -> str | None:
+        """The base URL: the one given, one from the environment, or the usual one."""
+        found = given or next(filter(None, map(os.environ.get, self.urls)), None)
+        if found is not None and self.name == "ollama" and given is None:
+            # OLLAMA_HOST may be a bare host and never has the path.
+            found = found if "://" in found else f"http://{found}"
+            found = found if urlsplit(found).path.strip("/") else f"{found.rstrip('/')}/v1"
+        return checked_url(found) if found is not None else self.usual_address()
+
+    def usual_address(self) -> str | None:
+        """The provider's own base URL, in the region that the environment names."""
+        if self.base_url is None:
+            return None
+        region = next(filter(None, map(os.environ.get, REGIONS)), DEFAULT_REGION)
+        return self.base_url.replace(REGION, region)
+
+    def key(self) -> str | None:
+        """The key that the environment holds."""
+        return next(filter(None, map(os.environ.get, self.keys)), None)
+
+    def format(self) -> Format:
+        """The provider's words."""
+        return format_of(self.words)
+
+
+def format_of(words: Words) -> Format:
+    """A format by its name; imported when first asked for."""
+    match words:
+        case "openai":
+            from autonomy_ctx.items.formats.openai import OpenAIFormat
+
+            return OpenAIFormat()
+        case "responses":
+            from autonomy_ctx.items.formats.responses import ResponsesFormat
+
+            return ResponsesFormat()
+        case "anthropic":
+            from autonomy_ctx.items.formats.anthropic import AnthropicFormat
+
+            return AnthropicFormat()
+        case "google":
+            from autonomy_ctx.items.formats.google import GoogleFormat
+
+            return GoogleFormat()
+        case "bedrock":
+            from autonomy_ctx.items.formats.bedrock import BedrockFormat
+
+            return BedrockFormat()
+
+
+def _hosted(name: str, base_url: str, *, vendor: bool = False) -> Provider:
+    word = name.upper()
+    return Provider(
+        name=name, base_url=base_url, keys=(f"{word}_API_KEY",), urls=(f"{word}_BASE_URL",), vendor=vendor
+    )
+
+
+def _local(name: str, port: int, *urls: str) -> Provider:
+    return Provider(name=name, base_url=f"http://127.0.0.1:{port}/v1", urls=urls, local=True)
+
+
+_OPENAI = "https://api.openai.com/v1"
+_OPENAI_KEYS, _OPENAI_URLS = ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)
+_ALL = (
+    Provider(name="openai", base_url=_OPENAI, keys=_OPENAI_KEYS, urls=_OPENAI_URLS, vendor=True),
+    Provider(
+        name="openai-responses", base_url=_OPENAI, words="responses", keys=_OPENAI_KEYS, urls=_OPENAI_URLS
+    ),
+    Provider(
+        name="anthropic",
+        base_url="https://api.anthropic.com",
+        words="anthropic",
+        keys=("ANTHROPIC_API_KEY",),
+        urls=("ANTHROPIC_BASE_URL",),
+        key_header="x-api-key",
+        version="v1",
+        vendor=True,
+    ),
+    Provider(
+        name="google",
+        base_url="https://generativelanguage.googleapis.com",
+        words="google",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        urls=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        key_header="x-goog-api-key",
+        version="v1beta",
+        vendor=True,
+    ),
+    Provider(
+        name="bedrock",
+        base_url=f"https://bedrock-runtime.{REGION}.amazonaws.com",
+        words="bedrock",
+        keys=("AWS_BEARER_TOKEN_BEDROCK",),
+        urls=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
+        version="",
+    ),
+    _hosted("cerebras", "https://api.cerebras.ai/v1"),
+    _hosted("deepseek", "https://api.deepseek.com/v1", vendor=True),
+    _hosted("fireworks", "https://api.fireworks.ai/inference/v1"),
+    _hosted("groq", "https://api.groq.com/openai/v1"),
+    _hosted("mistral", "https://api.mistral.ai/v1", vendor=True),
+    _hosted("openrouter", "https://openrouter.ai/api/v1"),
+    _hosted("together", "https://api.together.xyz/v1"),
+    _hosted("xai", "https://api.x.ai/v1", vendor=True),
+    _local("litellm", 4000, "LITELLM_BASE_URL"),
+    _local("llamacpp", 8080),
+    _local("lmstudio", 1234),
+    _local("ollama", 11434, "OLLAMA_BASE_URL", "OLLAMA_HOST"),
+    _local("vllm", 8000),
+    # Any other server that speaks the OpenAI format: no key of another provider is ever sent to it.
+    Provider(name="compatible", base_url=None, local=True),
+    Provider(name="offline", base_url=None),
+)
+PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL}
+ALIASES = {"gemini": "google", "amazon": "bedrock", "aws": "bedrock", "responses": "openai-responses"}
+_NAMES = (
+    (re.compile(r"offline$"), "offline"),
+    (re.compile(r"claude-"), "anthropic"),
+    (re.compile(r"(?:gpt|chatgpt)-|o[1-9](?:-|$)"), "openai"),
+    (re.compile(r"gemini-"), "google"),
+    (re.compile(r"nova-|(?:(?:us|eu|apac|global)\.)?(?:amazon|anthropic|meta|mistral)\."), "bedrock"),
+)
+_VERSION = re.compile(r"/v\d\w*$")
+_SHORT_NOVA = re.compile(r"nova-[a-z0-9-]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A provider, and the model's name as that provider knows it."""
+
+    provider: Provider
+    model: str
+
+
+def choose(name: str, *, provider: str | None = None, base_url: str | None = None) -> Choice:
+    """Who serves a model. A provider given wins, then a prefix `provider/`, then the name itself.
+
+    With a `base_url`, `openai/...` and the names of other makers are part of a model's name, as on
+    vLLM or OpenRouter; an unknown name is then a model of an OpenAI-compatible server.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError('a model needs a name, such as "gpt-5", "ollama/llama3" or "offline"')
+    if provider is not None:
+        chosen = PROVIDERS.get(ALIASES.get(provider, provider))
+        if chosen is None:
+            raise ValueError(
+                f"provider {provider!r} is not known; give one of {', '.join(PROVIDERS)}, or only a "
+                f"`base_url` for a server that speaks the OpenAI format"
+            )
+        return _checked(Choice(chosen, name), base_url)
+    prefix, slash, rest = name.partition("/")
+    found = PROVIDERS.get(ALIASES.get(prefix, prefix)) if slash and rest else None
+    if found is not None and not (base_url is not None and found.vendor):
+        return _checked(Choice(found, rest), base_url)
+    for pattern, known in _NAMES:
+        if pattern.match(name) and not slash:
+            return _checked(Choice(PROVIDERS[known], name), base_url)
+    if base_url is None:
+        raise ValueError(
+            f"nothing is known about model {name!r}; give `provider=` (one of {', '.join(PROVIDERS)}), a "
+            f"prefix as in 'ollama/{name}', or the `base_url` of a server that speaks the OpenAI format"
+        )
+    return Choice(PROVIDERS["compatible"], name)
+
+
+def _checked(choice: Choice, base_url: str | None) -> Choice:
+    if choice.provider.name == "compatible" and base_url is None:
+        raise ValueError(f"model {choice.model!r} on a compatible server needs its `base_url`")
+    if choice.provider.name == "bedrock" and _SHORT_NOVA.match(choice.model):
+        # `nova-lite` is how people say it; `amazon.nova-lite-v1:0` is how Bedrock does.
+        version = "" if re.search(r"-v\d+$", choice.model) else "-v1"
+        return Choice(choice.provider, f"amazon.{choice.model}{version}:0")
+    return choice
+
+
+def checked_url(url: Any) -> str:
+    """A base URL that is safe to show: http or https, with no user, password or query in it."""
+    found = urlsplit(url) if isinstance(url, str) else None
+    if found is None or found.scheme not in ("http", "https") or not found.hostname:
+        raise ValueError('a base_url begins with http:// or https:// and a host, "http://127.0.0.1:8000/v1"')
+    try:
+        found.port  # noqa: B018  # raises when it is none
+    except ValueError:
+        raise ValueError("the port of a base_url must be a number up to 65535") from None
+    if found.username is not None or found.password is not None or found.query or found.fragment:
+        raise ValueError(
+            "a base_url holds only scheme, host and path, because it is logged; "
+            "give the key as `api_key` and other needs as `headers`"
+        )
+    return str(url).rstrip("/")
+
+
+def joined(base: str, path: str, version: str | None) -> str:
+    """The URL of a path below a base. A base may be given with the version of the API or without."""
+    path = path.lstrip("/")
+    where = urlsplit(base).path.rstrip("/")
+    if version == "":
+        return f"{base}/{path}"
+    if version is not None:
+        path = path.removeprefix(f"{version}/")
+        if not _VERSION.search(where):
+            base = f"{base}/{version}"
+    elif not where:
+        base = f"{base}/v1"
+    return f"{base}/{path}"

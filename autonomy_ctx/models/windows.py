@@ -1,0 +1,52 @@
+"""How much common models read at once, so that a budget can be a part of it.
+
+A starting point, not a promise: `Model(context_window=...)` overrules it, and a provider that says
+otherwise in an error is believed.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Tokens by the beginning of the name; the longest that fits counts.
+WINDOWS = {
+    "claude-": 200_000,
+    "claude-2.0": 100_000,
+    "claude-instant": 100_000,
+    "chatgpt-4o": 128_000,
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4": 8_192,
+    "gpt-4-0125": 128_000,
+    "gpt-4-1106": 128_000,
+    "gpt-4-32k": 32_768,
+    "gpt-4-turbo": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-4.5": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-5": 400_000,
+    "gpt-5-chat": 128_000,
+    "gpt-oss": 131_072,
+    "o1": 200_000,
+    "o1-mini": 128_000,
+    "o1-preview": 128_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+    "gemini-1.5-flash": 1_048_576,
+    "gemini-1.5-pro": 2_097_152,
+    "gemini-2": 1_048_576,
+    "gemini-3": 1_048_576,
+    "nova-lite": 300_000,
+    "nova-micro": 128_000,
+    "nova-premier": 1_000_000,
+    "nova-pro": 300_000,
+}
+# What gateways and Bedrock put before a model's own name: `openai/`, `us.anthropic.`.
+_BEFORE = re.compile(r"^(?:.*/)?(?:(?:us|eu|apac|global)\.)?(?:(?:amazon|anthropic)\.)?")
+
+
+def known_window(name: str) -> int | None:
+    """The context window of a model in tokens, where it is known."""
+    own = _BEFORE.sub("", name.lower())
+    return (
+        WINDOWS[max(found, key=len)] if (found := [one for one in WINDOWS if own.startswith(one)]) else None
+    )
