@@ -18,11 +18,11 @@ You can work with files. {visibility}
 - `list_directory`: list a folder.
 - `read_file`: read a file, or some of its lines.
 - `write_file`: make or replace a file.
-- `edit_file`: replace a piece of a file.
-- `find_files`: find files by name.
-- `search_in_files`: find text in files.
-- `remove_file`, `remove_directory`: delete.
-Paths start at your own root, `/`."""
+- `edit_file`: replace a piece of a file that occurs in it exactly once.
+- `find_files`: find files by name, with patterns such as `*.md`, `notes/*.md` or `**`.
+- `search_in_files`: find text in files, as it is written.
+- `remove_file`: delete a file.
+Paths are relative to your own folder, such as `notes/plan.md`: no leading `/`, no `..`, no links."""
 
 _VISIBILITY = {
     "conversation": "They belong to this conversation alone.",

@@ -1,0 +1,265 @@
+"""A model's arguments, checked and converted to what the function's annotations say.
+
+Models slip in a few ways that leave no doubt about what they mean; those are taken as meant:
+
+- a number written as text (`"5"`) where a number is wanted, `5.0` for the integer 5;
+- `"true"` and `"false"` where true or false is wanted;
+- a list or an object written as JSON text where a list or an object is wanted;
+- the name of an enum's member in place of its value.
+
+Where a union also takes what came as it is, it is taken as it is. Everything else is refused with
+an error that says which argument, what was expected and what came; long content is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, assert_never
+
+from autonomy_ctx.errors import InvalidArguments
+from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.frozen import shown
+from autonomy_ctx.tools.kinds import (
+    Anything,
+    Choice,
+    Either,
+    Fixed,
+    Kind,
+    Listing,
+    Modelled,
+    Parsed,
+    Record,
+    Scalar,
+    Shape,
+    Table,
+)
+from autonomy_ctx.tools.words import came, expected
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
+
+
+class _Misfit(Exception):
+    """A value that does not fit, and where it is."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(problem)
+        self.path, self.problem = path, problem
+
+
+def parse_arguments(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call as an object; empty text means none."""
+    if not call.arguments.strip():
+        return {}
+    try:
+        value = json.loads(call.arguments, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidArguments(call.name, "has arguments that are nested too deeply") from None
+    except json.JSONDecodeError as error:
+        problem = f"has arguments that are not JSON ({error.msg} at character {error.pos})"
+        raise InvalidArguments(call.name, problem) from None
+    except ValueError as error:
+        raise InvalidArguments(call.name, f"has arguments that are not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise InvalidArguments(call.name, f"needs a JSON object of arguments, but {came(value)} came")
+    return value
+
+
+def convert_arguments(tool: str, record: Record, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name, each as the function wants it; those not given are left out."""
+    names = {field.name for field in record.fields}
+    if record.rest is None and (unknown := [name for name in given if name not in names]):
+        known = f"the arguments are {', '.join(sorted(names))}" if names else "it takes none"
+        raise InvalidArguments(tool, f"has an unknown argument {shown(unknown[0])}; {known}")
+    try:
+        return _fields(record, given, "", lenient=True)
+    except _Misfit as misfit:
+        raise InvalidArguments(tool, misfit.problem, argument=_short(misfit.path)) from None
+    except RecursionError:
+        raise InvalidArguments(tool, "has arguments that are nested too deeply") from None
+
+
+def convert(shape: Shape, value: Any, path: str, *, lenient: bool) -> Any:
+    """One value as its shape wants it."""
+    kind = shape.kind
+    match kind:
+        case Anything():
+            return value
+        case Scalar():
+            return _scalar(kind, value, path, lenient)
+        case Choice():
+            return _choice(kind, value, path, lenient)
+        case Listing():
+            return _listing(kind, _structure(value, list, kind, path, lenient), path, lenient)
+        case Fixed():
+            items = _structure(value, list, kind, path, lenient)
+            if len(items) != len(kind.items):
+                _misfit(path, kind, items)
+            pairs = zip(kind.items, items, strict=True)
+            return tuple(
+                convert(item, inner, f"{path}[{index}]", lenient=lenient)
+                for index, (item, inner) in enumerate(pairs)
+            )
+        case Table():
+            table = _structure(value, dict, kind, path, lenient)
+            return {
+                # JSON has only text for keys, so a key is always read leniently.
+                convert(kind.key, key, f"{path} (a key)", lenient=True): convert(
+                    kind.value, inner, f"{path}.{key}", lenient=lenient
+                )
+                for key, inner in table.items()
+            }
+        case Either():
+            return _either(kind, value, path, lenient)
+        case Parsed():
+            if not isinstance(value, str):
+                _misfit(path, kind, value)
+            try:
+                return kind.parse(value)
+            except ValueError:
+                _misfit(path, kind, value)
+        case Modelled():
+            return _modelled(kind, value, path)
+        case Record():
+            found = _structure(value, dict, kind, path, lenient)
+            return _made(kind.name, kind.make, _fields(kind, found, f"{path}.", lenient), path)
+        case _:
+            assert_never(kind)
+
+
+def _misfit(path: str, kind: Kind, value: Any) -> NoReturn:
+    raise _Misfit(path, f"must be {expected(kind)}, but {came(value)} came")
+
+
+def _scalar(kind: Scalar, value: Any, path: str, lenient: bool) -> Any:
+    text = value.strip() if lenient and isinstance(value, str) else ""
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if kind.type is int:
+        if isinstance(number, int):
+            return number
+        if isinstance(number, float) and number.is_integer():
+            return int(number)
+        if _INTEGER.fullmatch(text):
+            return int(text)
+    elif kind.type is float:
+        found = number if number is not None else float(text) if _NUMBER.fullmatch(text) else math.nan
+        try:
+            if math.isfinite(found):
+                return float(found)
+        except OverflowError:
+            pass
+    elif type(value) is kind.type:
+        return value
+    elif kind.type is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    _misfit(path, kind, value)
+
+
+def _choice(kind: Choice, value: Any, path: str, lenient: bool) -> Any:
+    for option, meant in kind.options:
+        # 1 is equal to true, and to 1.0, which is how JSON may have written it.
+        if option == value and isinstance(option, bool) == isinstance(value, bool):
+            return meant
+    for name, meant in kind.names:
+        if lenient and name == value:
+            return meant
+    _misfit(path, kind, value)
+
+
+def _structure(value: Any, wanted: type, kind: Kind, path: str, lenient: bool) -> Any:
+    if isinstance(value, wanted):
+        return value
+    if lenient and isinstance(value, str) and value.lstrip()[:1] == ("[" if wanted is list else "{"):
+        try:
+            parsed = json.loads(value, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            _misfit(path, kind, value)
+        if isinstance(parsed, wanted):
+            return parsed
+    _misfit(path, kind, value)
+
+
+def _listing(kind: Listing, items: Sequence[Any], path: str, lenient: bool) -> Any:
+    made = [
+        convert(kind.item, inner, f"{path}[{index}]", lenient=lenient) for index, inner in enumerate(items)
+    ]
+    return _made("set", kind.make, made, path) if kind.unique else kind.make(made)
+
+
+def _either(kind: Either, value: Any, path: str, lenient: bool) -> Any:
+    options = [option for option in kind.options if option.kind != Scalar(type(None))]
+    if value is None and len(options) < len(kind.options):
+        return None
+    misfits: list[_Misfit] = []
+    # First whatever takes the value as it is: "5" for `int | str` is text.
+    for leniently in (False, True) if lenient else (False,):
+        misfits = []
+        for option in options:
+            try:
+                return convert(option, value, path, lenient=leniently)
+            except _Misfit as misfit:
+                misfits.append(misfit)
+    if len(misfits) == 1 and misfits[0].path != path:
+        raise misfits[0]
+    _misfit(path, kind, value)
+
+
+def _fields(record: Record, given: Mapping[str, Any], prefix: str, lenient: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    known = {field.name: field for field in record.fields}
+    for name, value in given.items():
+        field = known.get(name)
+        if field is None:
+            if record.rest is None:
+                there = ", ".join(known) or "none"
+                raise _Misfit(prefix.rstrip("."), f"has an unknown key {shown(name)}; the keys are {there}")
+            made[name] = convert(record.rest, value, f"{prefix}{name}", lenient=lenient)
+        elif value is None and field.default is None:
+            # `x: int = None` is written often and means that it may be left out.
+            made[name] = None
+        else:
+            made[name] = convert(field.shape, value, f"{prefix}{name}", lenient=lenient)
+    for field in record.fields:
+        if field.required and field.name not in given:
+            raise _Misfit(f"{prefix}{field.name}", f"is missing; it must be {expected(field.shape.kind)}")
+    return made
+
+
+def _made(name: str, make: Callable[..., Any], values: Any, path: str) -> Any:
+    try:
+        return make(**values) if isinstance(values, dict) else make(values)
+    except (_Misfit, RecursionError):
+        raise
+    except Exception as error:
+        said = str(error)[:200]
+        raise _Misfit(path, f"was refused by `{name}` ({type(error).__name__}: {said})") from None
+
+
+def _modelled(kind: Modelled, value: Any, path: str) -> Any:
+    try:
+        return kind.model.model_validate(value)
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise _Misfit(*_first_error(error, kind.model.__name__, path)) from None
+
+
+def _first_error(error: Exception, name: str, path: str) -> tuple[str, str]:
+    """Where and why a model class refused; its own list of errors says it without the input."""
+    try:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]  # type: ignore[attr-defined]
+        where = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+        return f"{path}{where}", f"was refused by `{name}` ({str(first['msg'])[:200]})"
+    except Exception:
+        return path, f"was refused by `{name}` ({type(error).__name__})"
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 120 else f"{path[:60]}...{path[-50:]}"

@@ -1,0 +1,69 @@
+"""Asking the user: the tool is not run, the turn waits, and the answer becomes its result.
+
+Everything that a restart needs is in the log: a question is a call of this tool that has no result
+yet, and the answer is that result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autonomy_ctx.errors import InvalidArguments
+from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.tools.arguments import parse_arguments
+from autonomy_ctx.tools.tool import Tool
+
+# The phase of a message or turn that waits for the user.
+WAITING_FOR_INPUT = "waiting_for_input"
+
+
+async def _ask_user_for_input(question: str) -> str:
+    """Pause and ask the user, when a request is unclear, a fact is missing or a decision is theirs.
+
+    Args:
+        question: What to ask, in one or two sentences that can be answered without more context.
+    """
+    return question
+
+
+ask_user_for_input = Tool(_ask_user_for_input, name="ask_user_for_input", pauses=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A call that waits for the user."""
+
+    call: ToolCall
+    text: str
+
+    def answered(self, text: str) -> Message:
+        """The user's answer as the call's result."""
+        return Message(ChatRole.TOOL, text, tool_call_id=self.call.id, name=self.call.name)
+
+
+def open_questions(messages: Iterable[Message]) -> list[Question]:
+    """The questions that wait for an answer, in the order they were asked.
+
+    A new user message closes them: whoever goes on talking does not want to answer any more.
+    """
+    waiting: dict[str | None, Question] = {}
+    for message in messages:
+        if message.role is ChatRole.USER:
+            waiting.clear()
+        elif message.role is ChatRole.TOOL:
+            waiting.pop(message.tool_call_id, None)
+        for call in message.tool_calls:
+            if call.name == ask_user_for_input.name and (text := question_of(call)) is not None:
+                waiting[call.id] = Question(call=call, text=text)
+    return list(waiting.values())
+
+
+def question_of(call: ToolCall) -> str | None:
+    """What a call asks; None if its arguments are not as they should be."""
+    try:
+        bound = ask_user_for_input.bind(parse_arguments(call), {})
+    except InvalidArguments:
+        return None
+    return str(bound.arguments["question"])

@@ -1,0 +1,212 @@
+"""Files beneath a folder, opened so that nothing outside it can be reached.
+
+A path is walked one component at a time, each opened from the one before and never through a link.
+What was opened is what is checked, so there is no moment between a check and its use. Text is put
+into a new file that then takes the name's place: whatever stood there is never written through.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from autonomy_ctx.errors import FileRefused
+
+MOST_PARTS = 64
+LONGEST_PATH = 4096
+# A file that is replaced whole while it is opened is opened again.
+_ATTEMPTS = 10
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A FIFO must not make the opening wait, nor a terminal become ours.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PROBLEMS = {
+    errno.ENOENT: "does not exist",
+    errno.ELOOP: "is a link, and links are not followed",
+    errno.ENOTDIR: "is not a folder, or is a link; links are not followed",
+    errno.EISDIR: "is a folder",
+    errno.ENOTEMPTY: "is a folder",
+    errno.EACCES: "may not be opened",
+    errno.EPERM: "may not be changed",
+    errno.ENXIO: "is not a file",
+    errno.ENAMETOOLONG: "has a name that is too long",
+    errno.ENOSPC: "could not be written: there is no room left",
+    errno.EROFS: "could not be written: nothing can be written here",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """An open folder that paths start from; `hidden` is a folder in it that is not there for anybody."""
+
+    fd: int
+    device: int
+    hidden: tuple[int, int] | None = None
+    hidden_name: str | None = None
+
+    def hides(self, found: os.stat_result) -> bool:
+        """Whether this is the folder that is kept for others."""
+        return self.hidden == (found.st_dev, found.st_ino)
+
+
+def split_path(path: str) -> list[str]:
+    """The components of a relative path; empty for the base itself."""
+    if len(path) > LONGEST_PATH:
+        raise FileRefused(path, f"is longer than {LONGEST_PATH:,} characters")
+    if not is_plain_name(path):
+        raise FileRefused(repr(path)[1:-1], "has a character that names may not have")
+    if path.startswith("/"):
+        raise FileRefused(path, "starts with `/`; paths are relative to your own folder, leave it out")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise FileRefused(path, "has `..` in it; paths only lead down from your own folder")
+    if len(parts) > MOST_PARTS:
+        raise FileRefused(path, f"is more than {MOST_PARTS} folders deep")
+    return parts
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name is what it looks like: a line break forges lines, a lone surrogate is a raw byte."""
+    return not any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name)
+
+
+@contextmanager
+def told(path: str) -> Iterator[None]:
+    """Turn what the system says into a sentence about the path, which names no folder of the host."""
+    try:
+        yield
+    except FileRefused:
+        raise
+    except OSError as error:
+        problem = _PROBLEMS.get(error.errno or 0) or f"failed: {os.strerror(error.errno or 0)}"
+        raise FileRefused(path, problem) from None
+
+
+def enter(base: Base, fd: int, name: str, *, make: bool = False, mode: int = 0o777) -> int:
+    """The folder of that name in an open folder, opened; the caller closes it."""
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, mode, dir_fd=fd)
+    found = os.open(name, _FOLDER, dir_fd=fd)
+    try:
+        info = os.fstat(found)
+        if info.st_dev != base.device:
+            raise FileRefused(name, "is on another device, such as /proc, and is not entered")
+        if base.hides(info):
+            raise OSError(errno.ENOENT, "hidden")
+    except BaseException:
+        os.close(found)
+        raise
+    return found
+
+
+@contextmanager
+def folder(base: Base, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    """The folder at the end of a walk from the base, open."""
+    if parts and base.hidden_name is not None and parts[0].casefold() == base.hidden_name:
+        # By its name, too: it may not exist yet, and nobody may prepare it for others.
+        raise OSError(errno.ENOENT, "hidden")
+    fd = os.dup(base.fd)
+    try:
+        for part in parts:
+            inner = enter(base, fd, part, make=make)
+            os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def open_file(fd: int, name: str) -> int:
+    """A file in an open folder, opened for reading; the caller closes it."""
+    for _ in range(_ATTEMPTS):
+        # Looked at first only because opening some devices does something; what counts is the check below.
+        check_file(_named(fd, name), name)
+        found = os.open(name, _FILE, dir_fd=fd)
+        try:
+            # The name is looked up again, and must be that of what was opened: a hard link that was gone
+            # by now would leave a file from outside with one name, like any other.
+            named = _named(fd, name)
+            check_file(named, name)
+            same = os.path.samestat(named, os.fstat(found))
+        except BaseException:
+            os.close(found)
+            raise
+        if same:
+            return found
+        os.close(found)
+    raise FileRefused(name, "is being changed by somebody else; try again")
+
+
+def _named(fd: int, name: str) -> os.stat_result:
+    return os.stat(name, dir_fd=fd, follow_symlinks=False)
+
+
+def check_file(info: os.stat_result, name: str) -> None:
+    """Refuse everything but a plain file that has no other name."""
+    if stat.S_ISLNK(info.st_mode):
+        raise FileRefused(name, "is a link, and links are not followed")
+    if stat.S_ISDIR(info.st_mode):
+        raise FileRefused(name, "is a folder")
+    if not stat.S_ISREG(info.st_mode):
+        raise FileRefused(name, "is not a plain file")
+    if info.st_nlink > 1:
+        # The other name may well be outside.
+        raise FileRefused(name, "has a second name (a hard link) and is not touched")
+
+
+def read_bytes(fd: int, name: str, limit: int) -> bytes:
+    """All of a file in an open folder, which may have at most `limit` bytes."""
+    found = open_file(fd, name)
+    with os.fdopen(found, "rb") as file:
+        # Read to the bound, not to the size it says it has: it may grow meanwhile.
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise FileRefused(name, f"is larger than {limit:,} bytes")
+    return data
+
+
+def lock(fd: int) -> None:
+    """Wait until nobody else, here or in another process, changes files in an open folder.
+
+    The lock goes when the folder is closed. Where a disk knows no locks there is none.
+    """
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+
+def write_bytes(fd: int, name: str, data: bytes) -> bool:
+    """Make or replace a file in an open folder; whether it was there before."""
+    mode = None
+    with suppress(FileNotFoundError):
+        info = _named(fd, name)
+        check_file(info, name)
+        mode = stat.S_IMODE(info.st_mode) & 0o777
+    made = f".{secrets.token_hex(8)}.tmp"
+    new = os.open(made, _NEW, 0o666, dir_fd=fd)
+    try:
+        with os.fdopen(new, "wb") as file:
+            if mode is not None:
+                os.fchmod(new, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(new)
+        os.rename(made, name, src_dir_fd=fd, dst_dir_fd=fd)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(made, dir_fd=fd)
+        raise
+    return mode is not None
+
+
+def remove(fd: int, name: str) -> None:
+    """Delete a file in an open folder."""
+    check_file(_named(fd, name), name)
+    os.unlink(name, dir_fd=fd)

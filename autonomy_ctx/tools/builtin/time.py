@@ -1,0 +1,39 @@
+"""What time it is: the one thing every model needs and none knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, tzinfo
+from typing import Any, TypeAlias
+
+from autonomy_ctx.items.message import now
+from autonomy_ctx.tools.tool import Tool
+
+TimeTool: TypeAlias = Tool[[], Coroutine[Any, Any, str]]
+
+
+def time_tools(
+    *, clock: Callable[[], datetime] = now, zone: tzinfo | None = None
+) -> tuple[TimeTool, TimeTool]:
+    """`get_current_time_utc` and `get_current_time`, of a clock; without a zone, local is the machine's."""
+
+    async def get_current_time_utc() -> str:
+        """The current date and time in UTC, in ISO 8601, with the day of the week."""
+        return _shown(clock().astimezone(UTC))
+
+    async def get_current_time() -> str:
+        """The current local date and time, in ISO 8601, with the day of the week."""
+        return _shown(clock().astimezone(zone))
+
+    return Tool(get_current_time_utc), Tool(get_current_time)
+
+
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def _shown(at: datetime) -> str:
+    # Not strftime: the day's name must not depend on the machine's language.
+    return f"{at.isoformat(timespec='seconds')} ({_DAYS[at.weekday()]})"
+
+
+get_current_time_utc, get_current_time = time_tools()

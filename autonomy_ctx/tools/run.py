@@ -1,0 +1,223 @@
+"""Runs the calls a model made, side by side and within bounds.
+
+Whatever goes wrong inside a tool is an answer to the model, which may try otherwise; only
+cancellation ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from autonomy_ctx.containers.item import ContextItem
+from autonomy_ctx.errors import InvalidResult, ToolTimeout, UnknownTool
+from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.frozen import EMPTY
+from autonomy_ctx.items.message import ChatRole, Message, new_id, now
+from autonomy_ctx.tools.arguments import parse_arguments
+from autonomy_ctx.tools.output import LIGHT, Written, Yielded, cap_text, clean_text, written
+from autonomy_ctx.tools.tool import LEAST_OUTPUT, Tool, tools_by_name
+
+TIMEOUT_SECONDS = 60.0
+OUTPUT_LIMIT = 1_000_000
+PARALLEL = 8
+# A generator that never ends is stopped here even when it is quick.
+MOST_YIELDED = 10_000
+_ERROR_LIMIT = 2_000
+_NAMES_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What became of one call.
+
+    `message` is the result for the log and the model; None while a tool that pauses waits for the
+    user. `full` is the whole text where the message holds only its beginning and end. `value` is what
+    the function returned, or the list of what it yielded; `error` is what it raised.
+    """
+
+    call: ToolCall
+    message: Message | None
+    items: tuple[ContextItem[Any], ...] = ()
+    full: str | None = None
+    value: Any = None
+    error: BaseException | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What all calls of one run have in common."""
+
+    tools: Mapping[str, Tool[..., Any]]
+    inject: Mapping[str, Any]
+    timeout: float | None
+    output_limit: int
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+
+    async def one(self, call: ToolCall) -> Ran:
+        began = anyio.current_time()
+        tool = self.tools.get(call.name)
+        limit = self.output_limit if tool is None else tool.output_limit or self.output_limit
+        try:
+            if tool is None:
+                raise UnknownTool(call.name[:80], known=list(self.tools)[:_NAMES_SHOWN])
+            if len(call.arguments) <= LIGHT:
+                bound = self._bound(tool, call)
+            else:
+                bound = await anyio.to_thread.run_sync(self._bound, tool, call)
+            if tool.pauses:
+                return Ran(call=call, message=None)
+            made = await self._within(tool, bound, limit)
+        except (Exception, SystemExit) as error:
+            return self._failed(call, error, began)
+        except asyncio.CancelledError as error:
+            # Ours passes through; one that the tool let loose by itself is just another error.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._failed(call, error, began)
+        return Ran(
+            call=call,
+            message=self._message(call, made.text),
+            items=made.items,
+            full=made.full,
+            value=made.value,
+            seconds=anyio.current_time() - began,
+        )
+
+    def _bound(self, tool: Tool[..., Any], call: ToolCall) -> inspect.BoundArguments:
+        return tool.bind(parse_arguments(call), self.inject)
+
+    async def _within(self, tool: Tool[..., Any], bound: inspect.BoundArguments, limit: int) -> Written:
+        seconds = self.timeout if tool.timeout is None else tool.timeout
+        with anyio.move_on_after(seconds):
+            return await written(await _called(tool.function, bound), limit)
+        raise ToolTimeout(tool.name, seconds or 0)
+
+    def _failed(self, call: ToolCall, error: BaseException, began: float) -> Ran:
+        try:
+            said = str(error)
+        except Exception:
+            said = ""
+        text = cap_text(clean_text(f"{type(error).__name__}: {said}".removesuffix(": ")), _ERROR_LIMIT)
+        return Ran(
+            call=call,
+            message=self._message(call, text, is_error=True),
+            error=error,
+            seconds=anyio.current_time() - began,
+        )
+
+    def _message(self, call: ToolCall, text: str, *, is_error: bool = False) -> Message:
+        return Message(
+            ChatRole.TOOL,
+            text,
+            tool_call_id=call.id,
+            name=call.name,
+            is_error=is_error,
+            id=self.new_id(),
+            created_at=self.clock(),
+        )
+
+
+async def run_calls(
+    calls: Sequence[ToolCall],
+    tools: Iterable[Any] | Mapping[str, Tool[..., Any]],
+    *,
+    inject: Mapping[str, Any] = EMPTY,
+    timeout: float | None = TIMEOUT_SECONDS,
+    output_limit: int = OUTPUT_LIMIT,
+    parallel: int = PARALLEL,
+    clock: Callable[[], datetime] = now,
+    new_id: Callable[[], str] = new_id,
+) -> list[Ran]:
+    """Run calls, at most `parallel` at a time, and give their results in the order of the calls.
+
+    They begin in that order, too, so with `parallel=1` they run one after the other. A synchronous
+    function runs in a worker thread; when its time is up it is left alone there and its result is
+    dropped, as nothing can stop a thread. Items yielded before an error are dropped with it.
+    """
+    if output_limit < LEAST_OUTPUT or parallel < 1:
+        raise ValueError(
+            f"output_limit must be at least {LEAST_OUTPUT} and parallel at least 1, "
+            f"not {output_limit} and {parallel}"
+        )
+    run = _Run(
+        tools=tools if isinstance(tools, Mapping) else tools_by_name(tools),
+        inject=inject,
+        timeout=timeout,
+        output_limit=output_limit,
+        clock=clock,
+        new_id=new_id,
+    )
+    if len(calls) == 1 or parallel == 1:
+        return [await run.one(call) for call in calls]
+    done: dict[int, Ran] = {}
+    waiting = iter(enumerate(calls))
+
+    async def work() -> None:
+        for index, call in waiting:
+            done[index] = await run.one(call)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(min(parallel, len(calls))):
+            group.start_soon(work)
+    return [done[index] for index in range(len(calls))]
+
+
+async def _called(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+    """What a function of any colour comes to."""
+    if _is_async(function):
+        value = function(*bound.args, **bound.kwargs)
+    else:
+        # A limiter of its own: a thread that hangs for ever must not take a place from others.
+        (value,) = await anyio.to_thread.run_sync(
+            _call_sync, function, bound, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+        )
+    if inspect.isawaitable(value):
+        value = await value
+    if not inspect.isasyncgen(value):
+        return value
+    values: list[Any] = []
+    async with aclosing(value) as pieces:
+        async for piece in pieces:
+            values.append(piece)
+            _check_yielded(values)
+    return Yielded(values)
+
+
+def _call_sync(function: Callable[..., Any], bound: inspect.BoundArguments) -> list[Any]:
+    """The result in a list: trio takes no coroutine out of a thread as it is."""
+    value = function(*bound.args, **bound.kwargs)
+    if not inspect.isgenerator(value):
+        return [value]
+    values = list(islice(value, MOST_YIELDED + 1))
+    _check_yielded(values)
+    return [Yielded(values)]
+
+
+def _check_yielded(values: list[Any]) -> None:
+    if len(values) > MOST_YIELDED:
+        raise InvalidResult(f"is more than {MOST_YIELDED:,} pieces")
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return any(
+        inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one)
+        for one in (function, getattr(function, "__call__", None))  # noqa: B004  # an object's own
+    )

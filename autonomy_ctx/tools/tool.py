@@ -1,0 +1,183 @@
+"""A function that a model may call, with everything a model has to know about it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from types import MethodType
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from autonomy_ctx.containers.pool import ContextPool
+from autonomy_ctx.errors import InvalidArguments, InvalidTool
+from autonomy_ctx.items.frozen import thaw
+from autonomy_ctx.tools.arguments import convert_arguments
+from autonomy_ctx.tools.docstring import read_docstring
+from autonomy_ctx.tools.schema import record_schema
+from autonomy_ctx.tools.signature import Parameters, checked_signature, parameters_of, resolved, underlying
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# What every provider takes.
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# A marker and a little of both ends must fit.
+LEAST_OUTPUT = 256
+
+
+class Tool(Generic[P, R]):
+    """A tool. Called directly it is the plain function: nothing is checked, injected or recorded.
+
+    `timeout` (seconds) and `output_limit` (bytes) are this tool's own; None leaves them to whoever runs
+    it, `math.inf` is a timeout that never comes. A model call is not recorded as a tool's. A tool that
+    pauses is not run: the turn waits for the user.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        instructions: str | None = None,
+        timeout: float | None = None,
+        output_limit: int | None = None,
+        is_model_call: bool = False,
+        pauses: bool = False,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = _checked_name(function, name)
+        if timeout is not None and not timeout > 0:
+            raise InvalidTool(self.name, f"has a timeout of {timeout!r}; it must be more than 0 seconds")
+        if output_limit is not None and output_limit < LEAST_OUTPUT:
+            raise InvalidTool(
+                self.name,
+                f"has an output_limit of {output_limit!r}; it must be at least {LEAST_OUTPUT} bytes",
+            )
+        self.function = function
+        self._documented = read_docstring(inspect.getdoc(underlying(function)))
+        self.description = self._documented.summary if description is None else description
+        self.instructions = instructions
+        self.timeout, self.output_limit = timeout, output_limit
+        self.is_model_call, self.pauses = is_model_call, pauses
+        self.signature = checked_signature(self.name, function)
+        # Looked up now, where local names are known, and again at first use for names defined later.
+        self._hints = self._resolved({}, names or {})
+        functools.update_wrapper(self, function, updated=())
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The parameters: the model's and the injected ones."""
+        hints = self._resolved(self._hints, {})
+        return parameters_of(self.name, self.function, self.signature, hints, self._documented.arguments)
+
+    @cached_property
+    def _schema(self) -> dict[str, Any]:
+        return record_schema(self.parameters.record)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Name, description and the parameters' JSON schema, in a dict of the caller's own."""
+        return {"name": self.name, "description": self.description, "parameters": thaw(self._schema)}
+
+    def bind(self, arguments: Mapping[str, Any], inject: Mapping[str, Any]) -> inspect.BoundArguments:
+        """A model's arguments, checked and converted, together with what is injected."""
+        parameters = self.parameters
+        if parameters.rest_name is not None and (taken := arguments.keys() & parameters.injected.keys()):
+            raise InvalidArguments(self.name, f"has an unknown argument `{min(taken)}`")
+        given = convert_arguments(self.name, parameters.record, arguments)
+        for name, required in parameters.injected.items():
+            if name in inject:
+                given[name] = _readable(inject[name])
+            elif required:
+                raise InvalidArguments(self.name, f"cannot be made: there is no `{name}` here to give to it")
+        bound = inspect.BoundArguments(self.signature, {})
+        for name in self.signature.parameters:
+            if name == parameters.rest_name:
+                known = {field.name for field in parameters.record.fields} | parameters.injected.keys()
+                bound.arguments[name] = {key: value for key, value in given.items() if key not in known}
+            elif name in given:
+                bound.arguments[name] = given[name]
+        # Defaults first: a parameter that is left out would otherwise end the positional ones.
+        bound.apply_defaults()
+        return bound
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Tool[..., R]:
+        """A tool among a class's methods is, on an instance, a tool of that instance."""
+        if instance is None:
+            return self
+        bound: Tool[..., R] = copy.copy(self)
+        bound.function = MethodType(self.function, instance)
+        bound.signature = checked_signature(self.name, bound.function)
+        for name in ("parameters", "_schema"):
+            # What was cached has `self` among the model's parameters.
+            vars(bound).pop(name, None)
+        return bound
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    def _resolved(self, hints: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: resolved(self.function, hints.get(name, parameter.annotation), names)
+            for name, parameter in self.signature.parameters.items()
+        }
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    instructions: str | None = None,
+    timeout: float | None = None,
+    output_limit: int | None = None,
+    is_model_call: bool = False,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a tool, with `@tool` or `@tool(timeout=5)`.
+
+    The docstring's first paragraph is the description; arguments are described in any of the usual
+    ways. Parameters named `pool`, `memory`, `scope`, `conversation` and `agent` are injected.
+    """
+    frame = inspect.currentframe()
+    # A copy of the names around the function, so that its annotations may use local types.
+    names = dict(frame.f_back.f_locals) if frame is not None and frame.f_back is not None else {}
+    if function is not None:
+        return Tool(function, names=names, **options)
+    return lambda function: Tool(function, names=names, **options)
+
+
+def tools_by_name(tools: Iterable[Any]) -> dict[str, Tool[..., Any]]:
+    """Tools by their names, in order; plain functions become tools, and no name may come twice."""
+    found: dict[str, Tool[..., Any]] = {}
+    for one in tools:
+        made = one if isinstance(one, Tool) else Tool(one)
+        if made.name in found and found[made.name] is not made:
+            raise InvalidTool(made.name, "comes twice; give one of them another `name`")
+        found[made.name] = made
+    return found
+
+
+def _checked_name(function: Any, name: str | None) -> str:
+    found = name if name is not None else getattr(function, "__name__", None)
+    if not callable(function) or isinstance(function, type):
+        raise InvalidTool(str(found or type(function).__name__), "is not a function")
+    if not isinstance(found, str) or not _NAME.fullmatch(found):
+        raise InvalidTool(
+            str(found), "needs a `name` of at most 64 letters, digits, `_` and `-`: providers take no other"
+        )
+    return found
+
+
+def _readable(value: Any) -> Any:
+    """A pool is only read by tools; the agent decides what is kept."""
+    return value.view() if isinstance(value, ContextPool) else value
