@@ -22,16 +22,24 @@ from autonomy_ctx.containers.runtime import (
     no_context,
 )
 from autonomy_ctx.errors import (
+    AuthenticationFailed,
     AutonomyCtxError,
     ConflictingMessage,
+    ContextOverflow,
     HookError,
     InvalidContainer,
     InvalidContextFile,
     InvalidItem,
     InvalidKey,
     InvalidMessage,
+    InvalidModelReply,
     LimitNotMet,
     MessageTooLarge,
+    MissingKey,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+    RateLimited,
     SchemaTooNew,
     SectionError,
     StoreBusy,
@@ -57,6 +65,14 @@ from autonomy_ctx.items.cuts import (
 )
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
 from autonomy_ctx.items.exact import ExactText
+from autonomy_ctx.items.formats.reply import (
+    CallStarted,
+    Finished,
+    ModelReply,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
 from autonomy_ctx.items.summary import Segment, Summary
@@ -67,6 +83,7 @@ from autonomy_ctx.memory.memory import Memory, MemoryHook
 from autonomy_ctx.memory.segments import StoredSegment, Summaries, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
 from autonomy_ctx.memory.work import Lease, Work
+from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.additional import AdditionalContextSection
 from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
@@ -85,9 +102,11 @@ __all__ = [
     "AdditionalContextSection",
     "AgentConfigUpdate",
     "AgentHandoff",
+    "AuthenticationFailed",
     "AutonomyCtxError",
     "Background",
     "Calibration",
+    "CallStarted",
     "ChatContext",
     "ChatRole",
     "ChatView",
@@ -97,6 +116,7 @@ __all__ = [
     "ConflictingMessage",
     "Context",
     "ContextItem",
+    "ContextOverflow",
     "ContextPool",
     "ContextPoolHook",
     "ContextPoolView",
@@ -112,6 +132,7 @@ __all__ = [
     "Draft",
     "Entry",
     "ExactText",
+    "Finished",
     "FrameworkInstructionsSection",
     "Head",
     "HookError",
@@ -122,6 +143,7 @@ __all__ = [
     "InvalidItem",
     "InvalidKey",
     "InvalidMessage",
+    "InvalidModelReply",
     "Key",
     "Lease",
     "LimitNotMet",
@@ -130,11 +152,18 @@ __all__ = [
     "MemoryHook",
     "Message",
     "MessageTooLarge",
+    "MissingKey",
+    "Model",
+    "ModelError",
+    "ModelReply",
+    "ModelTimeout",
+    "ModelUnavailable",
     "Omission",
     "Origin",
     "Pipeline",
     "PoolSection",
     "QueueSection",
+    "RateLimited",
     "Runtime",
     "SchemaTooNew",
     "Section",
@@ -162,12 +191,15 @@ __all__ = [
     "TemplateHook",
     "TextContent",
     "TextCounter",
+    "TextDelta",
     "ThinkingContent",
+    "ThinkingDelta",
     "TokenCounter",
     "ToolCall",
     "TruncateOldest",
     "UnknownItem",
     "UnregisteredHookError",
+    "Usage",
     "Window",
     "Work",
     "create_default_template",

@@ -6,7 +6,7 @@ a digest at once, or named as missing when even that would take too long.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cachetools import LRUCache
@@ -117,12 +117,25 @@ class Lookout:
         if not cut:
             return Bounded(segments, entries)
         self._metrics.add("digests_served")
-        place = (*place_of(memory, key), seen.head.generation, covered, entries[cut - 1].position)
+        return Bounded([*segments, self._digest(memory, key, seen, cut, settings)], entries[cut:])
+
+    def prepare(self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count) -> None:
+        """Make the digest that will be wanted in a batch from now, if the summary stays away."""
+        limits, tokens = settings.limits, room(settings, seen.state)
+        sooner = replace(limits, hard=max(limits.hard - limits.batch, 1))
+        tokens = None if tokens is None else tokens * 3 // 4
+        cut = bounded_start(seen.entries, seen.state.covered, sooner, tokens, count)
+        if cut and seen.complete:
+            self._digest(memory, key, seen, cut, settings)
+
+    def _digest(self, memory: Memory, key: Key, seen: Seen, cut: int, settings: Settings) -> StoredSegment:
+        covered, last = seen.state.covered, seen.entries[cut - 1].position
+        place = (*place_of(memory, key), seen.head.generation, covered, last)
         digest = self._digests.get(place)
         if digest is None:
-            digest = stand_in(entries[:cut], covered + 1, settings.size, memory.token_counter)
+            digest = stand_in(seen.entries[:cut], covered + 1, settings.size, memory.token_counter)
             self._digests[place] = digest
-        return Bounded([*segments, digest], entries[cut:])
+        return digest
 
     def forget(self, scope: str | None, conversation: str | None) -> None:
         """Drop what is kept of a conversation, a scope or all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 
@@ -81,11 +81,16 @@ def pinned(pins: Sequence[Entry], before: int, tokens: int, counter: TokenCounte
 
 
 def fitted(
-    entries: Sequence[Entry], tokens: int | None, newest_user: int, count: Count, counter: TokenCounter
+    entries: Sequence[Entry],
+    tokens: int | None,
+    newest_user: int,
+    count: Count,
+    shorten: Callable[[Entry, int], Entry],
 ) -> list[Entry]:
     """Entries within so many tokens: the largest are cut in the middle, the newest user message last.
 
-    The sizes to cut to go down in steps, so that the same message is cut to the same text turn by turn.
+    The sizes to cut to go down in steps, so that the same message is cut to the same text turn by
+    turn, and `shorten` may remember what it made.
     """
     if tokens is None:
         return list(entries)
@@ -101,7 +106,7 @@ def fitted(
         cap = max(cap // 2, SHORTEST)
     caps = [asked if entry.position == newest_user else cap for entry in entries]
     cut = [
-        entry if size <= most else Entry(entry.position, clamp_message(entry.message, most, counter))
+        entry if size <= most else shorten(entry, most)
         for entry, size, most in zip(entries, counts, caps, strict=True)
     ]
     return _tail(cut, tokens, newest_user, count)

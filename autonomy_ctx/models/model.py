@@ -62,6 +62,9 @@ class Model:
         self._api_key = None if api_key is None else Secret(api_key, "api_key")
         self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
         self._version = anthropic_version
+        for refused in ("stream", "messages", "tools"):
+            if refused in options:
+                raise TypeError(f"Model() does not take {refused}; give it to complete_chat()")
         self._options = options
         self.context_window = context_window
         if context_window is None and not choice.provider.local:
@@ -141,6 +144,8 @@ class Model:
             reply = await self._offline.reply(read, specs, max_tokens)
             return ToldStream(reply) if stream else reply
         chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
+        usual = chosen.pop("max_tokens", None)
+        max_tokens = usual if max_tokens is None else max_tokens
         client = self._asking()
         out = self._outgoing(read, specs, stream=stream, max_tokens=max_tokens, options=chosen)
         try:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,7 @@ from autonomy_ctx.compaction.plan import Count, expected, is_due
 from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.view import fitted, pinned, room, standing, summary_message
 from autonomy_ctx.hooks import Hook
+from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
@@ -103,6 +105,7 @@ class SummarizedHistorySection(ContributingSection):
         self._reuse = PrefixReuse(self._metrics)
         self._mirrors = Mirrors()
         self._clock = clock
+        self._cut: LRUCache[tuple[Place, int, int], Entry] = LRUCache(CONVERSATIONS)
         self._summaries: LRUCache[Place, tuple[Any, Summary]] = LRUCache(CONVERSATIONS)
         self._late_since: LRUCache[Place, float] = LRUCache(CONVERSATIONS)
 
@@ -163,6 +166,8 @@ class SummarizedHistorySection(ContributingSection):
         shown = self._lookout.bounded(memory, key, seen, self._settings, count)
         if len(shown.window) < len(seen.entries):
             self._summarizer.stand_in(memory, key)
+        elif len(seen.entries) > limits.hard - limits.batch and self._settings.model is not None:
+            self._background.start(partial(self._prepare, memory, key, seen, count))
         place = place_of(memory, key)
         self._note_lag(place, seen)
         lead = expected(seen.entries, self._metrics.summary_seconds) if self._settings.lead else 0
@@ -172,6 +177,9 @@ class SummarizedHistorySection(ContributingSection):
         found = await self._assembled(memory, key, seen, shown, count)
         self._reuse.note(place, found.messages, counter)
         return found
+
+    async def _prepare(self, memory: Memory, key: Key, seen: Seen, count: Count) -> None:
+        self._lookout.prepare(memory, key, seen, self._settings, count)
 
     async def _assembled(
         self, memory: Memory, key: Key, seen: Seen, shown: Bounded, count: Count
@@ -185,7 +193,8 @@ class SummarizedHistorySection(ContributingSection):
         pins = [pin for pin in pins if pin.position != newest]
         if shown.before:
             window = standing(window)
-        fit = fitted(window, room(self._settings, seen.state), newest, count, counter)
+        shorten = partial(self._shortened, place_of(memory, key), counter)
+        fit = fitted(window, room(self._settings, seen.state), newest, count, shorten)
         messages = [entry.message for entry in pins]
         positions: list[int | None] = [entry.position for entry in pins]
         if shown.segments or shown.missing:
@@ -195,6 +204,14 @@ class SummarizedHistorySection(ContributingSection):
         messages += [entry.message for entry in fit]
         positions += [entry.position for entry in fit]
         return Contribution(messages, positions, _omissions(shown.missing, window, fit))
+
+    def _shortened(self, place: Place, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
+        """An entry cut to so many tokens; a large one is in the window for many turns and cut once."""
+        known = self._cut.get((place, entry.position, tokens))
+        if known is None:
+            known = Entry(entry.position, clamp_message(entry.message, tokens, counter))
+            self._cut[place, entry.position, tokens] = known
+        return known
 
     def _summary(self, memory: Memory, key: Key, shown: Bounded, created: datetime) -> Message:
         """The summary message; the same object turn after turn, so that it is counted once."""
@@ -224,6 +241,9 @@ class SummarizedHistorySection(ContributingSection):
         if scope is None and conversation is not None:
             raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
         self._lookout.forget(scope, conversation)
+        for cut in list(self._cut):
+            if scope in (None, cut[0][1].scope) and conversation in (None, cut[0][1].conversation):
+                self._cut.pop(cut, None)
         for place in list(self._summaries):
             if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
                 self._summaries.pop(place, None)

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from models.server import Answer, as_json, chat, chat_events, claude, claude_events, events, serving
 
@@ -447,3 +448,24 @@ async def test_summaries_stop_at_a_missing_key(memory: Memory) -> None:
             await section.get_messages(memory, "ana", "trip", {})
             await section.settled()
         assert section.get_metrics()["summarizer_calls"] == 1
+
+
+async def test_max_tokens_of_the_model_is_a_default_for_its_calls() -> None:
+    sent: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content).get("max_tokens"))
+        body = {"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}
+        return httpx.Response(200, json=body)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        model = Model("small", base_url="http://model.test/v1", client=client, max_tokens=500)
+        for given in (None, 7):
+            await model.complete_chat([{"role": "user", "content": "hi"}], max_tokens=given)
+    assert sent == [500, 7]
+
+
+@pytest.mark.parametrize("name", ["stream", "messages", "tools"])
+def test_what_belongs_to_a_call_is_refused_by_the_model(name: str) -> None:
+    with pytest.raises(TypeError, match=f"does not take {name}"):
+        Model("gpt-5", **{name: True})  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """One answer. `str()` is its text; `message` is what memory keeps of it.
+    """One answer. `str()` is its text; `message` is what memory keeps, thinking and signatures included.
 
     `stop` is one of `end`, `tools`, `length`, `refused`, `overflow`, or the provider's own word.
     """
@@ -34,16 +34,17 @@ class ModelReply:
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
     id: str | None = None
+    # What memory keeps of it; made once, so that storing it again is the same message.
+    message: Message = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        message = Message("assistant", content_of(self.parts), tool_calls=self.tool_calls)
+        object.__setattr__(self, "message", message)
 
     @property
     def text(self) -> str:
         """The text a reader would see: no thinking."""
         return "".join(part.text for part in self.parts if isinstance(part, TextContent))
-
-    @property
-    def message(self) -> Message:
-        """The answer as a message; thinking and its signatures stay with it."""
-        return Message("assistant", content_of(self.parts), tool_calls=self.tool_calls)
 
     def __str__(self) -> str:
         return self.text
