@@ -14,7 +14,8 @@ import anyio
 
 from autonomy_ctx.errors import ContextOverflow, MissingKey
 from autonomy_ctx.items.formats.format import Format
-from autonomy_ctx.items.formats.reply import ModelReply
+from autonomy_ctx.items.formats.names import own_names
+from autonomy_ctx.items.formats.reply import ModelReply, with_own_names
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.wire import from_dict
 from autonomy_ctx.models.client import Client, Outgoing, Retrying, Timeouts
@@ -148,8 +149,13 @@ class Model:
         max_tokens = usual if max_tokens is None else max_tokens
         client = self._asking()
         out = self._outgoing(read, specs, stream=stream, max_tokens=max_tokens, options=chosen)
+        names = own_names(str(spec["name"]) for spec in specs)
         try:
-            return await client.stream(out) if stream else await client.complete(out)
+            if not stream:
+                return with_own_names(await client.complete(out), names)
+            events = await client.stream(out)
+            events.names = names
+            return events
         except ContextOverflow as overflow:
             self._learn(overflow.window)
             raise

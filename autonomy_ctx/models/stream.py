@@ -7,7 +7,7 @@ may be open while it waits for its reader.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +15,7 @@ import anyio
 
 from autonomy_ctx.errors import InvalidModelReply, ModelTimeout, ModelUnavailable
 from autonomy_ctx.items.formats.format import Format
-from autonomy_ctx.items.formats.reply import Finished, StreamEvent
+from autonomy_ctx.items.formats.reply import Finished, StreamEvent, event_with_own_names
 from autonomy_ctx.items.formats.stream_error import StreamError
 from autonomy_ctx.models.body import Body, Unreadable
 from autonomy_ctx.models.failures import Failure, told_failure
@@ -48,6 +48,8 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self._reader = words.reader()
         self._ready: deque[StreamEvent] = deque()
         self._over = False
+        # Own names of tools by those on the wire.
+        self.names: Mapping[str, str] = {}
 
     async def begin(self) -> Failure | None:
         """Wait for the first event; the failure when there is none."""
@@ -55,7 +57,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
 
     async def __anext__(self) -> StreamEvent:
         if self._ready:
-            return self._ready.popleft()
+            return event_with_own_names(self._ready.popleft(), self.names)
         if self._over:
             raise StopAsyncIteration
         failure: Failure | None = None
@@ -70,7 +72,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
         if failure is not None:
             await self.aclose()
             raise failure.error
-        return self._ready.popleft()
+        return event_with_own_names(self._ready.popleft(), self.names)
 
     async def aclose(self) -> None:
         """Read no further. Twice is harmless."""

@@ -469,3 +469,32 @@ async def test_max_tokens_of_the_model_is_a_default_for_its_calls() -> None:
 def test_what_belongs_to_a_call_is_refused_by_the_model(name: str) -> None:
     with pytest.raises(TypeError, match=f"does not take {name}"):
         Model("gpt-5", **{name: True})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tool_that_has_another_name_on_the_wire_is_called_by_its_own(stream: bool) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        [tool] = json.loads(request.content)["tools"]
+        call = {"index": 0, "id": "c1", "function": {"name": tool["function"]["name"], "arguments": "{}"}}
+        if not stream:
+            choice = {"message": {"content": None, "tool_calls": [call]}, "finish_reason": "tool_calls"}
+            return httpx.Response(200, json={"choices": [choice]})
+        pieces = [{"delta": {"tool_calls": [call]}}, {"delta": {}, "finish_reason": "tool_calls"}]
+        lines = [f"data: {json.dumps({'choices': [piece]})}\n\n" for piece in pieces]
+        text = "".join([*lines, "data: [DONE]\n\n"])
+        return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+    tools = [{"name": "weather.now", "description": "The weather", "parameters": {"type": "object"}}]
+    said = [{"role": "user", "content": "hi"}]
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        model = Model("small", base_url="http://model.test/v1", client=client)
+        if not stream:
+            reply = await model.complete_chat(said, tools=tools)
+        else:
+            async with await model.complete_chat(said, tools=tools, stream=True) as events:
+                told = [event async for event in events]
+            assert [event.name for event in told if isinstance(event, CallStarted)] == ["weather.now"]
+            assert isinstance(told[-1], Finished)
+            reply = told[-1].reply
+    assert [call.name for call in reply.tool_calls] == ["weather.now"]
+    assert [call.name for call in reply.message.tool_calls] == ["weather.now"]

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 from autonomy_ctx.items.formats.format import Request
-from autonomy_ctx.items.formats.google_parts import Part, led, model_parts, response, user_parts
+from autonomy_ctx.items.formats.google_parts import Part, model_parts, response, user_parts
 from autonomy_ctx.items.formats.google_reply import THOUGHT_SIGNATURE, GoogleReader
-from autonomy_ctx.items.formats.names import ToolNames
+from autonomy_ctx.items.formats.names import ToolNames, led
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.items.formats.sendable import (

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.formats.google_reply import THOUGHT_SIGNATURE
-from autonomy_ctx.items.formats.names import ToolNames
+from autonomy_ctx.items.formats.names import ToolNames, led
 from autonomy_ctx.items.formats.sendable import arguments_object, image_note, sent_name
 from autonomy_ctx.items.formats.signatures import GOOGLE, signature_of
 from autonomy_ctx.items.formats.values import picture_of
@@ -93,11 +93,6 @@ def _image(image: ImageContent, repairs: list[str]) -> Part:
         # A type must be given; most pictures are JPEG.
         return {"fileData": {"mimeType": f"image/{_ENDINGS.get(ending, 'jpeg')}", "fileUri": image.image}}
     return {"text": image_note(image, "of this kind", repairs)}
-
-
-def led(name: str) -> str:
-    """A tool's name as Google takes it: with a letter or `_` first."""
-    return name if name[0].isalpha() or name[0] == "_" else f"_{name[:63]}"
 
 
 def _signature(call: ToolCall, repairs: list[str]) -> str | None:

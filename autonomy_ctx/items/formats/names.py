@@ -51,3 +51,16 @@ class ToolNames:
 def spelled(text: str) -> str:
     """The text in letters, digits, `_` and `-`, at least one and at most 64."""
     return _ODD.sub("_", text)[:LONGEST] or "_"
+
+
+def led(name: str) -> str:
+    """A tool's name as Google takes it: with a letter or `_` first."""
+    return name if name[0].isalpha() or name[0] == "_" else f"_{name[:63]}"
+
+
+def own_names(offered: Iterable[str]) -> dict[str, str]:
+    """The own names of tools by those they have on the wire, for those that differ."""
+    own = list(offered)
+    wire = ToolNames(own)
+    sent = [(variant, name) for name in own for variant in (wire.of(name), led(wire.of(name)))]
+    return {variant: name for variant, name in sent if variant != name}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from autonomy_ctx.items.calls import ToolCall
@@ -86,3 +86,21 @@ def content_of(parts: Sequence[Part]) -> str | tuple[Part, ...]:
     """Parts as content: plain text when that is all there is."""
     texts = [part.text for part in parts if isinstance(part, TextContent)]
     return "".join(texts) if len(texts) == len(parts) else tuple(parts)
+
+
+def with_own_names(reply: ModelReply, names: Mapping[str, str]) -> ModelReply:
+    """A reply whose calls have the tools' own names instead of those on the wire."""
+    if not any(call.name in names for call in reply.tool_calls):
+        return reply
+    calls = tuple(replace(call, name=names.get(call.name, call.name)) for call in reply.tool_calls)
+    return replace(reply, tool_calls=calls)
+
+
+def event_with_own_names(event: StreamEvent, names: Mapping[str, str]) -> StreamEvent:
+    """The same for an event of a stream."""
+    match event:
+        case CallStarted(id, name):
+            return CallStarted(id, names.get(name, name))
+        case Finished(reply):
+            return Finished(with_own_names(reply, names))
+    return event
