@@ -9,7 +9,7 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -m "not nightly"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not nightly"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -416,15 +416,17 @@ class LongSummaryMachine(SummaryMachine):
     """The same for a night."""
 
 
+# The same talks every time; those of the night look further.
 CI = settings(
-    max_examples=60,
+    max_examples=50,
     stateful_step_count=40,
+    derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 SummaryMachine.TestCase.settings = CI
 LongSummaryMachine.TestCase.settings = LongTokenMachine.TestCase.settings = settings(
-    CI, max_examples=2000, stateful_step_count=80
+    CI, max_examples=2000, stateful_step_count=80, derandomize=False
 )
 
 TestSummaries = SummaryMachine.TestCase
