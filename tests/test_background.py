@@ -91,7 +91,10 @@ async def test_a_close_cancels_what_hangs_and_takes_no_more() -> None:
 
 
 async def test_closing_what_was_never_used_is_harmless() -> None:
-    await Background().aclose()
+    background = Background()
+    await background.aclose()
+    assert background.running == 0
+    assert not background.start(Gate()), "what is closed takes no jobs"
 
 
 async def test_a_job_that_is_not_lasting_is_what_a_close_waits_for() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from autonomy_ctx.compaction.prompt import Prompt
+from autonomy_ctx.containers.model_call import complete
 from autonomy_ctx.items.replies import Reply, read_reply
 
 
@@ -33,7 +32,7 @@ async def ask(model: Any, prompt: Prompt, *, max_tokens: int, timeout: float) ->
     """The model's reply; raises `AskFailed` or `TooMuch`, never anything else but a cancellation."""
     try:
         with anyio.fail_after(timeout):
-            reply = await _complete(model, prompt, max_tokens)
+            reply = await complete(model, prompt.messages, max_tokens)
     except TimeoutError:
         raise AskFailed("timed out", f"gave no answer for {timeout:g} s") from None
     except Exception as error:
@@ -42,18 +41,6 @@ async def ask(model: Any, prompt: Prompt, *, max_tokens: int, timeout: float) ->
         reason = "not allowed" if _status(error) in (401, 403) else "failed"
         raise AskFailed(reason, type(error).__name__) from error
     return read_reply(reply)
-
-
-async def _complete(model: Any, prompt: Prompt, max_tokens: int) -> Any:
-    messages = [dict(message) for message in prompt.messages]
-    complete = model.complete_chat
-    if inspect.iscoroutinefunction(complete):
-        return await complete(messages=messages, stream=False, max_tokens=max_tokens)
-    # A plain function might block: it must not hold the loop.
-    found = await anyio.to_thread.run_sync(
-        lambda: complete(messages=messages, stream=False, max_tokens=max_tokens), abandon_on_cancel=True
-    )
-    return await found if inspect.isawaitable(found) else found
 
 
 def _status(error: BaseException) -> int | None:

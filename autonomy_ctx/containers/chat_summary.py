@@ -6,12 +6,10 @@ than its source is not taken. Everything users and tools said stands between mar
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import anyio.to_thread
-
+from autonomy_ctx.containers.model_call import complete
 from autonomy_ctx.errors import SummaryFailed
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.groups import is_instruction, says_something
@@ -82,7 +80,7 @@ async def summary_of(
         {"role": "user", "content": "\n".join(blocks)},
     ]
     try:
-        reply = read_reply(await _complete(model, prompt, max_tokens))
+        reply = read_reply(await complete(model, prompt, max_tokens))
     except Exception as error:
         # No text of the error: it may quote what users said.
         raise SummaryFailed(f"could not be written ({type(error).__name__})") from error
@@ -107,17 +105,6 @@ def _problem(reply: Reply, text: str, secret: str) -> str | None:
     if secret in text.lower():
         return "repeats what the model was asked"
     return None
-
-
-async def _complete(model: ChatModel, messages: list[dict[str, str]], max_tokens: int) -> Any:
-    complete = model.complete_chat
-    if inspect.iscoroutinefunction(complete):
-        return await complete(messages=messages, stream=False, max_tokens=max_tokens)
-    # A plain function might block: it must not hold the loop.
-    found = await anyio.to_thread.run_sync(
-        lambda: complete(messages=messages, stream=False, max_tokens=max_tokens), abandon_on_cancel=True
-    )
-    return await found if inspect.isawaitable(found) else found
 
 
 def _messages(items: Sequence[Item]) -> list[Message]:

@@ -494,7 +494,10 @@ def test_no_order_of_events_breaks_the_reader(events: list[dict[str, Any]], data
     for event in events:
         gone = data.draw(st.sampled_from([*event, ""]))
         reader.feed({name: value for name, value in event.items() if name != gone}, event["type"])
-    reader.finish()
+    reply = reader.finish()
+    # Whatever came can be sent back.
+    request(user(), reply.message, user())
+    assert all(call.id and call.name for call in reply.tool_calls)
 
 
 def test_an_error_in_the_stream_is_raised() -> None:

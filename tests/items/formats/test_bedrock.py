@@ -280,7 +280,10 @@ def test_no_order_of_events_breaks_the_reader(
     for name, said in events:
         gone = data.draw(st.sampled_from([*said, ""]))
         reader.feed({field: value for field, value in said.items() if field != gone}, name)
-    reader.finish()
+    reply = reader.finish()
+    # Whatever came can be sent back.
+    request(user(), reply.message, user())
+    assert all(call.id and call.name for call in reply.tool_calls)
 
 
 def test_an_exception_in_the_stream_is_raised_and_may_be_an_overflow() -> None:
