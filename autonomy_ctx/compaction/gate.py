@@ -15,15 +15,9 @@ from itertools import islice
 from typing import Any
 
 from autonomy_ctx.items.identifiers import coverage, identifiers
-from autonomy_ctx.items.replies import Reply
+from autonomy_ctx.items.replies import CUT_OFF, REFUSED, Reply
 from autonomy_ctx.items.untrusted import MARKS, broken
 
-CUT_OFF = ("length", "max_tokens", "model_context_window_exceeded", "max_output_tokens")
-REFUSED = (
-    *("content_filter", "refusal", "safety", "error"),
-    # The same in Gemini's and Bedrock's words.
-    *("recitation", "blocklist", "prohibited_content", "spii", "content_filtered", "guardrail_intervened"),
-)
 TOOL_STARTS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<invoke ", "<function_calls>")
 SMALLEST = 256
 LONGEST_TOKEN = 16  # characters, on average over a text

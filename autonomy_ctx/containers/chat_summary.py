@@ -14,7 +14,7 @@ from autonomy_ctx.errors import SummaryFailed
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.groups import is_instruction, says_something
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.replies import Reply, read_reply
+from autonomy_ctx.items.replies import CUT_OFF, REFUSED, Reply, read_reply
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.items.untrusted import BACKGROUND, CONVERSATION, broken, delimited, nonce
@@ -38,11 +38,6 @@ ASK = "Now write the summary in at most {tokens} tokens."
 
 # Below this a text need not be shorter than what it stands for.
 SMALLEST = 256
-CUT_OFF = ("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded")
-REFUSED = (
-    *("content_filter", "refusal", "safety", "error", "recitation", "blocklist", "prohibited_content"),
-    *("spii", "content_filtered", "guardrail_intervened"),
-)
 
 
 class ChatModel(Protocol):

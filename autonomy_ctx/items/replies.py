@@ -32,6 +32,15 @@ _OUTPUTS = (
 _MOST_PARTS = 10_000
 
 
+# What providers call it when an answer was cut off, and when there will be none.
+CUT_OFF = ("length", "max_tokens", "model_context_window_exceeded", "max_output_tokens")
+REFUSED = (
+    *("content_filter", "refusal", "safety", "error"),
+    # The same in Gemini's and Bedrock's words.
+    *("recitation", "blocklist", "prohibited_content", "spii", "content_filtered", "guardrail_intervened"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """What came back from one call of a model."""

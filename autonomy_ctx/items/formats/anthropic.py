@@ -9,7 +9,7 @@ from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.formats.anthropic_stream import AnthropicReader
 from autonomy_ctx.items.formats.blocks import Block, Image, Offer, Result, Text, Thinking, Turn, Use
 from autonomy_ctx.items.formats.format import Request
-from autonomy_ctx.items.formats.overflow import overflowed
+from autonomy_ctx.items.formats.overflow_anthropic import overflowed
 from autonomy_ctx.items.formats.reading import count, entries, fields, text, word
 from autonomy_ctx.items.formats.reply import ModelReply, Usage
 from autonomy_ctx.items.formats.said import Carries

@@ -17,6 +17,7 @@ from autonomy_ctx.items.formats.format import Request
 from autonomy_ctx.items.formats.google_parts import Part, model_parts, response, user_parts
 from autonomy_ctx.items.formats.google_reply import THOUGHT_SIGNATURE, GoogleReader
 from autonomy_ctx.items.formats.names import ToolNames, led
+from autonomy_ctx.items.formats.overflow import too_long
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.items.formats.sendable import (
@@ -29,7 +30,6 @@ from autonomy_ctx.items.formats.sendable import (
     tool_specs,
     with_safe_ids,
 )
-from autonomy_ctx.items.formats.too_long import too_long
 from autonomy_ctx.items.formats.values import well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 

@@ -14,6 +14,7 @@ from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.formats.format import Request
 from autonomy_ctx.items.formats.names import ToolNames
 from autonomy_ctx.items.formats.openai_reply import ChatReader, chat_reply
+from autonomy_ctx.items.formats.overflow import too_long
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.items.formats.sendable import (
@@ -30,7 +31,6 @@ from autonomy_ctx.items.formats.sendable import (
     tool_specs,
     with_safe_ids,
 )
-from autonomy_ctx.items.formats.too_long import too_long
 from autonomy_ctx.items.formats.values import picture_of, well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.items.parts import ImageContent, TextContent

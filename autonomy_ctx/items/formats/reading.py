@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.formats.overflow import too_long
 from autonomy_ctx.items.formats.reply import CallStarted
 from autonomy_ctx.items.formats.stream_error import StreamError
-from autonomy_ctx.items.formats.too_long import too_long
 from autonomy_ctx.items.frozen import EMPTY
 from autonomy_ctx.items.parts import ImageContent, Part, TextContent, ThinkingContent
 

@@ -13,6 +13,7 @@ from typing import Any
 from autonomy_ctx.items.formats.format import Request
 from autonomy_ctx.items.formats.names import ToolNames
 from autonomy_ctx.items.formats.openai import is_reasoning, picture_url
+from autonomy_ctx.items.formats.overflow import too_long
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.reading import entries
 from autonomy_ctx.items.formats.reply import ModelReply
@@ -32,7 +33,6 @@ from autonomy_ctx.items.formats.sendable import (
     with_safe_ids,
 )
 from autonomy_ctx.items.formats.signatures import RESPONSES, signature_of
-from autonomy_ctx.items.formats.too_long import too_long
 from autonomy_ctx.items.formats.values import well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
