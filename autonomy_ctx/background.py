@@ -43,7 +43,7 @@ class Background:
         """
         if self._closed:
             return False
-        loop = _current_loop()
+        loop = current_loop()
         if self._host is None or self._host.ended or self._host.loop is not loop:
             # A loop that has ended took its tasks with it; what they owed is in the store.
             self._host = _Host(loop, self.grace)
@@ -71,7 +71,7 @@ class Background:
         """Take no more jobs, give running ones the grace to end, cancel the rest. Twice is harmless."""
         self._closed = True
         host, self._host = self._host, None
-        if host is not None and host.loop is _current_loop():
+        if host is not None and host.loop is current_loop():
             with anyio.CancelScope(shield=True):
                 await host.stop()
 
@@ -154,7 +154,8 @@ class _Host:
             self._calm = anyio.Event()
 
 
-def _current_loop() -> Any:
+def current_loop() -> Any:
+    """What tells the running event loop from any other."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

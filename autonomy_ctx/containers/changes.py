@@ -11,13 +11,14 @@ The same goes for hooks of several containers that change each other.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
+
+from autonomy_ctx.background import current_loop
 
 
 class Change:
@@ -95,16 +96,7 @@ class Turns:
 
     def _lock_here(self) -> anyio.Lock:
         """A loop that has ended may have left its lock taken, and locks of two loops do not mix."""
-        loop = _current_loop()
+        loop = current_loop()
         if self._lock is None or self._loop is not loop:
             self._loop, self._lock, self._holder = loop, anyio.Lock(fast_acquire=True), None
         return self._lock
-
-
-def _current_loop() -> Any:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token()

@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from autonomy_ctx.background import current_loop
+
 MOST_CONNECTIONS, MOST_IDLE = 1000, 200
 CLOSING_SECONDS = 5.0
 
@@ -28,7 +30,7 @@ class Pool:
         """The client for the loop that runs now."""
         if self._given is not None:
             return self._given
-        loop = _current_loop()
+        loop = current_loop()
         client = self._clients.get(loop)
         if client is None:
             # Imported here: it takes longer to import than all the rest.
@@ -49,16 +51,7 @@ class Pool:
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. The next use opens new ones."""
-        client = self._clients.pop(_current_loop(), None)
+        client = self._clients.pop(current_loop(), None)
         if client is not None:
             with anyio.move_on_after(CLOSING_SECONDS, shield=True):
                 await client.aclose()
-
-
-def _current_loop() -> Any:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        import trio
-
-        return trio.lowlevel.current_trio_token()
