@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
 
 from autonomy_ctx.containers.chat_dict import items_to_dicts
 from autonomy_ctx.items.edits import ActiveConfig, active_config, item_tokens
@@ -11,6 +14,10 @@ from autonomy_ctx.items.groups import is_plain, users
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.wire import Item
+
+if TYPE_CHECKING:
+    from autonomy_ctx.items.formats.anthropic import AnthropicMessages
+    from autonomy_ctx.items.formats.google import GoogleContents
 
 
 class Kept:
@@ -105,6 +112,40 @@ class ChatView:
         What a merge brought in was said to another agent and does not count.
         """
         return active_config(self._kept.items, target, ignoring=self._kept.merged)
+
+    def to_openai_messages(self, *, reasoning_model: bool = False) -> list[dict[str, Any]]:
+        """The messages as OpenAI's chat completions take them.
+
+        As in the other formats, handoffs, configurations, direct messages and the instructions that a
+        merge brought in are not shown, and what the provider would refuse is mended, but not in the context.
+        """
+        # Formats are imported when first asked for: most contexts never need them.
+        from autonomy_ctx.containers.chat_formats import as_openai
+
+        return as_openai(self._kept.items, self._kept.merged, reasoning_model=reasoning_model)
+
+    def to_anthropic_messages(self, *, caching: bool = False) -> AnthropicMessages:
+        """`messages` and `system` as Anthropic takes them, the user's first and last, in turn.
+
+        With `caching`, a prompt cache is cut after the latest turns.
+        """
+        from autonomy_ctx.containers.chat_formats import as_anthropic
+
+        return as_anthropic(self._kept.items, self._kept.merged, caching=caching)
+
+    async def to_google_contents(
+        self, *, thought_signatures: Mapping[str, str | bytes] | None = None, model: str | None = None
+    ) -> GoogleContents:
+        """`contents` and `system` as Gemini takes them.
+
+        `thought_signatures`, by call id, are for calls that carry none themselves. For a `model` that
+        refuses calls without one, those that are left are marked as made elsewhere.
+        """
+        from autonomy_ctx.containers.chat_formats import as_google
+
+        write = partial(as_google, thought_signatures=thought_signatures, model=model)
+        # A long context takes longer than the loop should be held.
+        return await anyio.to_thread.run_sync(write, self.items, self.merged_instructions)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON that `ChatContext.from_dict` reads."""

@@ -154,7 +154,7 @@ class Model:
             if not stream:
                 return with_own_names(await client.complete(out), names)
             events = await client.stream(out)
-            events.names = names
+            events.names, events.overflowed = names, self._learn
             return events
         except ContextOverflow as overflow:
             self._learn(overflow.window)

@@ -7,13 +7,13 @@ may be open while it waits for its reader.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
 import anyio
 
-from autonomy_ctx.errors import InvalidModelReply, ModelTimeout, ModelUnavailable
+from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
 from autonomy_ctx.items.formats.format import Format
 from autonomy_ctx.items.formats.reply import Finished, StreamEvent, event_with_own_names
 from autonomy_ctx.items.formats.stream_error import StreamError
@@ -50,6 +50,8 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self._over = False
         # Own names of tools by those on the wire.
         self.names: Mapping[str, str] = {}
+        # Told the window, if it is named, when the request turns out too long after the answer has begun.
+        self.overflowed: Callable[[int | None], None] | None = None
 
     async def begin(self) -> Failure | None:
         """Wait for the first event; the failure when there is none."""
@@ -71,6 +73,8 @@ class ModelStream(AsyncIterator[StreamEvent]):
             failure = Failure(ModelTimeout(self._model, what="no whole answer", seconds=self._seconds))
         if failure is not None:
             await self.aclose()
+            if isinstance(failure.error, ContextOverflow) and self.overflowed is not None:
+                self.overflowed(failure.error.window)
             raise failure.error
         return event_with_own_names(self._ready.popleft(), self.names)
 

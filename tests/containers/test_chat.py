@@ -528,6 +528,7 @@ def test_a_view_shows_everything_and_changes_nothing() -> None:
     assert view.estimated_tokens() == context.estimated_tokens()
     assert view.get_by_id("m1") == context.get_by_id("m1")
     assert view.to_dict() == context.to_dict()
+    assert view.to_openai_messages() == context.to_openai_messages()
     view.items.clear()
     assert len(context) == 4
     public = {name for name in dir(view) if not name.startswith("_")}
@@ -538,7 +539,10 @@ def test_a_view_shows_everything_and_changes_nothing() -> None:
         "items",
         "merged_instructions",
         "messages",
+        "to_anthropic_messages",
         "to_dict",
+        "to_google_contents",
+        "to_openai_messages",
         "token_counter",
         "turn_count",
     }

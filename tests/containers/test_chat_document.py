@@ -287,6 +287,77 @@ async def test_too_few_turns_are_not_summarized() -> None:
     assert model.calls == []
 
 
+def test_a_context_is_a_list_of_messages_for_openai() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"to": "Rome"}'}}
+    messages = spoken().to_openai_messages()
+    assert messages == [
+        {"role": "system", "content": "You sell tickets."},
+        {"role": "user", "content": "Fares to Rome?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "114.50"},
+        {"role": "assistant", "content": "114.50 euros."},
+        {"role": "user", "content": "I take it."},
+        {"role": "assistant", "content": "Thank you."},
+    ]
+    assert [message["role"] for message in spoken().to_openai_messages(reasoning_model=True)][:2] == [
+        "developer",
+        "user",
+    ]
+
+
+def test_a_context_is_messages_and_a_system_prompt_for_anthropic() -> None:
+    context = spoken()
+    context.user("Bye.")
+    messages, system = context.to_anthropic_messages()
+    made = context.to_anthropic_messages()
+    assert (made.messages, made.system) == (messages, system)
+    assert system == "You sell tickets."
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 3 + ["user"]
+    assert messages[1]["content"] == [
+        {"type": "tool_use", "id": "c1", "name": "search", "input": {"to": "Rome"}}
+    ]
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "114.50"}]}
+    assert messages[2]["content"] == [result]
+    assert "cache_control" not in str(messages)
+
+    cached, same = context.to_anthropic_messages(caching=True)
+    assert same == system
+    mark = {"cache_control": {"type": "ephemeral"}}
+    assert [message["content"][-1] | mark for message in messages[-3::2]] == [
+        message["content"][-1] for message in cached[-3::2]
+    ]
+    assert str(cached).count("cache_control") == 2
+
+
+async def test_a_context_is_contents_and_a_system_instruction_for_google() -> None:
+    context = spoken()
+    contents, system = await context.to_google_contents(thought_signatures={"c1": b"signed"})
+    assert system == "You sell tickets."
+    assert [content["role"] for content in contents][:4] == ["user", "model", "user", "model"]
+    called = {"functionCall": {"id": "c1", "name": "search", "args": {"to": "Rome"}}}
+    assert contents[1]["parts"] == [called | {"thoughtSignature": "c2lnbmVk"}]
+    assert contents[2]["parts"] == [
+        {"functionResponse": {"id": "c1", "name": "search", "response": {"output": "114.50"}}}
+    ]
+    unsigned = (await context.to_google_contents()).contents[1]["parts"]
+    assert unsigned == [called]
+    (marked,) = (await context.to_google_contents(model="gemini-3-pro")).contents[1]["parts"]
+    assert marked.keys() == {"functionCall", "thoughtSignature"}
+
+
+async def test_a_thought_signature_travels_with_its_exact_call() -> None:
+    context = ChatContext()
+    context.user("both, please")
+    context.add_function_call("a", "{}", call_id="c1", metadata={"thought_signature": "c2lnbmVk"})
+    context.add_function_call("b", "{}", call_id="c2")
+    context.add_function_output("b", "2", "c2")
+    context.add_function_output("a", "1", "c1")
+    contents, _ = await context.to_google_contents(model="gemini-3-pro")
+    # Calls side by side are one content: the second needs no signature there.
+    assert [part.get("thoughtSignature") for part in contents[1]["parts"]] == ["c2lnbmVk", None]
+    assert [part["functionResponse"]["id"] for part in contents[2]["parts"]] == ["c1", "c2"]
+
+
 def test_a_context_is_a_dict_and_comes_back() -> None:
     context = spoken()
     data = context.to_dict()

@@ -9,10 +9,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from items.formats.rules import google_rules, openai_rules
+from items.formats.rules_anthropic import anthropic_rules
 from strategies import NOON, events, few, histories, messages, pairs, some, tangled_histories
 
 from autonomy_ctx import AgentConfigUpdate, AgentHandoff, ChatRole, Message, TokenCounter
 from autonomy_ctx.containers.chat import ChatContext
+from autonomy_ctx.containers.chat_formats import as_google
 from autonomy_ctx.items.wire import Item
 from autonomy_ctx.testing import ScriptedModel
 
@@ -169,3 +172,51 @@ def test_a_context_comes_back_from_json_as_it_was(items: list[Item]) -> None:
 def test_the_estimate_is_the_counters(items: list[Item]) -> None:
     said = [item for item in items if isinstance(item, Message)]
     assert ChatContext(said).estimated_tokens() == TokenCounter().count_messages(said)
+
+
+# -- as messages of a provider ------------------------------------------------------------------------
+
+
+def anthropic_body(context: ChatContext, *, caching: bool) -> dict[str, Any]:
+    """What somebody would send who has these messages: with the tools that they call."""
+    messages, system = context.to_anthropic_messages(caching=caching)
+    called = [block for turn in messages for block in turn["content"] if block["type"] == "tool_use"]
+    names = sorted({block["name"] for block in called})
+    body: dict[str, Any] = {"max_tokens": 9, "messages": messages}
+    body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+    return body if system is None else body | {"system": [{"type": "text", "text": system}]}
+
+
+@some
+@given(
+    conversations() | st.lists(messages | events, max_size=8, unique_by=lambda item: item.id),
+    limits,
+    st.booleans(),
+)
+def test_any_context_is_what_every_provider_takes_and_is_left_alone(
+    items: list[Item], most: int | None, flag: bool
+) -> None:
+    context = ChatContext(items).truncate(most)
+    before = context.items
+    openai_rules({"messages": context.to_openai_messages(reasoning_model=flag)})
+    anthropic_rules(anthropic_body(context, caching=flag))
+    contents, system = as_google(context, model="gemini-3-pro" if flag else None)
+    google_rules(
+        {"contents": contents} | ({"systemInstruction": {"parts": [{"text": system}]}} if system else {})
+    )
+    assert context.items == before
+
+
+@few
+@given(conversations())
+async def test_what_a_merge_brought_in_as_instructions_is_shown_to_no_provider(items: list[Item]) -> None:
+    context = ChatContext(items)
+    before = context.to_openai_messages()
+    other = context.fork()
+    other.system("told to another", message_id="told")
+    await context.merge(other)
+    assert context.merged_instructions == {"told"}
+    assert context.to_openai_messages() == before
+    assert "told to another" in json.dumps(other.to_openai_messages())
+    shown = as_google(context.items, context.merged_instructions)
+    assert "told to another" not in json.dumps([context.to_anthropic_messages(), shown])

@@ -282,6 +282,107 @@ async def test_every_provider_says_overflow_in_its_own_words(
         assert raised.value.window == window
 
 
+OPENAI_OVERFLOW = {
+    "message": "This model's maximum context length is 8192 tokens. However, you sent 9000.",
+    "type": "invalid_request_error",
+    "code": "context_length_exceeded",
+}
+RESPONSES_OVERFLOW = {
+    "code": "context_length_exceeded",
+    "message": "Your input exceeds the context window: the maximum context length is 8192 tokens.",
+}
+# After some text, each provider says that it was too much, with a window of 8192 tokens.
+OVERFLOWING = [
+    ("gpt-5", events(*chat_events("Hel", "lo", stop=None), {"error": OPENAI_OVERFLOW})),
+    (
+        "claude-x",
+        events(
+            *claude_events("Hel", "lo", stop=None),
+            (
+                "error",
+                {
+                    "type": "error",
+                    "error": {
+                        "type": "invalid_request_error",
+                        "message": "prompt is too long: 9000 tokens > 8192 maximum",
+                    },
+                },
+            ),
+        ),
+    ),
+    (
+        "gemini-x",
+        events(
+            {"candidates": [{"content": {"parts": [{"text": "Hello"}]}}]},
+            {
+                "error": {
+                    "code": 400,
+                    "message": "The input token count exceeds the maximum number of tokens allowed (8192).",
+                    "status": "INVALID_ARGUMENT",
+                }
+            },
+        ),
+    ),
+    (
+        "responses/gpt-5",
+        events(
+            {"type": "response.output_text.delta", "output_index": 0, "delta": "Hello"},
+            {"type": "error", **RESPONSES_OVERFLOW},
+        ),
+    ),
+    (
+        "responses/gpt-5",
+        events(
+            {"type": "response.output_text.delta", "output_index": 0, "delta": "Hello"},
+            {"type": "response.failed", "response": {"status": "failed", "error": RESPONSES_OVERFLOW}},
+        ),
+    ),
+    (
+        "nova-lite",
+        binary(
+            frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "Hello"}}),
+            frame(
+                "validationException",
+                {"message": "prompt is too long: 9000 tokens > 8192 maximum"},
+                kind="exception",
+            ),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "answer"), OVERFLOWING)
+async def test_an_overflow_in_the_middle_of_a_stream_is_learned_from_like_any_other(
+    name: str, answer: Answer
+) -> None:
+    async with (
+        serving(answer) as server,
+        at(server.url, name, context_window=100_000) as model,
+        await model.complete_chat(ASKED, stream=True) as stream,
+    ):
+        first = await anext(stream)
+        assert isinstance(first, TextDelta)
+        assert model.context_window == 100_000
+        with pytest.raises(ContextOverflow) as raised:
+            _ = [event async for event in stream]
+        assert raised.value.window == model.context_window == 8192
+        assert raised.value.status_code == 400
+        assert len(server.seen) == 1
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
+async def test_a_window_is_never_made_larger_by_a_stream_nor_by_other_errors() -> None:
+    overflow = OVERFLOWING[0][1]
+    broken = events(*chat_events("Hel", stop=None), {"error": {"type": "server_error", "message": "oh"}})
+    async with serving(overflow, broken) as server, at(server.url, "gpt-5", context_window=100) as model:
+        for error in (ContextOverflow, ModelUnavailable):
+            async with await model.complete_chat(ASKED, stream=True) as stream:
+                with pytest.raises(error):
+                    _ = [event async for event in stream]
+            assert model.context_window == 100
+
+
 async def test_amazon_names_its_errors_in_a_header() -> None:
     busy = as_json({"message": "planted"}, 429, x_amzn_errortype="ThrottlingException:http://x")
     async with serving(busy) as server, at(server.url, "nova-lite", retries=0) as model:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, assert_never
 
 from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.formats.anthropic_stream import AnthropicReader
@@ -13,6 +13,7 @@ from autonomy_ctx.items.formats.overflow_anthropic import overflowed
 from autonomy_ctx.items.formats.reading import count, entries, fields, text, word
 from autonomy_ctx.items.formats.reply import ModelReply, Usage
 from autonomy_ctx.items.formats.said import Carries
+from autonomy_ctx.items.formats.signatures import ANTHROPIC, signed
 from autonomy_ctx.items.formats.stream_error import StreamError
 from autonomy_ctx.items.formats.turns import conversation
 from autonomy_ctx.items.formats.values import arguments_text, joined
@@ -28,7 +29,14 @@ STOPS = {
     "refusal": "refused",
     "model_context_window_exceeded": "overflow",
 }
-_CARRIES = Carries(url_images=True, redacted_text=True)
+_CARRIES = Carries(owner=ANTHROPIC, url_images=True, redacted_text=True)
+
+
+class AnthropicMessages(NamedTuple):
+    """The messages, and the text of the system prompt if there is one."""
+
+    messages: list[dict[str, Any]]
+    system: str | None
 
 
 class AnthropicFormat:
@@ -45,10 +53,13 @@ class AnthropicFormat:
         max_tokens: int | None = None,
         stream: bool = False,
         breakpoints: Sequence[int] = (),
+        answered: Collection[str] = (),
         **options: Any,
     ) -> Request:
         """A request that the provider takes; sampling parameters only if `options` has them."""
-        talk = conversation(messages, tools=tools, breakpoints=breakpoints, carries=_CARRIES)
+        talk = conversation(
+            messages, tools=tools, breakpoints=breakpoints, carries=_CARRIES, answered=answered
+        )
         body: dict[str, Any] = {
             "model": model,
             "max_tokens": _default_max_tokens(options) if max_tokens is None else max_tokens,
@@ -77,6 +88,16 @@ class AnthropicFormat:
         return overflowed(status, body)
 
 
+def anthropic_messages(
+    messages: Sequence[Message], repairs: list[str], *, breakpoints: Sequence[int] = ()
+) -> AnthropicMessages:
+    """Messages as the Messages API takes them; `repairs` gets what was mended."""
+    talk = conversation(messages, tools=(), breakpoints=breakpoints, carries=_CARRIES)
+    repairs += talk.repairs
+    system = "\n\n".join(rule.text for rule in talk.system)
+    return AnthropicMessages([_turn(turn) for turn in talk.turns], system or None)
+
+
 def read_message(body: Mapping[str, Any]) -> ModelReply:
     """A reply from a whole message; blocks of an unknown kind are passed over."""
     if body.get("type") == "error":
@@ -90,9 +111,10 @@ def read_message(body: Mapping[str, Any]) -> ModelReply:
                 parts.append(TextContent(text(block.get("text"))))
             case "thinking":
                 thought, signature = text(block.get("thinking")), word(block.get("signature"))
-                parts.append(ThinkingContent(thought, signature=signature))
-            case "redacted_thinking":
-                parts.append(ThinkingContent("", redacted=text(block.get("data"))))
+                mark = signed(ANTHROPIC, signature) if signature else None
+                parts.append(ThinkingContent(thought, signature=mark))
+            case "redacted_thinking" if data := text(block.get("data")):
+                parts.append(ThinkingContent("", redacted=signed(ANTHROPIC, data)))
             case "tool_use":
                 name, arguments = text(block.get("name")), arguments_text(block.get("input"))
                 calls.append(ToolCall(word(block.get("id")), name, arguments))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from autonomy_ctx.items.formats.overflow_anthropic import overflowed
 from autonomy_ctx.items.formats.reading import count, entries, fields, text, word
 from autonomy_ctx.items.formats.reply import ModelReply, Usage
 from autonomy_ctx.items.formats.said import Carries
+from autonomy_ctx.items.formats.signatures import BEDROCK, signed
 from autonomy_ctx.items.formats.turns import conversation
 from autonomy_ctx.items.formats.values import arguments_text, joined
 from autonomy_ctx.items.message import Message
@@ -28,7 +29,7 @@ STOPS = {
     "content_filtered": "refused",
     "model_context_window_exceeded": "overflow",
 }
-_CARRIES = Carries(url_images=False, redacted_text=False)
+_CARRIES = Carries(owner=BEDROCK, url_images=False, redacted_text=False)
 
 
 class BedrockFormat:
@@ -45,10 +46,13 @@ class BedrockFormat:
         max_tokens: int | None = None,
         stream: bool = False,
         breakpoints: Sequence[int] = (),
+        answered: Collection[str] = (),
         **options: Any,
     ) -> Request:
         """A request that the provider takes; `inferenceConfig` and `toolConfig` of `options` are added to."""
-        talk = conversation(messages, tools=tools, breakpoints=breakpoints, carries=_CARRIES)
+        talk = conversation(
+            messages, tools=tools, breakpoints=breakpoints, carries=_CARRIES, answered=answered
+        )
         body: dict[str, Any] = {}
         if talk.system:
             body["system"] = _blocks(talk.system)
@@ -101,9 +105,12 @@ def _parts(block: Mapping[str, Any]) -> Iterable[Part]:
         yield TextContent(text(cited.get("text")))
     reasoning = fields(block.get("reasoningContent"))
     if thought := fields(reasoning.get("reasoningText")):
-        yield ThinkingContent(text(thought.get("text")), signature=word(thought.get("signature")))
+        signature = word(thought.get("signature"))
+        yield ThinkingContent(
+            text(thought.get("text")), signature=signed(BEDROCK, signature) if signature else None
+        )
     if redacted := text(reasoning.get("redactedContent")):
-        yield ThinkingContent("", redacted=redacted)
+        yield ThinkingContent("", redacted=signed(BEDROCK, redacted))
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

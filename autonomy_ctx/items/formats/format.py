@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,13 +43,15 @@ class Format(Protocol):
         max_tokens: int | None = None,
         stream: bool = False,
         breakpoints: Sequence[int] = (),
+        answered: Collection[str] = (),
         **options: Any,
     ) -> Request:
         """A request that the provider takes.
 
         `tools` are `{"name", "description", "parameters"}`. `breakpoints` are indexes of messages after
-        which a prompt cache may be cut, at most 4; formats without them ignore them. `options` go into
-        the body as they are.
+        which a prompt cache may be cut, at most 4; formats without them ignore them. `answered` are ids of
+        calls whose results exist but are not among the messages: the model is told so, where it would
+        otherwise read that they were interrupted. `options` go into the body as they are.
         """
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from autonomy_ctx.items.formats.format import Request
@@ -22,27 +22,25 @@ from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.items.formats.sendable import (
     INSTRUCTING,
+    closing,
     left_out,
     nothing_said,
     opening,
     text_of,
     tool_names,
     tool_specs,
-    with_safe_ids,
 )
 from autonomy_ctx.items.formats.values import well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 
-LONGEST_ID = 64
 _WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
 
 
-@dataclass(frozen=True, slots=True)
-class GoogleContents:
+class GoogleContents(NamedTuple):
     """The contents, and the text of the system instruction if there is one."""
 
-    contents: list[dict[str, Any]] = field(default_factory=list)
-    system: str | None = None
+    contents: list[dict[str, Any]]
+    system: str | None
 
 
 class GoogleFormat:
@@ -62,13 +60,15 @@ class GoogleFormat:
         max_tokens: int | None = None,
         stream: bool = False,
         breakpoints: Sequence[int] = (),
+        answered: Collection[str] = (),
         **options: Any,
     ) -> Request:
         """A request that the provider takes; it caches prefixes by itself."""
         repairs: list[str] = []
         names = tool_names(tools)
-        wants = bool(_WANTS_SIGNATURES.search(model.lower()))
-        made = google_contents(messages, repairs, names=names, unsigned_refused=wants)
+        made = google_contents(
+            messages, repairs, names=names, unsigned_refused=wants_signatures(model), answered=answered
+        )
         body: dict[str, Any] = {"contents": made.contents}
         if made.system:
             body["systemInstruction"] = {"parts": [{"text": made.system}]}
@@ -99,6 +99,11 @@ class GoogleFormat:
         return too_long(status, body)
 
 
+def wants_signatures(model: str) -> bool:
+    """Whether the name is that of a model that refuses calls without a thought signature."""
+    return bool(_WANTS_SIGNATURES.search(model.lower()))
+
+
 def google_contents(
     messages: Sequence[Message],
     repairs: list[str],
@@ -106,12 +111,13 @@ def google_contents(
     names: ToolNames | None = None,
     thought_signatures: Mapping[str, str | bytes] | None = None,
     unsigned_refused: bool = False,
+    answered: Collection[str] = (),
 ) -> GoogleContents:
     """Messages as contents; `repairs` gets what was mended.
 
     `thought_signatures`, by call id, are used for calls that carry none themselves.
     """
-    ready = prepared([_signed(message, thought_signatures or {}) for message in messages])
+    ready = prepared([_signed(message, thought_signatures or {}) for message in messages], answered=answered)
     repairs += ready.repairs
     names = names or ToolNames(())
     system: list[str] = []
@@ -119,7 +125,7 @@ def google_contents(
     # Images of results come after all results of the same calls.
     pending: list[Part] = []
     called: dict[str | None, str] = {}
-    for message in with_safe_ids(ready.messages, LONGEST_ID, repairs):
+    for message in ready.messages:
         if message.role is ChatRole.TOOL:
             turns.append(("user", [response(message, called[message.tool_call_id], pending, repairs)]))
             continue
@@ -134,13 +140,15 @@ def google_contents(
             system += [text] if text else []
         else:
             called = {call.id: led(names.of(call.name)) for call in message.tool_calls}
-            answered = model_parts(message, names, repairs, unsigned_refused=unsigned_refused)
-            turns.append(("model", answered))
-            if not answered:
+            told = model_parts(message, names, repairs, unsigned_refused=unsigned_refused)
+            turns.append(("model", told))
+            if not told:
                 left_out(message, repairs)
     contents = _alternating([*turns, ("user", pending)], repairs)
     if not contents or contents[0]["role"] == "model":
         contents.insert(0, {"role": "user", "parts": [{"text": opening(repairs)}]})
+    if contents[-1]["role"] == "model":
+        contents.append({"role": "user", "parts": [{"text": closing(repairs)}]})
     return GoogleContents(contents, "\n\n".join(system) or None)
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 
 LONGEST = 64
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")
+_PLAIN = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 class Distinct:
@@ -30,6 +32,33 @@ class Distinct:
         self._numbers[stem] = number
         self._taken.add(name)
         return name
+
+
+class CallIds:
+    """Ids of calls as a provider takes them, none of them twice in a request.
+
+    An id that has to change gets a mark made from itself: it stays the same when a window begins later.
+    """
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest = longest
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def new(self, call_id: str) -> str:
+        """The id itself if it will do and is still free, otherwise something like it."""
+        fits = _PLAIN.fullmatch(call_id) and len(call_id) <= self._longest
+        free, number = call_id if fits else self._marked(call_id), self._numbers.get(call_id, 1)
+        while free in self._taken:
+            number += 1
+            free = self._marked(f"{call_id} {number}")
+        self._numbers[call_id] = number
+        self._taken.add(free)
+        return free
+
+    def _marked(self, call_id: str) -> str:
+        mark = sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return f"{_ODD.sub('_', call_id)[: self._longest - 9]}_{mark}"
 
 
 class ToolNames:

@@ -7,7 +7,7 @@ do: content as a string, `max_tokens`, no field that only some know.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.calls import ToolCall
@@ -20,6 +20,7 @@ from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.items.formats.sendable import (
     INSTRUCTING,
     arguments_json,
+    closing,
     error_text,
     image_note,
     left_out,
@@ -29,7 +30,6 @@ from autonomy_ctx.items.formats.sendable import (
     text_of,
     tool_names,
     tool_specs,
-    with_safe_ids,
 )
 from autonomy_ctx.items.formats.values import picture_of, well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
@@ -39,6 +39,8 @@ LONGEST_ID = 40
 # What Google's server in these words attaches to a call, a thought signature, and wants back.
 ATTACHED = "extra_content"
 _REASONING = re.compile(r"(?:.*/)?(?:o\d|gpt-(?:[5-9]|\d\d)|codex)(?!\d)")
+# Models that refuse to go on from an answer of their own, also behind a server of these words.
+_USER_LAST = re.compile(r"claude|gemini|nova-|(?:mis|minis|mix|codes|devs|magis|pix)tral")
 _SPEAKER = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -60,17 +62,24 @@ class OpenAIFormat:
         max_tokens: int | None = None,
         stream: bool = False,
         breakpoints: Sequence[int] = (),
+        answered: Collection[str] = (),
         reasoning_model: bool | None = None,
         **options: Any,
     ) -> Request:
         """A request that every server of these words takes; it caches prefixes by itself."""
-        reasons = _first(reasoning_model, self.reasoning_model, is_reasoning(model))
+        reasons = first_of(reasoning_model, self.reasoning_model, is_reasoning(model))
         repairs: list[str] = []
         names = tool_names(tools)
         body: dict[str, Any] = {
             "model": model,
             "messages": openai_messages(
-                messages, repairs, names=names, reasoning_model=reasons, attached="gemini" in model.lower()
+                messages,
+                repairs,
+                names=names,
+                reasoning_model=reasons,
+                attached="gemini" in model.lower(),
+                closed=bool(_USER_LAST.search(model.lower())),
+                answered=answered,
             ),
         }
         if tools:
@@ -119,15 +128,17 @@ def openai_messages(
     names: ToolNames | None = None,
     reasoning_model: bool = False,
     attached: bool = False,
+    closed: bool = False,
+    answered: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Messages as chat completions take them; `repairs` gets what was mended."""
-    ready = prepared(messages)
+    ready = prepared(messages, answered=answered, longest_id=LONGEST_ID)
     repairs += ready.repairs
     names = names or ToolNames(())
     out: list[dict[str, Any]] = []
     # Images of results: a tool's message holds text only, so a user's after all results shows them.
     pending: list[dict[str, Any]] = []
-    for message in with_safe_ids(ready.messages, LONGEST_ID, repairs):
+    for message in ready.messages:
         if message.role is ChatRole.TOOL:
             out.append(_result(message, pending, repairs))
             continue
@@ -150,6 +161,8 @@ def openai_messages(
             else:
                 left_out(message, repairs)
     _show(pending, out)
+    if closed and out and out[-1]["role"] == "assistant":
+        out.append({"role": "user", "content": closing(repairs)})
     return out or [{"role": "user", "content": opening(repairs)}]
 
 
@@ -216,5 +229,6 @@ def _call(call: ToolCall, names: ToolNames, repairs: list[str], *, attached: boo
     return written | {ATTACHED: call.extra[ATTACHED]} if attached and call.extra.get(ATTACHED) else written
 
 
-def _first(*values: bool | None) -> bool:
+def first_of(*values: bool | None) -> bool:
+    """The first that is given."""
     return next((value for value in values if value is not None), False)

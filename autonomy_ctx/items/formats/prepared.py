@@ -7,16 +7,18 @@ on the way out, and each repair is named. Memory is never touched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.formats.names import LONGEST, CallIds
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import TextContent
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.untrusted import delimited, nonce
 
 INTERRUPTED = "interrupted: there is no result of this call"
+NOT_SHOWN = "not shown: this call has a result, which is left out here"
 RECORD = "summary"
 
 
@@ -28,23 +30,33 @@ class Prepared:
     repairs: tuple[str, ...] = ()
 
 
-def prepared(messages: Sequence[Message]) -> Prepared:
-    """The messages with every call answered once, right after it; a summary as a record, not a rule."""
+def prepared(
+    messages: Sequence[Message], *, answered: Collection[str] = (), longest_id: int = LONGEST
+) -> Prepared:
+    """The messages with every call answered once, right after it; a summary as a record, not a rule.
+
+    Each call has an id that providers take and that no other call has. `answered` are ids, as memory
+    has them, of calls whose results are known to exist although they are not among the messages.
+    """
     repairs: list[str] = []
-    named = [_with_ids(message) for message in messages]
-    results = _results(named, repairs)
+    results = _results(messages, repairs)
+    ids = CallIds(longest_id)
+    renamed: list[str] = []
     out: list[Message] = []
-    for index, message in enumerate(named):
+    for index, message in enumerate(messages):
         if message.role is ChatRole.TOOL:
             continue
-        out.append(_record(message) if isinstance(message, Summary) else message)
-        for call in message.tool_calls if message.role is ChatRole.ASSISTANT else ():
-            found = results.get((index, call.id or ""))
-            if found is None:
-                repairs.append(f"call {call.id!r} of `{call.name}` has no result: answered as interrupted")
-                found = Message("tool", INTERRUPTED, tool_call_id=call.id, name=call.name, is_error=True)
-            out.append(found if found.name else replace(found, name=call.name))
-    return Prepared(out, tuple(repairs))
+        if message.role is not ChatRole.ASSISTANT or not message.tool_calls:
+            out.append(_record(message) if isinstance(message, Summary) else message)
+            continue
+        calls = _with_ids(message, ids, renamed)
+        same = calls == message.tool_calls
+        out.append(message if same else replace(message, tool_calls=calls))
+        for call, own in zip(calls, message.tool_calls, strict=True):
+            # Of calls with one id in a message, the first has the result.
+            found = results.pop((index, own.id or ""), None) or _stand_in(call, own, answered, repairs)
+            out.append(_for_call(found, call))
+    return Prepared(out, tuple(repairs + renamed))
 
 
 def _results(messages: Sequence[Message], repairs: list[str]) -> dict[tuple[int, str], Message]:
@@ -65,20 +77,33 @@ def _results(messages: Sequence[Message], repairs: list[str]) -> dict[tuple[int,
     return results
 
 
-def _with_ids(message: Message) -> Message:
-    """A message whose calls all have an id of their own; providers want one to pair them by."""
-    if message.role is not ChatRole.ASSISTANT or not message.tool_calls:
-        return message
-    seen: set[str] = set()
+def _with_ids(message: Message, ids: CallIds, renamed: list[str]) -> tuple[ToolCall, ...]:
+    """The calls of a message, all with an id of their own: providers pair calls and results by it."""
     calls: list[ToolCall] = []
     for number, call in enumerate(message.tool_calls):
-        if not call.id or call.id in seen:
-            call = replace(call, id=f"call-{message.id}-{number}")
-        seen.add(call.id or "")
-        calls.append(call)
-    if calls == list(message.tool_calls):
-        return message
-    return replace(message, tool_calls=tuple(calls))
+        known = call.id or f"call-{message.id}-{number}"
+        sent = ids.new(known)
+        if sent != known:
+            renamed.append(f"the call {known!r} is sent as {sent!r}")
+        calls.append(call if sent == call.id else replace(call, id=sent))
+    return tuple(calls)
+
+
+def _stand_in(call: ToolCall, own: ToolCall, answered: Collection[str], repairs: list[str]) -> Message:
+    """What stands where a result should be."""
+    name = own.id or call.id
+    if own.id is not None and own.id in answered:
+        repairs.append(f"the result of call {name!r} of `{call.name}` is not in the context: said so")
+        return Message("tool", NOT_SHOWN)
+    repairs.append(f"call {name!r} of `{call.name}` has no result: answered as interrupted")
+    return Message("tool", INTERRUPTED, is_error=True)
+
+
+def _for_call(result: Message, call: ToolCall) -> Message:
+    name = result.name or call.name
+    if result.tool_call_id == call.id and result.name == name:
+        return result
+    return replace(result, tool_call_id=call.id, name=name)
 
 
 def _record(summary: Summary) -> Message:

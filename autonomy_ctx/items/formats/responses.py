@@ -7,12 +7,12 @@ thinking where it stopped; nobody else's thinking is sent, because it would be r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.formats.format import Request
 from autonomy_ctx.items.formats.names import ToolNames
-from autonomy_ctx.items.formats.openai import is_reasoning, picture_url
+from autonomy_ctx.items.formats.openai import first_of, is_reasoning, picture_url
 from autonomy_ctx.items.formats.overflow import too_long
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.reading import entries
@@ -30,14 +30,12 @@ from autonomy_ctx.items.formats.sendable import (
     text_of,
     tool_names,
     tool_specs,
-    with_safe_ids,
 )
 from autonomy_ctx.items.formats.signatures import RESPONSES, signature_of
 from autonomy_ctx.items.formats.values import well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
 
-LONGEST_ID = 64
 FEWEST_TOKENS = 16
 ENCRYPTED = "reasoning.encrypted_content"
 
@@ -60,13 +58,15 @@ class ResponsesFormat:
         max_tokens: int | None = None,
         stream: bool = False,
         breakpoints: Sequence[int] = (),
+        answered: Collection[str] = (),
+        reasoning_model: bool | None = None,
         **options: Any,
     ) -> Request:
         """A request that carries the whole conversation; the server caches prefixes by itself."""
-        reasons = is_reasoning(model) if self.reasoning_model is None else self.reasoning_model
+        reasons = first_of(reasoning_model, self.reasoning_model, is_reasoning(model))
         repairs: list[str] = []
         names = tool_names(tools)
-        items = responses_input(messages, repairs, names=names, reasoning_model=reasons)
+        items = responses_input(messages, repairs, names=names, reasoning_model=reasons, answered=answered)
         body: dict[str, Any] = {"model": model, "input": items, "store": False}
         if reasons:
             # Other models refuse to be asked for it.
@@ -111,13 +111,14 @@ def responses_input(
     *,
     names: ToolNames | None = None,
     reasoning_model: bool = False,
+    answered: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Messages as input items; `repairs` gets what was mended."""
-    ready = prepared(messages)
+    ready = prepared(messages, answered=answered)
     repairs += ready.repairs
     names = names or ToolNames(())
     items: list[dict[str, Any]] = []
-    for message in with_safe_ids(ready.messages, LONGEST_ID, repairs):
+    for message in ready.messages:
         before = len(items)
         if message.role is ChatRole.TOOL:
             items.append(_output(message, repairs))

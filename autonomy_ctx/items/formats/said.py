@@ -10,7 +10,7 @@ from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.formats.blocks import Block, Image, Result, Text, Thinking, Use
 from autonomy_ctx.items.formats.names import ToolNames
 from autonomy_ctx.items.formats.sendable import arguments_object, left_out, nothing_said, sent_name
-from autonomy_ctx.items.formats.signatures import others_signature
+from autonomy_ctx.items.formats.signatures import signature_of
 from autonomy_ctx.items.formats.values import is_base64, picture_of, well_formed, well_formed_json
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
@@ -28,6 +28,8 @@ _B = TypeVar("_B")
 class Carries:
     """What a provider takes beyond the common ground."""
 
+    # Whose signatures go back to it.
+    owner: str
     url_images: bool
     redacted_text: bool
 
@@ -118,11 +120,12 @@ class Writer:
         return part.text if isinstance(part, TextContent) else ""
 
     def _thinking(self, at: int, part: ThinkingContent) -> Thinking | None:
-        if part.signature and not others_signature(part.signature):
-            text, signature = well_formed(part.text), well_formed(part.signature)
-            return Thinking(at=at, text=text, signature=signature)
-        if part.redacted and (self._carries.redacted_text or is_base64(part.redacted)):
-            return Thinking(at=at, redacted=well_formed(part.redacted))
+        owner = self._carries.owner
+        if signature := signature_of(owner, part.signature, unmarked=True):
+            return Thinking(at=at, text=well_formed(part.text), signature=well_formed(signature))
+        redacted = signature_of(owner, part.redacted, unmarked=True)
+        if redacted and (self._carries.redacted_text or is_base64(redacted)):
+            return Thinking(at=at, redacted=well_formed(redacted))
         self._repairs.append("thinking that this provider did not sign: left out")
         return None
 

@@ -1,17 +1,15 @@
-"""What OpenAI and Google take as tools, ids, arguments and text, whatever memory holds.
+"""What providers take as tools, arguments and text, whatever memory holds.
 
-Providers refuse a request for one id that is too long or for arguments that are not JSON, and a model
-may have written either. What is changed depends only on what came before it, so that a prefix stays
+They refuse a request for one blank text or for arguments that are not JSON, and a model may have
+written either. What is changed depends only on what came before it, so that a prefix stays
 the same from turn to turn.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.items.calls import ToolCall
@@ -21,11 +19,9 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, TextContent
 
 OPENING = "(The conversation starts here.)"
+CLOSING = "(Go on.)"
 NOTHING_SAID = "(empty message)"
 INSTRUCTING = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
-
-_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_ODD = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +57,6 @@ def sent_name(name: str, names: ToolNames, repairs: list[str]) -> str:
     if sent != name:
         repairs.append(f"the tool {name!r} is sent as `{sent}`")
     return sent
-
-
-def with_safe_ids(messages: Sequence[Message], longest: int, repairs: list[str]) -> list[Message]:
-    """Prepared messages in which each call has an id that no other has and that providers take."""
-    taken: set[str] = set()
-    # By the old id: results follow the message that called.
-    ids: dict[str | None, str] = {}
-    out: list[Message] = []
-    for message in messages:
-        if message.role is ChatRole.TOOL:
-            new = ids.get(message.tool_call_id)
-            out.append(message if new == message.tool_call_id else replace(message, tool_call_id=new))
-        elif message.role is ChatRole.ASSISTANT and message.tool_calls:
-            ids = {call.id: _free_id(call.id or "", taken, longest) for call in message.tool_calls}
-            changed = [old for old, new in ids.items() if new != old]
-            repairs += [f"the call {old!r} is sent as {ids[old]!r}" for old in changed]
-            calls = tuple(replace(call, id=ids[call.id]) for call in message.tool_calls)
-            out.append(replace(message, tool_calls=calls) if changed else message)
-        else:
-            out.append(message)
-    return out
 
 
 def arguments_object(call: ToolCall, repairs: list[str]) -> dict[str, Any]:
@@ -143,17 +118,7 @@ def opening(repairs: list[str]) -> str:
     return OPENING
 
 
-def _free_id(call_id: str, taken: set[str], longest: int) -> str:
-    fits = _ID.fullmatch(call_id) and len(call_id) <= longest
-    free, number = call_id if fits else _renamed(call_id, longest), 1
-    while free in taken:
-        number += 1
-        free = _renamed(f"{call_id} {number}", longest)
-    taken.add(free)
-    return free
-
-
-def _renamed(call_id: str, longest: int) -> str:
-    """An id that providers take, with a mark that keeps what was different different."""
-    mark = sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_ODD.sub('_', call_id)[: longest - 9]}_{mark}"
+def closing(repairs: list[str]) -> str:
+    """A user's message to end with: many models refuse to go on from an answer of their own."""
+    repairs.append("the conversation ends with the assistant's message: a neutral one was put after it")
+    return CLOSING

@@ -1,25 +1,24 @@
 """Messages as the alternating turns that Anthropic and Bedrock insist on.
 
-Both refuse the same things: two turns of one side in a row, a conversation that the assistant opens,
-blank text, a turn that ends in thinking, an id used twice, results anywhere but first in the turn after
+Both refuse the same things: two turns of one side in a row, a conversation that the assistant opens or
+ends, blank text, a turn that ends in thinking, an id used twice, results anywhere but first in the turn after
 their calls. Here none of that can come about, and whatever had to be changed for it is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.formats.blocks import Block, Conversation, Offer, Text, Thinking, Turn, Use
 from autonomy_ctx.items.formats.names import ToolNames
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.said import Carries, Writer
-from autonomy_ctx.items.formats.sendable import INSTRUCTING, opening, tool_names, tool_specs, with_safe_ids
+from autonomy_ctx.items.formats.sendable import INSTRUCTING, closing, opening, tool_names, tool_specs
 from autonomy_ctx.items.formats.values import well_formed, well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message
 
 MOST_BREAKPOINTS = 4
-LONGEST_ID = 64
 
 
 def conversation(
@@ -28,18 +27,20 @@ def conversation(
     tools: Sequence[Mapping[str, Any]],
     breakpoints: Iterable[int],
     carries: Carries,
+    answered: Collection[str] = (),
 ) -> Conversation:
     """A request in blocks that only have to be spelled."""
-    ready = prepared(messages)
-    repairs = list(ready.repairs)
-    said = with_safe_ids(ready.messages, LONGEST_ID, repairs)
+    ready = prepared(messages, answered=answered)
+    repairs, said = list(ready.repairs), ready.messages
     names = tool_names(tools)
     writer = Writer(carries, names, repairs)
     first = next((at for at, message in enumerate(said) if message.role not in INSTRUCTING), len(said))
     system = [text for at, rule in enumerate(said[:first]) for text in writer.rule(at, rule)]
-    turns = _finished(_alternating(writer, said, first, repairs), repairs)
+    turns = _alternating(writer, said, first, repairs)
     if not turns or turns[0].role == "assistant":
         turns.insert(0, Turn("user", [Text(at=first, text=opening(repairs))]))
+    if turns[-1].role == "assistant":
+        turns.append(Turn("user", [Text(at=len(said), text=closing(repairs))]))
     _cut(system, turns, _places(messages, said, breakpoints))
     offers = _offers(tools, names, repairs)
     if not offers and (called := _called(turns)):
@@ -88,16 +89,6 @@ def _joined(turns: Iterable[Turn]) -> list[Turn]:
         # Stable: everything else keeps its order, and so does the thinking, which must not be reordered.
         turn.blocks.sort(key=lambda block: not isinstance(block, Thinking))
     return joined
-
-
-def _finished(turns: list[Turn], repairs: list[str]) -> list[Turn]:
-    """The turns without the space at the very end that an answer to be continued may not have."""
-    if turns and turns[-1].role == "assistant":
-        last = turns[-1].blocks[-1]
-        if isinstance(last, Text) and last.text != last.text.rstrip():
-            repairs.append("the assistant's message at the end ends in white space: stripped")
-            last.text = last.text.rstrip()
-    return turns
 
 
 def _places(messages: Sequence[Message], ready: Sequence[Message], breakpoints: Iterable[int]) -> list[int]:

@@ -119,6 +119,7 @@ def google_rules(body: Mapping[str, Any]) -> None:
             assert call["id"] not in seen, "an id is used once"
             seen.add(call["id"])
     assert not waiting, "every call is answered"
+    assert contents[-1]["role"] == "user", "a user's content comes last"
     system = body.get("systemInstruction")
     if system is not None:
         assert all(_is_text(part["text"]) for part in system["parts"]), "a rule is text"

@@ -236,9 +236,19 @@ def test_images_travel_as_base64_or_url_and_others_become_a_note() -> None:
     assert not any("passwd" in repair for repair in made.repairs)
 
 
-def test_white_space_at_the_very_end_is_stripped() -> None:
-    assert texts(sent(user(), assistant("so  \n"))[-1]) == ["so"]
-    assert texts(sent(user(), assistant("so  \n"), user())[1]) == ["so  \n"]
+@pytest.mark.parametrize(
+    "said", [assistant("so  \n"), assistant([ThinkingContent("hm", signature="s"), "so"])]
+)
+def test_a_conversation_that_ends_with_the_assistant_gets_a_neutral_message_after_it(said: Message) -> None:
+    made = request(user(), said)
+    assert [turn["role"] for turn in made.body["messages"]] == ["user", "assistant", "user"]
+    assert made.body["messages"][:2] == sent(user(), said, user("more"))[:2]
+    assert any("ends with the assistant's message" in repair for repair in made.repairs)
+    assert not any("ends with" in repair for repair in request(user(), said, user()).repairs)
+
+
+def test_a_cache_is_not_cut_after_the_neutral_message_at_the_end() -> None:
+    assert marked(request(user("a"), assistant("b"), breakpoints=[0, 1]).body) == ["a", "b"]
 
 
 def test_an_empty_user_message_says_that_it_is_empty() -> None:
@@ -400,8 +410,8 @@ BODY: dict[str, Any] = {
 }
 REPLY = ModelReply(
     parts=(
-        ThinkingContent("Which city?", signature="sig=="),
-        ThinkingContent("", redacted="r"),
+        ThinkingContent("Which city?", signature="anthropic:sig=="),
+        ThinkingContent("", redacted="anthropic:r"),
         TextContent("Looking."),
     ),
     tool_calls=(ToolCall("toolu_1", "weather", '{"city": "Zürich"}'), ToolCall("toolu_2", "look", "{}")),
@@ -522,7 +532,11 @@ def test_an_error_in_place_of_a_reply_is_raised() -> None:
 )
 @some
 def test_format_then_parse_gives_the_same_items(text: str, ids: list[str], thinks: bool, size: int) -> None:
-    thoughts = [ThinkingContent(text, signature="s"), ThinkingContent("", redacted="r")] if thinks else []
+    thoughts = (
+        [ThinkingContent(text, signature="anthropic:s"), ThinkingContent("", redacted="anthropic:r")]
+        if thinks
+        else []
+    )
     calls = [ToolCall(call_id, "look", json.dumps({"q": text}, ensure_ascii=False)) for call_id in ids]
     message = assistant([*thoughts, TextContent(text)] if thinks else text, *calls)
     content = sent(user(), message, user())[1]["content"]

@@ -183,8 +183,8 @@ BODY: dict[str, Any] = {
 }
 REPLY = ModelReply(
     parts=(
-        ThinkingContent("Which city?", signature="sig=="),
-        ThinkingContent("", redacted="c2VjcmV0"),
+        ThinkingContent("Which city?", signature="bedrock:sig=="),
+        ThinkingContent("", redacted="bedrock:c2VjcmV0"),
         TextContent("Looking."),
     ),
     tool_calls=(ToolCall("t1", "weather", '{"city": "Zürich"}'), ToolCall("t2", "look", "{}")),
@@ -322,7 +322,11 @@ def test_every_official_stop_reason_has_a_word() -> None:
 )
 @some
 def test_format_then_parse_gives_the_same_items(text: str, ids: list[str], thinks: bool, size: int) -> None:
-    thoughts = [ThinkingContent(text, signature="s"), ThinkingContent("", redacted="AAEC")] if thinks else []
+    thoughts = (
+        [ThinkingContent(text, signature="bedrock:s"), ThinkingContent("", redacted="bedrock:AAEC")]
+        if thinks
+        else []
+    )
     calls = [ToolCall(call_id, "look", json.dumps({"q": text}, ensure_ascii=False)) for call_id in ids]
     message = assistant([*thoughts, TextContent(text)] if thinks else text, *calls)
     content = request(user(), message, user()).body["messages"][1]["content"]

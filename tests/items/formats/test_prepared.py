@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import re
+
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from items.formats.conversations import any_history, said
 from strategies import NOON, some
 
 from autonomy_ctx import ChatRole, Message, Segment, Summary, ToolCall
-from autonomy_ctx.items.formats.prepared import INTERRUPTED, prepared
+from autonomy_ctx.items.formats.anthropic import AnthropicFormat
+from autonomy_ctx.items.formats.bedrock import BedrockFormat
+from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.google import GoogleFormat
+from autonomy_ctx.items.formats.names import CallIds
+from autonomy_ctx.items.formats.openai import OpenAIFormat
+from autonomy_ctx.items.formats.prepared import INTERRUPTED, NOT_SHOWN, prepared
+from autonomy_ctx.items.formats.responses import ResponsesFormat
+
+FORMATS: list[Format] = [
+    AnthropicFormat(),
+    BedrockFormat(),
+    GoogleFormat(),
+    OpenAIFormat(),
+    ResponsesFormat(),
+]
 
 
 def call(*names: str, number: int = 1) -> Message:
@@ -34,6 +54,29 @@ def test_every_call_is_followed_by_its_results_in_order(history: list[Message]) 
         assert len(set(ids)) == len(ids)
         assert [answer.tool_call_id for answer in messages[at + 1 : at + 1 + len(ids)]] == ids
         at += 1 + len(ids)
+
+
+@some
+@given(any_history, st.sampled_from([12, 40, 64]))
+def test_an_id_is_used_once_in_a_request_and_is_one_that_providers_take(
+    history: list[Message], longest: int
+) -> None:
+    messages = prepared(history, longest_id=longest).messages
+    ids = [
+        made.id or "" for message in messages for made in message.tool_calls if message.role == "assistant"
+    ]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{longest}}}", call_id) for call_id in ids)
+
+
+@some
+@given(any_history, any_history)
+def test_a_call_keeps_its_id_when_more_is_said(history: list[Message], more: list[Message]) -> None:
+    def ids(messages: list[Message]) -> list[str | None]:
+        return [made.id for message in prepared(messages).messages for made in message.tool_calls]
+
+    before = ids(history)
+    assert ids([*history, *more])[: len(before)] == before
 
 
 @some
@@ -97,6 +140,71 @@ def test_calls_without_an_id_or_with_the_same_get_one_each() -> None:
     made = prepared([call("", "a", "a")]).messages[0].tool_calls
     assert len({one.id for one in made}) == 3
     assert made[1].id == "a"
+
+
+def test_an_id_used_again_is_sent_under_another_with_its_own_result() -> None:
+    history = [call("a"), result("a", "one"), call("a", number=3), result("a", "two", 4)]
+    made = prepared(history)
+    ids = [message.tool_calls[0].id for message in made.messages if message.tool_calls]
+    assert ids[0] == "a"
+    assert ids[1] != "a"
+    assert [message.tool_call_id for message in made.messages if message.role == "tool"] == ids
+    assert any(f"'a' is sent as {ids[1]!r}" in repair for repair in made.repairs)
+
+
+def test_many_uses_of_one_id_are_told_apart_without_a_search_from_the_start() -> None:
+    # As many as this take minutes when each is searched for from the first.
+    ids = CallIds()
+    assert len({ids.new("call_0") for _ in range(20_000)}) == 20_000
+
+
+def test_a_call_whose_result_is_known_to_exist_says_that_it_is_not_shown() -> None:
+    made = prepared([call("a", "b"), said("user", "?", 5)], answered={"a"})
+    shown, interrupted = made.messages[1:3]
+    assert (shown.text, shown.is_error, shown.tool_call_id, shown.name) == (NOT_SHOWN, False, "a", "look")
+    assert (interrupted.text, interrupted.is_error) == (INTERRUPTED, True)
+    assert len(made.repairs) == 2
+    assert "not in the context" in made.repairs[0]
+
+
+def test_a_result_that_is_there_is_shown_whatever_is_known_of_it() -> None:
+    assert prepared([call("a"), result("a")], answered=["a"]).messages[1].text == "done"
+
+
+@pytest.mark.parametrize("words", FORMATS, ids=lambda words: words.name)
+def test_every_format_can_be_told_that_a_result_exists(words: Format) -> None:
+    odd = "a:1"  # an id that is sent as another
+    history = [said("user", "?", 0), call(odd), said("user", "well?", 5)]
+    body = json.dumps(words.request("m", history, answered=[odd]).body)
+    assert NOT_SHOWN in body
+    assert INTERRUPTED not in body
+    assert INTERRUPTED in json.dumps(words.request("m", history).body)
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "closed"),
+    [
+        (AnthropicFormat(), "claude-x", True),
+        (BedrockFormat(), "amazon.nova-lite-v1:0", True),
+        (GoogleFormat(), "gemini-x", True),
+        (OpenAIFormat(), "gpt-5", False),
+        (OpenAIFormat(), "anthropic/claude-x", True),
+        (OpenAIFormat(), "mistral-large", True),
+        (OpenAIFormat(), "mixtral-8x7b", True),
+        (OpenAIFormat(), "google/gemini-x", True),
+        (ResponsesFormat(), "gpt-5", False),
+    ],
+)
+def test_where_a_model_does_not_go_on_from_its_own_answer_a_user_speaks_last(
+    words: Format, model: str, closed: bool
+) -> None:
+    made = words.request(model, [said("user", "?", 0), said("assistant", "yes", 1)])
+    turns = made.body.get("messages") or made.body.get("contents") or made.body["input"]
+    assert (turns[-1]["role"] == "user") == closed
+    assert any("ends with the assistant's" in repair for repair in made.repairs) == closed
+    asked = words.request(model, [said("user", "?", 0), said("assistant", "yes", 1), said("user", "go", 2)])
+    assert len(asked.body.get("messages") or asked.body.get("contents") or asked.body["input"]) == 3
+    assert asked.repairs == ()
 
 
 def test_a_summary_is_a_record_in_a_users_message() -> None:

@@ -28,7 +28,7 @@ from autonomy_ctx import Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.formats.format import Format
 from autonomy_ctx.items.formats.reply import CallStarted, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.formats.responses import ResponsesFormat
-from autonomy_ctx.items.formats.signatures import others_signature
+from autonomy_ctx.items.formats.signatures import GOOGLE, RESPONSES, signature_of
 from autonomy_ctx.items.formats.stream_error import StreamError
 
 FORMAT: Format = ResponsesFormat(new_id=ids())
@@ -192,6 +192,15 @@ def test_nothing_is_stored_and_encrypted_reasoning_is_asked_for_where_there_is_s
     assert "include" not in FORMAT.request("gpt-4o", [said("user", "a")]).body
 
 
+def test_what_is_asked_for_is_stronger_than_the_name() -> None:
+    rule = said("system", "Be brief.")
+    for asked, role in ((True, "developer"), (False, "system")):
+        body = FORMAT.request("own-name", [rule], reasoning_model=asked).body
+        assert body["input"][0]["role"] == role
+        assert ("include" in body) == asked
+        assert "reasoning_model" not in body
+
+
 def test_reasoning_goes_back_before_what_it_led_to() -> None:
     reply = FORMAT.reply(response(OUTPUT, usage=USAGE))
     assert reply.parts == (ThinkingContent("hm", signature=SIGNED), TextContent("I will look."))
@@ -224,10 +233,11 @@ def test_the_thinking_of_others_and_thinking_without_an_answer_is_not_sent() -> 
 
 
 def test_a_signature_tells_whose_it_is() -> None:
-    assert others_signature(SIGNED)
-    assert others_signature("google:c2ln")
-    assert not others_signature("ErUBCkYIA==")
-    assert not others_signature(None)
+    assert signature_of(RESPONSES, SIGNED)
+    assert signature_of(GOOGLE, "google:c2ln") == "c2ln"
+    assert signature_of(RESPONSES, "google:c2ln") is None
+    for signature in ("ErUBCkYIA==", "", None):
+        assert signature_of(RESPONSES, signature) is None
 
 
 def test_reasoning_without_encrypted_content_is_read_but_not_sent_back() -> None:
