@@ -1,4 +1,4 @@
-"""What the arguments of bounded containers may be."""
+"""What the arguments of containers may be."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ INHERIT = Inherit.INHERIT
 
 def parse_limit(limit: Any) -> int:
     """How many items a container may hold."""
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise TypeError(f"limit must be a whole number, not {type(limit).__name__}")
-    if limit < 1:
-        raise ValueError(f"limit must be >= 1, not {limit}")
-    return int(limit)
+    return parse_count(limit, "limit", at_least=1)
+
+
+def parse_count(value: Any, name: str, *, at_least: int) -> int:
+    """A whole number that is not too small."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+    if value < at_least:
+        raise ValueError(f"{name} must be >= {at_least}, not {value}")
+    return int(value)

@@ -2,7 +2,8 @@
 
 A line costs the same however long the contexts are. Replaying the lines over a file that has them
 already changes nothing, so it does not matter whether a kill came before or after the journal was
-removed. A line torn by a kill is the last one, and never held more than one message.
+removed. A line torn by a kill is the last one, and its change was never made: what must be there
+together or not at all is on one line.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Entry:
         if self.verb == "drop":
             value = list(self.ids)
         elif self.verb != "new":
-            value = forms if self.verb == "set" else forms[0]
+            value = forms[0] if len(forms) == 1 and self.verb != "set" else forms
         return json.dumps({"context": self.context, self.verb: value})
 
     def apply(self, messages: dict[str, Message]) -> None:
@@ -148,6 +149,8 @@ def parse_entry(line: bytes, path: Path) -> Entry:
             return Entry(context, "new")
         case {"context": str(context), "add": dict(value)}:
             return Entry(context, "add", parse_messages([value], path))
+        case {"context": str(context), "add": list(values)}:
+            return Entry(context, "add", parse_messages(values, path))
         case {"context": str(context), "put": dict(value)}:
             return Entry(context, "put", parse_messages([value], path))
         case {"context": str(context), "drop": list(ids)}:

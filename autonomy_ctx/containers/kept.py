@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.disk import locked
-from autonomy_ctx.containers.held import Held
+from autonomy_ctx.containers.held import Held, distinct
 from autonomy_ctx.containers.journal import Entry, edits
 from autonomy_ctx.containers.keeping import Keeper
 from autonomy_ctx.containers.runtime_file import RuntimeFile, State
@@ -42,6 +42,28 @@ class KeptContexts:
         if self.file and self.at_once and entries:
             self.file.log(entries)
             self._saved.update(entry.context for entry in entries)
+
+    def add(self, additions: Mapping[str, Sequence[Message]]) -> None:
+        """Add messages to contexts by their names, in one step; those of one context all or none."""
+        known = [self.made(name)._held for name in additions if name in self.by_name]
+        elsewhere: list[tuple[Context, Sequence[Message]]] = []
+        with self.changing(next((held for held in known if held.unsaved), None)):
+            new: dict[str, list[Message]] = {}
+            for name, messages in additions.items():
+                context = self.by_name.get(name)
+                if context is not None and not self._owns(name, context):
+                    elsewhere.append((context, messages))
+                else:
+                    new[name] = context._held.fresh(messages) if context else distinct(messages)
+            self.log(*(Entry(name, "add", messages) for name, messages in new.items() if messages))
+            for name, messages in new.items():
+                held = self.made(name)._held
+                if not self.at_once:
+                    held.mark(edited=False)
+                held.add(messages)
+        for context, messages in elsewhere:
+            context.extend(messages)
+        self.settled()
 
     def load(self) -> None:
         """Take over what the file holds."""

@@ -9,17 +9,20 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
+from autonomy_ctx.containers.arguments import parse_count
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.held import distinct, merged
 from autonomy_ctx.containers.journal import Entry
 from autonomy_ctx.containers.kept import KeptContexts
+from autonomy_ctx.containers.recording import Recorder
 from autonomy_ctx.containers.runtime_file import RuntimeFile
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.items import wire
@@ -62,6 +65,9 @@ class Runtime:
         compact: Compact | None = None,
         file_path: str | os.PathLike[str] | None = None,
         keep_updated: bool = False,
+        *,
+        retries: int = 0,
+        candidates: int = 1,
     ) -> None:
         if compact is not None and not callable(getattr(compact, "compact", None)):
             raise TypeError(
@@ -70,8 +76,11 @@ class Runtime:
         if keep_updated and file_path is None:
             raise ValueError("keep_updated needs a file_path: there is no file to keep updated")
         self.compact = compact
+        self.retries = parse_count(retries, "retries", at_least=0)
+        self.candidates = parse_count(candidates, "candidates", at_least=1)
         file = None if file_path is None else RuntimeFile(file_path)
         self._kept = KeptContexts(file, at_once=keep_updated, settled=self._settled)
+        self._recorder = Recorder(self._kept, new_context=self._new, current=self._current)
         self._numbers: dict[str, int] = {}
         self._compacting = self._owed = False
         self._running: list[_Running] = []
@@ -80,13 +89,19 @@ class Runtime:
 
     @classmethod
     def from_file(
-        cls, path: str | os.PathLike[str], keep_updated: bool = False, *, compact: Compact | None = None
+        cls,
+        path: str | os.PathLike[str],
+        keep_updated: bool = False,
+        *,
+        compact: Compact | None = None,
+        retries: int = 0,
+        candidates: int = 1,
     ) -> Self:
         """The runtime that a file holds; a missing file holds an empty one.
 
         It becomes the current one, unless this is inside a `with runtime:`.
         """
-        runtime = cls(compact, path)
+        runtime = cls(compact, path, retries=retries, candidates=candidates)
         runtime._kept.load()
         if keep_updated:
             runtime._kept.at_once = True
@@ -124,15 +139,26 @@ class Runtime:
         if isinstance(branch_from, str) and branch_from not in self.CTX:
             raise InvalidKey("branch_from", f"there is no context {branch_from!r}, only {sorted(self.CTX)}")
         source = self.CTX[branch_from] if isinstance(branch_from, str) else branch_from
-        with self._kept.changing():
-            number = self._numbers.get(label, 0)
-            while (name := f"{label}_{_letters(number)}") in self.CTX:
-                number += 1
-            self._numbers[label] = number + 1
-            self._kept.log(Entry(name, "new"))
-            context = self._kept.made(name)
+        context = self.CTX[self._new(label)]
         context.extend(source or ())
         return context
+
+    async def run(self, agent: Callable[..., Any], /, **input: Any) -> Any:  # noqa: A002  # the documented name
+        """Call an agent; `main` gets what it was asked and what it answered if it succeeds, else nothing.
+
+        Each attempt, also one that fails, is in an `attempt_...` context, and model calls inside are in
+        an `intermediate_...` one. A failed attempt is tried again up to `retries` times. With
+        `candidates` several run side by side; the first that succeeds counts, the others are cancelled.
+        """
+        return await self._recorder.run(agent, input, candidates=self.candidates, retries=self.retries)
+
+    async def execute(self, tool: Callable[..., Any], /, **input: Any) -> Any:  # noqa: A002  # the documented name
+        """Call a tool; `main` gets the call with its result, or its error, which is raised.
+
+        Inside a run they reach `main` together with it. A tool that is a model call is not recorded
+        there.
+        """
+        return await self._recorder.execute(tool, input)
 
     def get_full_context(self, labels: str | Iterable[str] | None = None) -> list[Message]:
         """The messages of all contexts, or of those named `label` or `label_*`: each once, by time."""
@@ -175,17 +201,40 @@ class Runtime:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # No tokens: the same runtime may be entered by many tasks at the same time.
-        entered = list(reversed(_entered.get()))
-        if self in entered:
-            entered.remove(self)
-            _entered.set(tuple(reversed(entered)))
+        self._leave()
         if self.keep_updated:
             self.save()
 
     def __repr__(self) -> str:
         where = f", file_path={str(self.file_path)!r}" if self.file_path else ""
         return f"Runtime(contexts={list(self.CTX)}{where})"
+
+    def _leave(self) -> None:
+        # No tokens: the same runtime may be entered by many tasks at the same time.
+        entered = list(reversed(_entered.get()))
+        if self in entered:
+            entered.remove(self)
+            _entered.set(tuple(reversed(entered)))
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        """Be the current runtime for a while, without saving the whole file at the end of it."""
+        _entered.set((*_entered.get(), self))
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _new(self, label: str) -> str:
+        """Make a context with the next free name of a label."""
+        with self._kept.changing():
+            number = self._numbers.get(label, 0)
+            while (name := f"{label}_{_letters(number)}") in self.CTX:
+                number += 1
+            self._numbers[label] = number + 1
+            self._kept.log(Entry(name, "new"))
+            self._kept.made(name)
+        return name
 
     def _settled(self) -> None:
         """Messages were added: compact, unless it is the compaction that added them."""
