@@ -6,13 +6,20 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+
+import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, StoreClosed
 from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.memory.in_process_records import RecordRows
+from autonomy_ctx.memory.in_process_search import Index
 from autonomy_ctx.memory.in_process_segments import SegmentRows
 from autonomy_ctx.memory.in_process_work import WorkRows
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.records import Record, check_drop, check_put, check_read
 from autonomy_ctx.memory.rows import encoded, same_content
+from autonomy_ctx.memory.search import Found, wanted_terms
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Window
 from autonomy_ctx.memory.work import Lease
@@ -21,7 +28,7 @@ from autonomy_ctx.memory.work import Lease
 class _Conversation:
     """One log: entries by position, positions by id; and what was made from it."""
 
-    __slots__ = ("entries", "head", "pins", "positions", "segments", "wholes")
+    __slots__ = ("entries", "head", "pins", "positions", "records", "segments", "wholes")
 
     def __init__(self) -> None:
         self.head = Head()
@@ -29,6 +36,7 @@ class _Conversation:
         self.positions: dict[str, int] = {}
         self.wholes: dict[int, str] = {}
         self.segments = SegmentRows()
+        self.records = RecordRows()
         self.pins: set[int] = set()
 
     def body(self, message_id: str) -> str | None:
@@ -42,6 +50,15 @@ class _Conversation:
         """The entry at a position where there is one."""
         return self.entries[bisect_left(self.entries, position, key=_position)]
 
+    def after(self, position: int) -> list[Entry]:
+        """The entries after a position."""
+        return self.entries[bisect_right(self.entries, position, key=_position) :]
+
+    def has(self, position: int) -> bool:
+        """Whether there is an entry at a position."""
+        at = bisect_left(self.entries, position, key=_position)
+        return at < len(self.entries) and self.entries[at].position == position
+
     def revise(self, *, new_generation: bool = False) -> None:
         """Note that the segments in force or the pins have changed."""
         head = self.head
@@ -54,6 +71,7 @@ class InProcessStore:
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._conversations: dict[Key, _Conversation] = {}
         self._work = WorkRows()
+        self._index: Index | None = None
         self._clock = clock
         self._closed = False
 
@@ -121,9 +139,14 @@ class InProcessStore:
         self._open()
         deleted = 0
         for key, kept in self._meant(scope, agent, conversation):
-            deleted += _delete(kept, ids)
+            gone = _delete(kept, ids)
+            if gone or ids is None:
+                kept.records.forget(only_derived=ids is not None)
+            deleted += gone
             if not kept.entries:
                 self._work.forget(key)
+        if deleted and self._index is not None:
+            self._index.retire()
         return deleted
 
     async def summary(self, key: Key) -> SummaryState:
@@ -206,6 +229,64 @@ class InProcessStore:
         self._open()
         return self._work.settle(lease, again_in, self._clock())
 
+    async def put_records(
+        self,
+        key: Key,
+        kind: str,
+        records: Sequence[tuple[str, str]],
+        *,
+        keep: int | None = None,
+        derived: bool = False,
+        generation: int | None = None,
+    ) -> list[int]:
+        self._open()
+        check_put(kind, records, keep)
+        kept = self._conversations.get(key) or _Conversation()
+        if generation not in (None, kept.head.generation):
+            return []
+        self._conversations[key] = kept
+        return kept.records.put(kind, records, keep, derived, self._clock())
+
+    async def read_records(
+        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        self._open()
+        check_read(kind, limit)
+        kept = self._conversations.get(key)
+        return [] if kept is None else kept.records.read(kind, name, after, limit)
+
+    async def drop_records(
+        self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
+    ) -> list[str]:
+        self._open()
+        check_drop(kind, names)
+        kept = self._conversations.get(key)
+        return [] if kept is None else kept.records.drop(kind, names, before)
+
+    async def search(
+        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
+    ) -> list[Found]:
+        self._open()
+        wanted = wanted_terms(query, limit)
+        meant = dict(self._meant(scope, agent, conversation)) if wanted else {}
+        if not meant:
+            return []
+        if self._index is None or self._index.retired:
+            self._index = Index()
+        new = {key: kept.after(self._index.indexed(key)) for key, kept in meant.items()}
+        look = partial(self._index.search, new, wanted, limit, everywhere=conversation is None)
+        return [
+            Found(
+                conversation=hit.key.conversation,
+                position=hit.position,
+                message=meant[hit.key].entry(hit.position).message,
+                score=hit.score,
+            )
+            for hit in await anyio.to_thread.run_sync(look)
+            # It may have been deleted meanwhile.
+            if meant[hit.key].has(hit.position)
+        ]
+
     @property
     def identity(self) -> object:
         return None
@@ -216,6 +297,8 @@ class InProcessStore:
     async def close(self) -> None:
         self._closed = True
         self._conversations.clear()
+        if self._index is not None:
+            self._index.retire()
 
     def _meant(
         self, scope: str, agent: str | None, conversation: str | None

@@ -21,6 +21,7 @@ from autonomy_ctx.memory import rows
 from autonomy_ctx.memory.hot import HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.key import check_name, make_key
+from autonomy_ctx.memory.search import Found
 from autonomy_ctx.memory.segments import SummaryState
 from autonomy_ctx.memory.sqlite.location import path_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
@@ -208,6 +209,19 @@ class Memory:
     async def get_message_count(self, scope: str, conversation: str) -> int:
         """How many messages a conversation has, without reading them."""
         return (await self.head(scope, conversation)).count
+
+    async def search(
+        self, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
+    ) -> list[Found]:
+        """The messages of a scope, or of one conversation, that share a word with the query; best first.
+
+        Words are compared without case, accents and endings; words that say nothing, such as "the", do
+        not count. Only what was said to this memory's agent is searched.
+        """
+        check_name("scope", scope)
+        if conversation is not None:
+            check_name("conversation", conversation)
+        return await self._store.search(self.agent, scope, query, conversation=conversation, limit=limit)
 
     # -- summaries ------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What memory needs of a store: a log per conversation, its summaries, and the work they are owed.
+"""What memory needs of a store: a log per conversation, what is kept beside it, and search.
 
 A log is read by tail or after a position. A store keeps rows; it does not know what a message
 means. `rows` turns messages into rows and back, so every store gives back exactly the same messages.
@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.records import Records
+from autonomy_ctx.memory.search import Search
 from autonomy_ctx.memory.segments import Summaries
 from autonomy_ctx.memory.work import Work
 
@@ -85,8 +87,8 @@ class Log(Protocol):
         """Delete a scope, a conversation or some of its messages, whole; how many messages went."""
 
 
-class Store(Log, Summaries, Work, Protocol):
-    """A log with its summaries and the work they are owed, and a life of its own."""
+class Store(Log, Summaries, Work, Records, Search, Protocol):
+    """A log with its summaries, the work they are owed, records and search, and a life of its own."""
 
     @property
     def identity(self) -> object:

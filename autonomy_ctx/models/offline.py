@@ -22,6 +22,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import TextContent
 from autonomy_ctx.items.ranking import rank, words
 from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.terms import LITTLE_WORDS
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import body, called_names, speaker
 from autonomy_ctx.items.untrusted import BACKGROUND, CONVERSATION, SEGMENT
@@ -53,15 +54,7 @@ _SPEAKER = re.compile(
     r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )"
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
-# fmt: off
-_LITTLE = frozenset(words(
-    "a about all am an and any are as at be been but by can could did do does for from had has have he her "
-    "his how i if in into is it its just know let like many me much my no not of on one or our please say "
-    "said she should so some tell than that the their them then there these they this those to up us was we "
-    "were what what's when where which who whom whose why will with would you your yours "
-    "的 是 了 吗 我 你 他 她 它 们 在 有 和 不 这 那 什 么 哪 请 の は が を に で と も す ま か"
-))
-# fmt: on
+_LITTLE = frozenset(words(LITTLE_WORDS))
 
 
 @dataclass(frozen=True, slots=True)

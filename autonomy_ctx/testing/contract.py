@@ -1,4 +1,4 @@
-"""What every store must do: the log here, summaries and work in the classes it stands on."""
+"""What every store must do: the log here, the rest in the classes it stands on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.memory import rows
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.store import Head, Store
+from autonomy_ctx.testing.records_contract import RecordsContract
+from autonomy_ctx.testing.search_contract import SearchContract
 from autonomy_ctx.testing.summaries_contract import SummariesContract
 from autonomy_ctx.testing.values import MAIN, drafted, said
 from autonomy_ctx.testing.work_contract import WorkContract
 
 
-class StoreContract(SummariesContract, WorkContract):
+class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchContract):
     """What every store must do. Subclass it and provide a `store` and a `clock` fixture."""
 
     async def texts(self, store: Store, key: Key = MAIN, **options: Any) -> list[str]:

@@ -74,7 +74,13 @@ def test_signatures_are_those_of_the_code(heading: str, body: str) -> None:
         return
     items = [line.split("`: ")[0] + "`" for line in body.splitlines() if line.startswith("- `")]
     listed = dict(_SIGNED.findall("\n".join(items)))
-    parts = (autonomy_ctx.Log, autonomy_ctx.Summaries, autonomy_ctx.Work)
+    parts = (
+        autonomy_ctx.Log,
+        autonomy_ctx.Summaries,
+        autonomy_ctx.Work,
+        autonomy_ctx.Records,
+        autonomy_ctx.Search,
+    )
     inherited = {method for part in parts for method in methods(part)} if name == "Store" else set()
     assert set(listed) == set(methods(thing)) - inherited
     for method, written in listed.items():

@@ -619,7 +619,7 @@ async def main():
     limit(resource.RLIM_INFINITY)
     print(await memory.append("ana", "trip", said("hello", id="m1")))
     limit(os.stat(sys.argv[1] + "-wal").st_size + 3000)
-    for size in (10, 100_000):
+    for size in (10, 1_000_000):
         print(await attempt(memory.append("ana", "trip", said("x" * size, id="m2"))))
     print(await ids(memory), await attempt(memory.health_check()))
     limit(resource.RLIM_INFINITY)

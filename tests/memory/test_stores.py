@@ -47,7 +47,7 @@ class TestSqliteStore(StoreContract):
 
 
 class _HotStore(HotWindows):
-    """Kept windows over SQLite, with the life, summaries and work of the store below."""
+    """Kept windows over SQLite, with all that is no log of the store below."""
 
     def __init__(self, store: SqliteStore) -> None:
         super().__init__(store)
@@ -57,6 +57,8 @@ class _HotStore(HotWindows):
         self.drop_segments = store.drop_segments
         self.owe, self.claim, self.claim_next = store.owe, store.claim, store.claim_next
         self.extend, self.settle = store.extend, store.settle
+        self.put_records, self.read_records = store.put_records, store.read_records
+        self.drop_records, self.search = store.drop_records, store.search
         self._store = store
 
     @property
@@ -99,6 +101,50 @@ def test_threads_with_stores_of_their_own_that_claim_at_once_get_one_lease(tmp_p
     found = [answer for pair in answers for answer in pair]
     assert len([answer for answer in found if isinstance(answer, Lease)]) == 1
     assert {answer for answer in found if isinstance(answer, float)} == {10.0}
+
+
+def test_threads_with_stores_of_their_own_that_drop_at_once_share_the_records_out(tmp_path: Path) -> None:
+    path, together = str(tmp_path / "memory.db"), threading.Barrier(4)
+    names = [f"mail {number}" for number in range(25)]
+
+    async def fill() -> None:
+        store = SqliteStore(path)
+        await store.put_records(MAIN, "mail", [(name, "body") for name in names])
+        await store.close()
+
+    async def take() -> list[str]:
+        store = SqliteStore(path)
+        await store.check()
+        together.wait(timeout=30)
+        taken = [name for each in names for name in await store.drop_records(MAIN, "mail", [each])]
+        await store.close()
+        return taken
+
+    asyncio.run(fill())
+    with ThreadPoolExecutor(4) as pool:
+        taken = [name for some in pool.map(lambda _: asyncio.run(take()), range(4)) for name in some]
+    assert sorted(taken) == sorted(names)
+
+
+@pytest.mark.parametrize("how", ["delete a message", "delete the conversation", "drop and delete"])
+async def test_no_record_stays_in_the_files_when_it_has_to_go(tmp_path: Path, how: str) -> None:
+    store = SqliteStore(str(tmp_path / "memory.db"))
+    if how == "delete a message":
+        await store.append(MAIN, drafted(said("hello", id="m1")))
+    for text in ("secret one", "secret two"):
+        await store.put_records(MAIN, "shown", [("latest", text), (text, text)], keep=2, derived=True)
+    assert any(b"secret" in file.read_bytes() for file in tmp_path.iterdir())
+    match how:
+        case "delete a message":
+            await store.delete("ana", "", "trip", ["m1"])
+        case "drop and delete":
+            await store.drop_records(MAIN, "shown")
+            await store.delete("ana", "", "trip")
+        case _:
+            await store.delete("ana")
+    for file in tmp_path.iterdir():
+        assert b"secret" not in file.read_bytes()
+    await store.close()
 
 
 @pytest.mark.parametrize("how", ["drop", "delete a message", "delete the conversation"])

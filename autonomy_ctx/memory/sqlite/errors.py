@@ -32,6 +32,12 @@ def translated(error: BaseException, path: str, seconds: float) -> BaseException
         return error
     if "decode to UTF-8" in str(error):
         return StoreCorrupt(path=path, problem="it holds text that is not UTF-8")
+    if "no such module: fts5" in str(error):
+        return StoreUnavailable(
+            path=path,
+            problem=f"SQLite {sqlite3.sqlite_version} was built without FTS5, which search needs",
+            advice="use a Python whose SQLite has FTS5",
+        )
     code = getattr(error, "sqlite_errorcode", None)
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
     match None if code is None else code & 0xFF:

@@ -12,6 +12,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import restored, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.errors import UnreadableRow
+from autonomy_ctx.memory.sqlite.fulltext import unlist
 from autonomy_ctx.memory.sqlite.segment_rows import revive
 from autonomy_ctx.memory.store import Draft, Entry, Head, Window
 
@@ -61,6 +62,8 @@ class Transaction:
         self._insert_row = connection.cursor().execute
         self._touched: dict[Key, _Conversation] = {}
         self.deleted = False
+        # Whether this transaction has taken a step of the search index: one is enough for a commit.
+        self.indexed = False
 
     def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
         """Store drafts at the next positions, all of them or none."""
@@ -95,6 +98,11 @@ class Transaction:
         """Delete messages and raise the generation of every conversation that lost one."""
         meant = conversations_of(self.flushed(), scope, agent, conversation)
         return sum(self._delete_from(conversation_id, ids) for conversation_id in meant)
+
+    def conversation_id(self, key: Key) -> int:
+        """A conversation's number in the tables; a row is made for one that is new."""
+        kept = self._touched.get(key)
+        return (kept or self._conversation(key)).id
 
     def flushed(self) -> sqlite3.Connection:
         """The connection, with every conversation's row as this transaction has left it."""
@@ -153,11 +161,16 @@ class Transaction:
         if ids is None:
             execute("DELETE FROM whole WHERE conversation_id = ?", (conversation_id,))
             deleted = execute("DELETE FROM message WHERE conversation_id = ?", (conversation_id,)).rowcount
+            execute("DELETE FROM record WHERE conversation_id = ?", (conversation_id,))
+            unlist(self._connection, conversation_id)
+            # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
+            self.deleted = True
         else:
             positions = [at for message_id in ids for at in self._delete_one(conversation_id, message_id)]
             if not positions:
                 return 0
             deleted, first = len(positions), min(positions)
+            execute("DELETE FROM record WHERE conversation_id = ? AND derived", (conversation_id,))
         derived = self._delete_derived(conversation_id, first)
         if deleted or derived:
             self.deleted = True
@@ -200,6 +213,7 @@ class Transaction:
             (conversation_id, message_id),
         ).fetchall()
         for (position,) in found:
+            unlist(self._connection, conversation_id, position)
             self._connection.execute(
                 "DELETE FROM whole WHERE conversation_id = ? AND position = ?", (conversation_id, position)
             )

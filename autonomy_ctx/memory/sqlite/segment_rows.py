@@ -47,7 +47,7 @@ def revive(connection: sqlite3.Connection, conversation_id: int) -> None:
 def insert(
     connection: sqlite3.Connection, conversation_id: int, segment: StoredSegment, rest_of: int | None
 ) -> int:
-    given = [_text(segment.text) if name == "text" else getattr(segment, name) for name in _GIVEN]
+    given = [to_json(segment.text) if name == "text" else getattr(segment, name) for name in _GIVEN]
     [(number,)] = connection.execute(_INSERT, (*given, conversation_id, rest_of))
     return int(number)
 
@@ -62,7 +62,7 @@ def _segment(row: Sequence[Any]) -> StoredSegment:
     return StoredSegment(**values)
 
 
-def _text(text: str) -> str:
+def to_json(text: str) -> str:
     """A text as JSON; with escapes only when no file could hold it otherwise."""
     try:
         text.encode()

@@ -17,9 +17,13 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.records import Record, check_drop, check_put, check_read
+from autonomy_ctx.memory.search import Found, wanted_terms
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.sqlite import leases, summaries
+from autonomy_ctx.memory.sqlite import leases, searching, summaries
+from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite.blocks import read_blocks
+from autonomy_ctx.memory.sqlite.fulltext import to_purge
 from autonomy_ctx.memory.sqlite.location import check_location
 from autonomy_ctx.memory.sqlite.opening import connect
 from autonomy_ctx.memory.sqlite.reading import NotSetUp, Reader
@@ -97,7 +101,14 @@ class SqliteStore:
         conversation: str | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        return await self._write(lambda transaction: transaction.delete(scope, agent, conversation, ids))
+        def work(transaction: Transaction) -> tuple[int, bool]:
+            deleted = transaction.delete(scope, agent, conversation, ids)
+            return deleted, to_purge(transaction.flushed())
+
+        deleted, purge = await self._write(work)
+        if purge:
+            await self._purge()
+        return deleted
 
     async def summary(self, key: Key) -> SummaryState:
         state = await self._read_here(
@@ -152,6 +163,64 @@ class SqliteStore:
             lambda transaction: leases.settle(transaction, lease, again_in, self._clock())
         )
 
+    async def put_records(
+        self,
+        key: Key,
+        kind: str,
+        records: Sequence[tuple[str, str]],
+        *,
+        keep: int | None = None,
+        derived: bool = False,
+        generation: int | None = None,
+    ) -> list[int]:
+        check_put(kind, records, keep)
+        return await self._write(
+            lambda transaction: record_rows.put_records(
+                transaction, key, kind, records, keep, derived, generation, self._clock()
+            )
+        )
+
+    async def read_records(
+        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        check_read(kind, limit)
+
+        def read(connection: sqlite3.Connection, *most: int) -> list[Record] | None:
+            return record_rows.read_records(connection, key, kind, name, after, limit, *most)
+
+        found = await self._read_here(lambda connection: read(connection, SMALL_READ, MANY_ROWS))
+        if found is None:
+            found = await self._read_there(lambda connection: read(connection))
+        return found or []
+
+    async def drop_records(
+        self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
+    ) -> list[str]:
+        check_drop(kind, names)
+        return await self._write(
+            lambda transaction: record_rows.drop_records(transaction, key, kind, names, before)
+        )
+
+    async def search(
+        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
+    ) -> list[Found]:
+        wanted, place = wanted_terms(query, limit), searching.Place(agent, scope, conversation)
+        if not wanted:
+            self._usable()
+            return []
+
+        def look(connection: sqlite3.Connection, *, anyway: bool = False) -> list[Found] | searching.Owed:
+            return searching.look(connection, place, wanted, limit, anyway=anyway)
+
+        found = await self._read_there(look)
+        if isinstance(found, searching.Owed):
+            if found.purge:
+                await self._purge()
+            await self._catch_up(place, found.behind)
+            found = await self._read_there(lambda connection: look(connection, anyway=True))
+        assert not isinstance(found, searching.Owed)
+        return found
+
     @property
     def identity(self) -> object:
         return self._reader.file.identity
@@ -173,6 +242,20 @@ class SqliteStore:
             for end in ends:
                 if end is not None:
                     await end.rung()
+
+    async def _catch_up(self, place: searching.Place, behind: list[tuple[int, int]]) -> None:
+        """Have the index follow the log, in turn with whoever else writes."""
+
+        def work(transaction: Transaction) -> list[tuple[int, int]]:
+            return searching.catch_up(transaction, place, behind)
+
+        while behind:
+            behind = await self._write(work)
+
+    async def _purge(self) -> None:
+        """Take what was deleted out of the search index."""
+        while await self._write(searching.purge):
+            pass
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         self._usable()

@@ -1,0 +1,120 @@
+"""The full-text index: rows of prepared terms in FTS5. Knows connections, no stores and no logs.
+
+Terms are prepared here and only cut at spaces and stemmed by SQLite, whose Unicode tables are old: a
+character that it takes for a separator would tear a term from the number of its place.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from autonomy_ctx.items.terms import terms
+
+_CREATE = """
+    CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
+"""
+_ENTER = "INSERT INTO search_entry (conversation_id, position) VALUES (?, ?) RETURNING id"
+_ADD = "INSERT INTO search_term (rowid, text, place) VALUES (?, ?, ?)"
+# The place says which conversation it is, and nothing about how well a message fits.
+_FIND = """
+    SELECT e.conversation_id, e.position, f.score FROM (
+        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
+        WHERE search_term MATCH ? AND rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)
+        ORDER BY 2 DESC, 1 DESC LIMIT ?
+    ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
+"""
+_UNLIST = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
+_MERGE = "INSERT INTO search_term (search_term, rank) VALUES ('merge', ?)"
+# How much one transaction does, so that others get their turn.
+_PURGE_ROWS, _PURGE_PAGES = 200, 128
+
+
+class Hit(NamedTuple):
+    """A row of the index that matches."""
+
+    conversation_id: int
+    position: int
+    score: float
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the index if there is none."""
+    connection.execute(_CREATE)
+
+
+def place_of(connection: sqlite3.Connection, agent: str, scope: str) -> int | None:
+    """The number of a scope of an agent; None for one that was never searched."""
+    found = connection.execute(
+        "SELECT id FROM search_place WHERE agent = ? AND scope = ?", (agent, scope)
+    ).fetchone()
+    return None if found is None else int(found[0])
+
+
+def made_place(connection: sqlite3.Connection, agent: str, scope: str) -> int:
+    """The number of a scope of an agent."""
+    connection.execute("INSERT OR IGNORE INTO search_place (agent, scope) VALUES (?, ?)", (agent, scope))
+    place = place_of(connection, agent, scope)
+    assert place is not None
+    return place
+
+
+def add(connection: sqlite3.Connection, place: int, conversation_id: int, position: int, text: str) -> None:
+    """Put a message into the index."""
+    [(entry,)] = connection.execute(_ENTER, (conversation_id, position)).fetchall()
+    prepared = " ".join(f"{place}x{term}" for term in terms(text))
+    connection.execute(_ADD, (entry, prepared, f"c{conversation_id}"))
+
+
+def find(
+    connection: sqlite3.Connection, place: int, conversation_id: int | None, wanted: Sequence[str], limit: int
+) -> list[Hit]:
+    """What matches any of the terms, best first; of equals the newest."""
+    either = " OR ".join(f'"{place}x{term}"' for term in wanted)
+    match = f"text : ({either})"
+    if conversation_id is not None:
+        match = f'({match}) AND (place : "c{conversation_id}")'
+    # SQLite takes no larger number; no index has so many rows.
+    return [Hit(*row) for row in connection.execute(_FIND, (match, min(limit, 2**62))).fetchall()]
+
+
+def unlist(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:
+    """Let nothing find a deleted message any more, and note that the index has to be purged."""
+    if position is None:
+        changed = connection.execute(_UNLIST, (conversation_id,))
+    else:
+        changed = connection.execute(f"{_UNLIST} AND position = ?", (conversation_id, position))
+    if changed.rowcount:
+        connection.execute("UPDATE search_purge SET stage = 1")
+
+
+def to_purge(connection: sqlite3.Connection) -> bool:
+    """Whether something of deleted messages may still stand in the index."""
+    return bool(connection.execute("SELECT stage FROM search_purge").fetchone()[0])
+
+
+def purge(connection: sqlite3.Connection) -> bool:
+    """Take a step towards an index without a byte of what was deleted; whether there are more to take.
+
+    FTS5 only marks what is deleted; its words are gone when all parts of the index are merged into one.
+    """
+    [stage] = connection.execute("SELECT stage FROM search_purge").fetchone()
+    if not stage:
+        return False
+    gone = connection.execute(
+        "SELECT id FROM search_entry WHERE conversation_id = 0 ORDER BY position LIMIT ?", (_PURGE_ROWS,)
+    ).fetchall()
+    if gone:
+        for statement in ("DELETE FROM search_term WHERE rowid = ?", "DELETE FROM search_entry WHERE id = ?"):
+            connection.executemany(statement, gone)
+        return True
+    if stage == 1:
+        # With a higher number, FTS5 leaves a merge unfinished where newer parts are more than those in it.
+        connection.execute("INSERT INTO search_term (search_term, rank) VALUES ('usermerge', 2)")
+    before = connection.total_changes
+    connection.execute(_MERGE, (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,))
+    # One change is the command itself.
+    ended = stage == 2 and connection.total_changes - before < 2
+    connection.execute("UPDATE search_purge SET stage = ?", (0 if ended else 2,))
+    return not ended

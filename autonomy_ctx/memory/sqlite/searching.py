@@ -1,0 +1,138 @@
+"""Search in the store's file: the index follows the log when somebody searches, a block at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from autonomy_ctx.memory.search import Found, searchable
+from autonomy_ctx.memory.sqlite import fulltext
+from autonomy_ctx.memory.sqlite.rows import Transaction, entry_of
+
+# How much of the log one transaction takes into the index, so that appends of others get their turn.
+_BLOCK_ROWS, _BLOCK_BYTES = 256, 256 * 1024
+
+_BEHIND = """
+    SELECT id, head FROM conversation
+    WHERE agent = ?1 AND scope = ?2 AND (?3 IS NULL OR conversation = ?3) AND indexed < head
+"""
+_NEXT = """
+    SELECT size, position, id, created, tokens, counter, body FROM message
+    WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?
+"""
+_MESSAGE = """
+    SELECT c.conversation, m.position, m.id, m.created, m.tokens, m.counter, m.body
+    FROM message m JOIN conversation c ON c.id = m.conversation_id
+    WHERE m.conversation_id = ? AND m.position = ? AND c.agent = ? AND c.scope = ?
+"""
+
+
+class Place(NamedTuple):
+    """Where to search."""
+
+    agent: str
+    scope: str
+    conversation: str | None
+
+
+class Owed(NamedTuple):
+    """What must be done before a search: conversations to index up to a position, and perhaps a purge."""
+
+    behind: list[tuple[int, int]]
+    purge: bool
+
+
+def owed(connection: sqlite3.Connection, place: Place) -> Owed | None:
+    """What the index lacks; None when it has everything."""
+    behind = connection.execute(_BEHIND, place).fetchall()
+    purge = fulltext.to_purge(connection)
+    return Owed(behind, purge) if behind or purge else None
+
+
+def catch_up(
+    transaction: Transaction, place: Place, behind: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Take the next block of messages into the index; what is still behind."""
+    if transaction.indexed:
+        return list(behind)
+    transaction.indexed = True
+    connection = transaction.flushed()
+    fulltext.create(connection)
+    number = fulltext.made_place(connection, place.agent, place.scope)
+    rows, size = _BLOCK_ROWS, _BLOCK_BYTES
+    for done, (conversation_id, target) in enumerate(behind):
+        [(indexed, head)] = connection.execute(
+            "SELECT indexed, head FROM conversation WHERE id = ?", (conversation_id,)
+        )
+        # Another process may have been here.
+        if indexed >= target:
+            continue
+        with closing(connection.execute(_NEXT, (conversation_id, indexed, rows))) as cursor:
+            for length, *row in cursor:
+                entry = entry_of(*row)
+                indexed = entry.position
+                fulltext.add(connection, number, conversation_id, indexed, searchable(entry.message))
+                rows, size = rows - 1, size - length
+                if rows <= 0 or size <= 0:
+                    break
+            else:
+                indexed = head
+        connection.execute("UPDATE conversation SET indexed = ? WHERE id = ?", (indexed, conversation_id))
+        if indexed < target:
+            return list(behind[done:])
+        if rows <= 0 or size <= 0:
+            return list(behind[done + 1 :])
+    return []
+
+
+def purge(transaction: Transaction) -> bool:
+    """Take a step of the purge; the last one also folds the write-ahead log."""
+    # Rows that were taken out reach the parts of the index with the commit; merged before, they stay.
+    if transaction.indexed:
+        return True
+    transaction.indexed = True
+    more = fulltext.purge(transaction.flushed())
+    transaction.deleted = transaction.deleted or not more
+    return more
+
+
+def look(
+    connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int, *, anyway: bool
+) -> list[Found] | Owed:
+    """What the search finds, in one snapshot; or what has to be done first."""
+    connection.execute("BEGIN")
+    try:
+        first = None if anyway else owed(connection, place)
+        return _found(connection, place, terms, limit) if first is None else first
+    finally:
+        connection.execute("COMMIT")
+
+
+def _found(connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int) -> list[Found]:
+    number = fulltext.place_of(connection, place.agent, place.scope)
+    if number is None:
+        return []
+    conversation_id = None
+    if place.conversation is not None:
+        one = connection.execute(
+            "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ?", place
+        ).fetchone()
+        if one is None:
+            return []
+        [conversation_id] = one
+    found = []
+    for hit in fulltext.find(connection, number, conversation_id, terms, limit):
+        meant = (hit.conversation_id, hit.position, place.agent, place.scope)
+        for conversation, *row in connection.execute(_MESSAGE, meant).fetchall():
+            entry = entry_of(*row)
+            found.append(
+                Found(
+                    conversation=conversation,
+                    position=entry.position,
+                    message=entry.message,
+                    score=hit.score,
+                )
+            )
+    return found

@@ -1,0 +1,219 @@
+"""What every store must do with records: a part of `StoreContract`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from autonomy_ctx.errors import InvalidKey
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.records import Record
+from autonomy_ctx.memory.store import Head, Store
+from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
+from autonomy_ctx.testing.values import MAIN, StoppedClock
+
+# More than a store may want to read on the event loop.
+_LARGE = "0123456789" * 20_000
+
+
+class RecordsContract(Filled):
+    """What every store must do with records."""
+
+    async def put(self, store: Store, *names: str, key: Key = MAIN, kind: str = "k", **options: Any) -> Any:
+        """Put records whose bodies are their names in capitals."""
+        return await store.put_records(key, kind, [(name, name.upper()) for name in names], **options)
+
+    async def names(self, store: Store, key: Key = MAIN, kind: str = "k", **options: Any) -> list[str]:
+        """The names of the records there are, oldest first."""
+        return [record.name for record in await store.read_records(key, kind, **options)]
+
+    async def test_records_come_back_as_they_were_put(self, store: Store, clock: StoppedClock) -> None:
+        bodies = ["", "NUL \0, surrogate \ud800, 中文", '"quoted" {json}', _LARGE]
+        given = [(f"n{number} \u00e9", body) for number, body in enumerate(bodies)]
+        numbers = await store.put_records(MAIN, "k", given)
+        assert numbers == sorted(set(numbers))
+        now = clock().timestamp()
+        expected = [
+            Record(number, name, now, body) for number, (name, body) in zip(numbers, given, strict=True)
+        ]
+        assert await store.read_records(MAIN, "k") == expected
+        assert await store.read_records(MAIN, "k", name="n3 \u00e9") == expected[3:]
+
+    async def test_what_was_never_put_is_not_there(self, store: Store) -> None:
+        assert await store.read_records(MAIN, "k") == []
+        assert await store.drop_records(MAIN, "k") == []
+        assert await self.put(store) == []
+        await self.put(store, "a")
+        assert await store.read_records(MAIN, "k", name="b") == []
+        assert await store.drop_records(MAIN, "k", ["b"]) == []
+
+    async def test_records_are_read_after_a_number_and_the_newest_first_chosen(self, store: Store) -> None:
+        numbers = await self.put(store, "a", "b", "c", "d")
+        assert await self.names(store, limit=2) == ["c", "d"]
+        assert await self.names(store, limit=0) == []
+        assert await self.names(store, limit=9) == ["a", "b", "c", "d"]
+        assert await self.names(store, after=numbers[1]) == ["c", "d"]
+        assert await self.names(store, after=numbers[1], limit=1) == ["d"]
+        assert await self.names(store, after=numbers[3]) == []
+        assert await self.names(store, name="a", after=numbers[0]) == []
+        assert await self.names(store, name="a", limit=0) == []
+
+    async def test_a_name_put_again_is_replaced_and_goes_to_the_end(
+        self, store: Store, clock: StoppedClock
+    ) -> None:
+        first = await self.put(store, "a", "b")
+        clock.forward(5)
+        [again] = await store.put_records(MAIN, "k", [("a", "new")])
+        assert again > max(first)
+        old, new = await store.read_records(MAIN, "k")
+        assert (old.name, new) == ("b", Record(again, "a", clock().timestamp(), "new"))
+        twice = await store.put_records(MAIN, "k", [("c", "1"), ("c", "2")])
+        assert [(one.number, one.body) for one in await store.read_records(MAIN, "k", name="c")] == [
+            (twice[1], "2")
+        ]
+
+    async def test_only_the_newest_stay_where_a_number_to_keep_is_given(self, store: Store) -> None:
+        await self.put(store, "a", "b", "c")
+        await self.put(store, "x", "y", kind="other")
+        await self.put(store, "z", key=OTHER)
+        await self.put(store, "d", keep=3)
+        assert await self.names(store) == ["b", "c", "d"]
+        await self.put(store, "b", keep=2)
+        assert await self.names(store) == ["d", "b"]
+        await self.put(store, "e", "f", "g", keep=1)
+        assert await self.names(store) == ["g"]
+        await self.put(store, "h", keep=9)
+        assert await self.names(store) == ["g", "h"]
+        assert await self.names(store, kind="other") == ["x", "y"]
+        assert await self.names(store, OTHER) == ["z"]
+
+    async def test_a_number_is_never_used_again(self, store: Store) -> None:
+        numbers = await self.put(store, "a", "b")
+        await store.drop_records(MAIN, "k")
+        numbers += await self.put(store, "a")
+        await store.delete("ana")
+        numbers += await self.put(store, "a", "b")
+        assert numbers == sorted(set(numbers))
+
+    async def test_kinds_and_conversations_do_not_see_each_other(self, store: Store) -> None:
+        places = [(key, kind) for key in (MAIN, OTHER, HELPER, BOB) for kind in ("k", "K", "k:a", "")]
+        for number, (key, kind) in enumerate(places):
+            await store.put_records(key, kind, [("same", str(number))])
+        for number, (key, kind) in enumerate(places):
+            assert [one.body for one in await store.read_records(key, kind)] == [str(number)]
+        assert await store.drop_records(MAIN, "k") == ["same"]
+        for key, kind in places[1:]:
+            assert await self.names(store, key, kind) == ["same"]
+
+    async def test_dropping_gives_the_names_that_were_really_there(
+        self, store: Store, clock: StoppedClock
+    ) -> None:
+        await self.put(store, "a", "b")
+        clock.forward(10)
+        now = clock().timestamp()
+        await self.put(store, "c", "d")
+        assert await store.drop_records(MAIN, "k", ["c", "a", "unknown", "a"]) == ["a", "c"]
+        assert await store.drop_records(MAIN, "k", ["a", "c"]) == []
+        assert await store.drop_records(MAIN, "k", ["d"], before=now) == []
+        assert await store.drop_records(MAIN, "k", before=now) == ["b"]
+        assert await store.drop_records(MAIN, "k", []) == []
+        assert await store.drop_records(MAIN, "k", ["d"], before=now + 1) == ["d"]
+        assert await self.names(store) == []
+
+    async def test_tasks_that_drop_at_once_share_the_records_out(self, store: Store) -> None:
+        names = [f"n{number}" for number in range(20)]
+        await self.put(store, *names)
+        taken: list[str] = []
+
+        async def take() -> None:
+            for name in names:
+                taken.extend(await store.drop_records(MAIN, "k", [name]))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(take)
+        assert sorted(taken) == sorted(names)
+
+    async def test_records_are_no_messages(self, store: Store) -> None:
+        await self.put(store, "a", derived=True)
+        assert await store.head(MAIN) == Head()
+        assert list((await store.read(MAIN)).entries) == []
+        assert await self.fill(store, 2) == [1, 2]
+        await self.put(store, "b")
+        assert await store.head(MAIN) == Head(position=2, count=2, last_user=2)
+        assert not await store.owe(OTHER, task="sum")
+
+    async def test_a_deleted_message_takes_the_records_made_from_messages(self, store: Store) -> None:
+        for key in (MAIN, OTHER):
+            await self.fill(store, 3, key)
+            await self.put(store, "shown", key=key, derived=True)
+            await self.put(store, "own", key=key)
+            await self.put(store, "shown too", key=key, kind="other", derived=True)
+        await store.delete("ana", "", "trip", ["unknown"])
+        assert await self.names(store) == ["shown", "own"]
+        await store.delete("ana", "", "trip", ["m2"])
+        assert await self.names(store) == ["own"]
+        assert await self.names(store, kind="other") == []
+        assert await self.names(store, OTHER) == ["shown", "own"]
+        assert await self.names(store, OTHER, "other") == ["shown too"]
+
+    async def test_a_record_is_as_derived_as_when_it_was_put_last(self, store: Store) -> None:
+        await self.fill(store, 1)
+        await self.put(store, "a", derived=True)
+        await self.put(store, "b")
+        await self.put(store, "a")
+        await self.put(store, "b", derived=True)
+        await store.delete("ana", "", "trip", ["m1"])
+        assert await self.names(store) == ["a"]
+
+    async def test_a_deleted_conversation_or_scope_takes_all_its_records(self, store: Store) -> None:
+        for key in (MAIN, OTHER, HELPER, BOB):
+            await self.put(store, "a", "b", key=key)
+        await store.delete("ana", "", "trip")
+        assert await self.names(store) == []
+        assert await self.names(store, OTHER) == ["a", "b"]
+        await store.delete("ana")
+        assert [await self.names(store, key) for key in (OTHER, HELPER)] == [[], []]
+        assert await self.names(store, BOB) == ["a", "b"]
+
+    async def test_what_was_made_from_another_generation_is_not_put(self, store: Store) -> None:
+        assert len(await self.put(store, "a", generation=0)) == 1
+        await self.fill(store, 2)
+        await store.delete("ana", "", "trip", ["m1"])
+        assert await self.put(store, "b", derived=True, generation=0) == []
+        assert await self.names(store) == ["a"]
+        assert len(await self.put(store, "b", derived=True, generation=1)) == 1
+
+    async def test_bad_records_are_refused_and_none_is_put(self, store: Store) -> None:
+        nul: Any = [("good", "x"), ("bad \0", "x")]
+        surrogate: Any = [("good", "x"), ("bad \ud800", "x")]
+        number: Any = [("good", "x"), ("bad", 1)]
+        for records, kind, keep in (
+            (nul, "k", None),
+            (surrogate, "k", None),
+            (number, "k", None),
+            ([("good", "x")], "k\0", None),
+            ([("good", "x")], "k", 0),
+        ):
+            refused = None
+            try:
+                await store.put_records(MAIN, kind, records, keep=keep)
+            except (InvalidKey, TypeError, ValueError) as error:
+                refused = error
+            assert refused is not None, "a bad record was taken"
+        assert await self.names(store) == []
+
+    async def test_a_name_where_names_are_meant_and_a_negative_limit_are_refused(self, store: Store) -> None:
+        await self.put(store, "a", "b")
+        refused: list[Exception] = []
+        try:
+            await store.drop_records(MAIN, "k", "ab")
+        except InvalidKey as error:
+            refused.append(error)
+        try:
+            await store.read_records(MAIN, "k", limit=-1)
+        except ValueError as error:
+            refused.append(error)
+        assert len(refused) == 2
+        assert await self.names(store) == ["a", "b"]

@@ -1,0 +1,222 @@
+"""What every store must do with search: a part of `StoreContract`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.search import END_CHARACTERS, Found
+from autonomy_ctx.memory.store import Store
+from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
+from autonomy_ctx.testing.values import MAIN, drafted, said
+
+
+class SearchContract(Filled):
+    """What every store must do with search."""
+
+    async def tell(self, store: Store, *texts: str, key: Key = MAIN) -> list[int]:
+        """Append texts under ids that tell where they come next."""
+        start = (await store.head(key)).position + 1
+        messages = (said(text, id=f"t{number}") for number, text in enumerate(texts, start))
+        return await store.append(key, drafted(*messages))
+
+    async def look(self, store: Store, query: str, key: Key = MAIN, **options: Any) -> list[str]:
+        """The texts that a search in a key's scope finds."""
+        found = await store.search(key.agent, key.scope, query, **options)
+        return [one.message.text for one in found]
+
+    async def test_a_message_is_found_by_each_of_its_words(self, store: Store) -> None:
+        await self.tell(store, "The museum opens early", "Trains leave at noon")
+        for word in ("museum", "MUSEUM", "opens", "early"):
+            assert await self.look(store, word) == ["The museum opens early"]
+        assert await self.look(store, "noon") == ["Trains leave at noon"]
+        assert await self.look(store, "ticket") == []
+
+    async def test_what_is_found_says_where_it_stands(self, store: Store) -> None:
+        await self.tell(store, "nothing", "the museum", "nothing")
+        [found] = await store.search("", "ana", "museum")
+        [entry] = (await store.read(MAIN, after=1, before=3)).entries
+        assert found == Found(conversation="trip", position=2, message=entry.message, score=found.score), (
+            "the message as the log gives it"
+        )
+        assert found.score > 0
+
+    async def test_the_best_comes_first_and_a_limit_keeps_the_best(self, store: Store) -> None:
+        filler = [f"We talked about the weather of day {number}" for number in range(20)]
+        await self.tell(store, *filler, "museum and weather", "museum", "museum tickets for the weather")
+        found = await store.search("", "ana", "museum tickets")
+        assert found[0].position == 23
+        scores = [one.score for one in found]
+        assert scores == sorted(scores, reverse=True)
+        assert len(found) == 3
+        assert await store.search("", "ana", "museum tickets", limit=1) == found[:1]
+
+    async def test_of_equals_the_newest_comes_first(self, store: Store) -> None:
+        await self.tell(store, "museum red", "museum blue", "museum gold")
+        assert [one.position for one in await store.search("", "ana", "museum", limit=2)] == [3, 2]
+
+    async def test_only_the_scope_and_the_agent_that_are_meant_are_searched(self, store: Store) -> None:
+        for key in (MAIN, OTHER, HELPER, BOB):
+            await self.tell(store, f"secret of {'-'.join(key)}", key=key)
+        assert sorted(await self.look(store, "secret")) == ["secret of -ana-other", "secret of -ana-trip"]
+        assert await self.look(store, "secret", HELPER) == ["secret of helper-ana-trip"]
+        assert await self.look(store, "secret", BOB) == ["secret of -bob-trip"]
+        assert await self.look(store, "secret", Key("helper", "bob", "trip")) == []
+        assert await self.look(store, "secret", conversation="other") == ["secret of -ana-other"]
+        assert await self.look(store, "secret", conversation="unknown") == []
+        assert await self.look(store, "secret", BOB, conversation="other") == []
+
+    async def test_names_that_join_to_the_same_text_are_searched_apart(self, store: Store) -> None:
+        keys = [Key("", "a:b", "c"), Key("", "a", "b:c"), Key("a", "b", "c"), Key("", "A", "c")]
+        keys += [Key("", "a%", "c"), Key("", "", ""), Key("", "\u00e9", "c"), Key("", "e\u0301", "c")]
+        for number, key in enumerate(keys):
+            await self.tell(store, f"secret{number} shared", key=key)
+        for number, key in enumerate(keys):
+            assert await self.look(store, "shared", key) == [f"secret{number} shared"]
+
+    async def test_nobody_reaches_another_scope_with_words_made_to_look_like_the_index(
+        self, store: Store
+    ) -> None:
+        await self.tell(store, "secret", key=BOB)
+        await self.look(store, "secret", BOB)
+        await self.tell(store, "hello 1xsecret 2xsecret 3xsecret c1 c2")
+        hostile = ["1xsecret", '2xsecret" OR "1xsecret', "place:c1", "c1", "* secret *", '"secret', "^secret"]
+        for query in [*hostile, "secret OR 1xsecret", "NEAR(secret)", "{text}:secret", "-secret", "sec\0ret"]:
+            assert "secret" not in await self.look(store, query)
+        assert await self.look(store, "hello", BOB) == []
+
+    async def test_what_is_appended_later_is_found_too(self, store: Store) -> None:
+        await self.tell(store, "museum red")
+        assert await self.look(store, "museum") == ["museum red"]
+        await self.tell(store, "museum blue")
+        await self.tell(store, "museum green", key=OTHER)
+        assert await self.look(store, "museum", conversation="trip") == ["museum blue", "museum red"]
+        assert len(await self.look(store, "museum")) == 3
+
+    async def test_a_long_history_is_found_whole(self, store: Store) -> None:
+        for key in (MAIN, OTHER):
+            await self.tell(store, *(f"word{number}" for number in range(700)), key=key)
+        for number in (0, 255, 256, 511, 512, 699):
+            assert await self.look(store, f"word{number}") == [f"word{number}"] * 2
+
+    async def test_a_deleted_message_is_not_found(self, store: Store) -> None:
+        await self.tell(store, "museum red", "museum blue")
+        assert len(await self.look(store, "museum")) == 2
+        await store.delete("ana", "", "trip", ["t1"])
+        assert await self.look(store, "museum") == ["museum blue"]
+        await self.tell(store, "museum green")
+        assert await self.look(store, "museum") == ["museum green", "museum blue"]
+
+    async def test_a_deleted_message_takes_no_place_among_those_that_are_found(self, store: Store) -> None:
+        await self.tell(store, "museum red", "museum blue", "museum gold")
+        assert await self.look(store, "museum", limit=1) == ["museum gold"]
+        await store.delete("ana", "", "trip", ["t3"])
+        assert await self.look(store, "museum", limit=1) == ["museum blue"]
+
+    async def test_a_message_deleted_before_the_first_search_is_not_found(self, store: Store) -> None:
+        await self.tell(store, "museum red", "museum blue", "museum green")
+        await store.delete("ana", "", "trip", ["t1", "t3"])
+        assert await self.look(store, "museum") == ["museum blue"]
+
+    async def test_a_deleted_conversation_or_scope_is_not_found_and_others_are(self, store: Store) -> None:
+        for key in (MAIN, OTHER, HELPER, BOB):
+            await self.tell(store, "museum", key=key)
+            assert "museum" in await self.look(store, "museum", key)
+        await store.delete("ana", "", "trip")
+        assert [one.conversation for one in await store.search("", "ana", "museum")] == ["other"]
+        await store.delete("ana")
+        assert await self.look(store, "museum") == await self.look(store, "museum", HELPER) == []
+        assert await self.look(store, "museum", BOB) == ["museum"]
+        await self.tell(store, "museum again")
+        assert await self.look(store, "museum") == ["museum again"]
+
+    async def test_words_are_found_in_other_forms(self, store: Store) -> None:
+        await self.tell(store, "She was running in the Café of the MÜNCHNER station")
+        for word in ("run", "runs", "cafe", "CAFÉ", "cafe\u0301", "münchner", "munchner", "stations"):
+            assert len(await self.look(store, word)) == 1, word
+
+    async def test_text_without_spaces_is_found_by_any_part(self, store: Store) -> None:
+        await self.tell(store, "我们下周去东京看樱花", "明日は京都へ行きます", "서울에서 만나요")
+        for query, number in (("东京", 0), ("樱花", 0), ("花", 0), ("京都", 1), ("行きます", 1), ("서울", 2)):
+            found = await store.search("", "ana", query)
+            assert found[0].position == number + 1, query
+        assert await self.look(store, "大阪") == []
+
+    async def test_identifiers_are_found_whole_and_by_their_parts(self, store: Store) -> None:
+        await self.tell(store, "see ORD-4711", "see ORD-4712", "edit src/foo_bar.py", "mail a.b@example.org")
+        for query, text in (
+            ("ORD-4711", "see ORD-4711"),
+            ("ord4711", "see ORD-4711"),
+            ("4712", "see ORD-4712"),
+            ("foo_bar.py", "edit src/foo_bar.py"),
+            ("foo", "edit src/foo_bar.py"),
+            ("a.b@example.org", "mail a.b@example.org"),
+        ):
+            assert (await self.look(store, query))[0] == text, query
+
+    async def test_a_question_without_words_that_tell_finds_nothing(self, store: Store) -> None:
+        await self.tell(store, "what is the one that you said", "!?")
+        for query in ("", "   ", "the", "What is it?", "!?", '"', "\0", "\ud800", "的"):
+            assert await self.look(store, query) == [], query
+
+    async def test_words_of_results_and_arguments_of_calls_are_found_and_thinking_is_not(
+        self, store: Store
+    ) -> None:
+        calls = [{"id": "c1", "name": "book", "arguments": '{"city":"Lisbon","note":"caf\\u00e9\\nlate"}'}]
+        thought = [{"type": "thinking", "thinking": "hidden"}, {"type": "text", "text": "shown"}]
+        await store.append(
+            MAIN,
+            drafted(
+                said("", id="a", role="assistant", tool_calls=calls),
+                said("booked", id="b", role="tool", tool_call_id="c1"),
+                said("rule", id="c", role="system"),
+                {"role": "assistant", "content": thought, "id": "d"},
+            ),
+        )
+        for query, position in (
+            ("lisbon", 1),
+            ("cafe", 1),
+            ("late", 1),
+            ("booked", 2),
+            ("rule", 3),
+            ("shown", 4),
+        ):
+            assert [one.position for one in await store.search("", "ana", query)] == [position], query
+        assert await self.look(store, "hidden") == []
+
+    async def test_of_a_large_message_the_ends_are_found(self, store: Store) -> None:
+        await self.tell(store, f"first {'x ' * END_CHARACTERS} middle {'x ' * END_CHARACTERS} last")
+        assert [len(await self.look(store, word)) for word in ("first", "last", "middle")] == [1, 1, 0]
+
+    async def test_a_very_long_question_is_answered(self, store: Store) -> None:
+        await self.tell(store, "the museum")
+        assert await self.look(store, "museum " + " ".join(f"w{n}" for n in range(5000))) == ["the museum"]
+
+    async def test_a_limit_below_one_is_refused(self, store: Store) -> None:
+        for limit in (0, -1):
+            refused = None
+            try:
+                await store.search("", "ana", "museum", limit=limit)
+            except ValueError as error:
+                refused = error
+            assert refused is not None
+            assert str(limit) in str(refused)
+
+    async def test_tasks_that_search_and_append_at_once_find_what_was_acknowledged(
+        self, store: Store
+    ) -> None:
+        missing: list[str] = []
+
+        async def speak(task: int) -> None:
+            for number in range(6):
+                key, word = Key("", "ana", str(task)), f"w{task}n{number}"
+                await self.tell(store, word, key=key)
+                if await self.look(store, word) != [word]:
+                    missing.append(word)
+
+        async with anyio.create_task_group() as group:
+            for task in range(6):
+                group.start_soon(speak, task)
+        assert missing == []

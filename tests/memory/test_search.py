@@ -1,0 +1,483 @@
+"""Search: whose words are found, what remains of deleted ones, and who waits for whom."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import few, some
+
+from autonomy_ctx import InvalidKey, Key, Memory, StoreClosed, StoreUnavailable
+from autonomy_ctx.items.terms import LITTLE_WORDS, LONGEST_TERM, asked_terms, terms
+from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.sqlite import fulltext, searching
+from autonomy_ctx.memory.sqlite.migrate import migrate
+from autonomy_ctx.memory.sqlite.rows import Transaction
+from autonomy_ctx.memory.sqlite.store import SqliteStore
+from autonomy_ctx.testing import MAIN, drafted, said
+
+# Nothing else begins with it: the index keeps of a word only where it differs from the one before.
+SECRET = "qzjvsecret"
+MANY = 3_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+def left(folder: Path, word: str = SECRET) -> list[str]:
+    """The files that hold a word, in whatever table."""
+    return [file.name for file in folder.iterdir() if word.encode() in file.read_bytes()]
+
+
+def rows_with(path: Path, word: str = SECRET) -> list[str]:
+    """The tables of the index that hold a word."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE name LIKE 'search_term_%' AND type = 'table'"
+        ).fetchall()
+        return [
+            table
+            for (table,) in tables
+            for row in connection.execute(f"SELECT * FROM {table}")
+            if any(word.encode() in (v if isinstance(v, bytes) else str(v).encode()) for v in row)
+        ]
+
+
+# -- whose words are found --------------------------------------------------------------------------------
+
+WORDS = ["lisbon", "porto", "ORD-4711", "foo_bar.py", "東京", "猫", "Ünïcode", "trains", "1xlisbon", "c1"]
+KEYS = [Key(agent, scope, talk) for agent in ("", "h") for scope in ("ana", "bob") for talk in ("a", "b")]
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(KEYS),
+        st.sampled_from(["say", "say", "say", "search", "delete", "delete all"]),
+        st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@few
+@given(steps, st.booleans())
+def test_everything_of_the_own_scope_is_found_and_nothing_else(script: Any, on_disk: bool) -> None:
+    async def run(store: InProcessStore | SqliteStore) -> None:
+        logs: dict[Key, dict[int, list[str]]] = {key: {} for key in KEYS}
+
+        async def check(key: Key, word: str, talk: str | None) -> None:
+            found = await store.search(key.agent, key.scope, word, conversation=talk, limit=1000)
+            places = {(one.conversation, one.position) for one in found}
+            meant = [k for k in KEYS if k[:2] == key[:2] and talk in (None, k.conversation)]
+            said_there = {(k.conversation, at): words for k in meant for at, words in logs[k].items()}
+            assert {place for place, words in said_there.items() if word in words} <= places
+            assert places <= said_there.keys(), "something deleted, or of somebody else"
+            assert len(places) == len(found)
+            for one in found:
+                assert one.message.text == " ".join(said_there[one.conversation, one.position])
+
+        for number, (key, action, words) in enumerate(script, 1):
+            if action == "say":
+                [at] = await store.append(key, drafted(said(" ".join(words), id=f"m{number}")))
+                logs[key][at] = words
+            elif action == "search":
+                await check(key, words[0], key.conversation if number % 2 else None)
+            elif action == "delete all":
+                await store.delete(key.scope, key.agent, key.conversation)
+                logs[key].clear()
+            elif logs[key]:
+                at = min(logs[key])
+                [entry] = (await store.read(key, after=at - 1, before=at + 1)).entries
+                await store.delete(key.scope, key.agent, key.conversation, [entry.message.id])
+                del logs[key][at]
+        for key in KEYS[::2]:
+            for word in WORDS:
+                await check(key, word, None)
+        for scope in ("ana", "bob"):
+            await store.delete(scope)
+        for key in KEYS:
+            assert await store.search(key.agent, key.scope, " ".join(WORDS)) == []
+        await store.close()
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(run(SqliteStore(f"{folder}/memory.db") if on_disk else InProcessStore()))
+
+
+async def test_memory_searches_as_its_agent(memory: Memory) -> None:
+    helper = memory.for_agent("helper")
+    await memory.append("ana", "trip", said("the museum", id="m1"))
+    await helper.append("ana", "trip", said("a museum for helpers", id="m1"))
+    assert [one.message.text for one in await memory.search("ana", "museum")] == ["the museum"]
+    assert [one.message.text for one in await helper.search("ana", "museum")] == ["a museum for helpers"]
+    assert await memory.search("ana", "museum", conversation="other") == []
+    with pytest.raises(InvalidKey):
+        await memory.search("ana\0", "museum")
+    with pytest.raises(InvalidKey):
+        await memory.search("ana", "museum", conversation="\ud800")
+    with pytest.raises(ValueError, match="limit is 0"):
+        await memory.search("ana", "museum", limit=0)
+    query: Any = 5
+    with pytest.raises(TypeError, match="int"):
+        await memory.search("ana", query)
+    await memory.close()
+    for words in ("museum", "the"):
+        with pytest.raises(StoreClosed):
+            await memory.search("ana", words)
+
+
+async def test_a_closed_store_in_this_process_holds_no_index() -> None:
+    store = InProcessStore()
+    await store.append(MAIN, drafted(said("museum", id="m1")))
+    await store.search("", "ana", "museum")
+    index = store._index
+    assert index is not None
+    assert index._connection is not None
+    await store.close()
+    assert index._connection is None
+
+
+@some
+@given(st.text(st.characters(exclude_categories=())))
+def test_every_term_that_is_asked_for_is_a_term_of_the_same_text(text: str) -> None:
+    asked = asked_terms(text)
+    assert set(asked) <= set(terms(text))
+    for term in asked:
+        assert term
+        assert len(term) <= LONGEST_TERM
+        assert not set(term) & set(" \"'()*:^-+\0")
+        term.encode()
+
+
+@some
+@given(st.text(st.characters(exclude_categories=())))
+def test_any_text_is_found_by_itself(text: str) -> None:
+    """Whatever a user writes, it is no syntax of the index, and nothing is torn from its place."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.execute(
+            "CREATE TABLE search_place (id INTEGER PRIMARY KEY, agent, scope, UNIQUE (agent, scope))"
+        )
+        connection.execute("CREATE TABLE search_entry (id INTEGER PRIMARY KEY, conversation_id, position)")
+        fulltext.create(connection)
+        fulltext.add(connection, 1, 1, 7, text)
+        fulltext.add(connection, 2, 2, 8, text)
+        asked = asked_terms(text)
+        for term in asked:
+            assert [hit.position for hit in fulltext.find(connection, 1, None, [term], 9)] == [7]
+        if asked:
+            assert [hit.position for hit in fulltext.find(connection, 2, 2, asked, 9)] == [8]
+            assert fulltext.find(connection, 2, 1, asked, 9) == []
+        vocabulary = "CREATE VIRTUAL TABLE temp.v USING fts5vocab(main, search_term, col)"
+        connection.execute(vocabulary)
+        words = connection.execute("SELECT term FROM temp.v WHERE col = 'text'").fetchall()
+        assert all(word.startswith(("1x", "2x")) for (word,) in words)
+
+
+def test_little_words_are_no_terms() -> None:
+    for word in LITTLE_WORDS.split():
+        assert [term for term in terms(word) if len(term) > 1] == [], word
+    assert asked_terms("What is the price of it?") == ["price"]
+
+
+# -- what remains of deleted words ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["message", "conversation", "scope"])
+async def test_no_word_stays_in_the_index_or_the_files_when_its_message_is_deleted(
+    path: Path, how: str
+) -> None:
+    store = SqliteStore(str(path))
+    filler = [said(f"word{n} about the weather", id=f"w{n}") for n in range(600)]
+    await store.append(MAIN, drafted(*filler[:300], said(f"my {SECRET} is", id="m1"), *filler[300:]))
+    assert await store.search("", "ana", SECRET)
+    assert rows_with(path)
+    match how:
+        case "message":
+            await store.delete("ana", "", "trip", ["m1"])
+        case "conversation":
+            await store.delete("ana", "", "trip")
+        case _:
+            await store.delete("ana")
+    assert rows_with(path) == []
+    assert left(path.parent) == []
+    assert await store.search("", "ana", SECRET) == []
+    assert len(await store.search("", "ana", "weather", limit=1000)) == (600 if how == "message" else 0)
+    await store.close()
+
+
+async def test_a_purge_of_a_large_index_is_taken_in_steps_and_leaves_no_word(path: Path) -> None:
+    store = SqliteStore(str(path))
+    for start in range(0, 400, 100):
+        talk = [
+            said(" ".join(f"w{n}k{k}" for k in range(250)), id=f"w{n}") for n in range(start, start + 100)
+        ]
+        await store.append(MAIN, drafted(*talk, said(f"{SECRET} {start}", id=f"s{start}")))
+        await store.search("", "ana", SECRET)
+    steps = await store._write(_delete_secrets)
+    while await store._write(searching.purge):
+        steps += 1
+    assert steps >= 3, "rows out, and more than one merge"
+    assert rows_with(path) == []
+    assert len(await store.search("", "ana", "w7k7 w399k249")) == 2
+    await store.close()
+
+
+def test_a_purge_goes_on_to_its_end_when_the_index_grows_meanwhile() -> None:
+    word = "zzsecret"  # the last word of all, which a merge that stops half way does not reach
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, "memory")
+        fulltext.create(connection)
+        connection.execute("BEGIN")
+        for n in range(600):
+            fulltext.add(connection, 1, 1, n, " ".join(f"w{n}k{k}" for k in range(250)))
+        fulltext.add(connection, 1, 1, 600, word)
+        connection.execute("COMMIT")
+        connection.execute("INSERT INTO search_term (search_term) VALUES ('optimize')")
+        fulltext.unlist(connection, 1, 600)
+        for _ in range(2):
+            assert fulltext.purge(connection)
+        for n in range(3):
+            fulltext.add(connection, 2, 2, n, f"new{n}")
+        while fulltext.purge(connection):
+            pass
+        blocks = connection.execute("SELECT block FROM search_term_data").fetchall()
+        assert not any(word[2:].encode() in block for (block,) in blocks)
+        connection.execute("INSERT INTO search_term (search_term) VALUES ('integrity-check')")
+
+
+async def test_deletions_at_once_beside_searches_leave_no_word(path: Path) -> None:
+    """Their steps share transactions, and what is indexed meanwhile makes the index grow new parts."""
+    store = SqliteStore(str(path))
+    talk = [said(" ".join(f"w{n}k{k}" for k in range(250)), id=f"w{n}") for n in range(400)]
+    secrets = [said(f"{SECRET} {n}", id=f"s{n}") for n in range(6)]
+    await store.append(MAIN, drafted(*talk[:200], *secrets, *talk[200:]))
+    await store.search("", "ana", SECRET)
+
+    async def speak(number: int) -> None:
+        key = Key("", "bob", str(number))
+        for n in range(8):
+            await store.append(key, drafted(said(f"word{n}", id=f"b{n}")))
+            await store.search("", "bob", f"word{n}")
+
+    async with anyio.create_task_group() as group:
+        for number in range(6):
+            group.start_soon(store.delete, "ana", "", "trip", [f"s{number}"])
+            group.start_soon(speak, number)
+    assert rows_with(path) == []
+    assert left(path.parent) == []
+    assert len(await store.search("", "bob", "word7")) == 6
+    await store.close()
+
+
+def _delete_secrets(transaction: Transaction) -> int:
+    return transaction.delete("ana", "", "trip", [f"s{n}" for n in range(0, 400, 100)]) - 4
+
+
+async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_search_or_deletion(path: Path) -> None:
+    for again in ("search", "delete"):
+        store = SqliteStore(str(path))
+        await store.append(
+            MAIN, drafted(said(f"{SECRET} {again}", id=again), said("weather", id=f"w{again}"))
+        )
+        await store.search("", "ana", SECRET)
+        # As a process that is killed after the commit of the deletion leaves it.
+        await store._write(
+            partial(Transaction.delete, scope="ana", agent="", conversation="trip", ids=[again])
+        )
+        assert rows_with(path)
+        await store.close()
+        store = SqliteStore(str(path))
+        if again == "search":
+            assert await store.search("", "ana", SECRET) == []
+        else:
+            assert await store.delete("ana", "", "trip", [again]) == 0
+        assert rows_with(path) == []
+        assert left(path.parent) == []
+        await store.close()
+
+
+async def test_what_is_deleted_is_not_found_before_the_index_is_purged(path: Path) -> None:
+    store = SqliteStore(str(path))
+    await store.append(MAIN, drafted(*(said(f"museum {n}", id=f"m{n}") for n in range(30))))
+    await store.search("", "ana", "museum")
+    gone = [f"m{n}" for n in range(10, 30)]
+    await store._write(lambda transaction: transaction.delete("ana", "", "trip", gone))
+    with closing(sqlite3.connect(path)) as connection:
+        hits = fulltext.find(connection, 1, None, ["museum"], 10)
+    assert sorted(hit.position for hit in hits) == list(range(1, 11))
+    await store.close()
+
+
+async def test_a_file_that_was_never_searched_has_no_index(path: Path) -> None:
+    store = SqliteStore(str(path))
+    await store.append(MAIN, drafted(said("hello", id="m1")))
+    assert await store.search("", "ana", "the") == []
+    assert await store.search("", "bob", "hello") == []
+    assert await store.delete("ana", "", "trip", ["m1"]) == 1
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'search_term'").fetchone() is None
+    await store.close()
+
+
+# -- who waits for whom -----------------------------------------------------------------------------------
+
+
+async def test_a_first_search_takes_the_log_in_blocks_and_others_get_their_turn(path: Path) -> None:
+    """While the index follows a long log, appends of others are committed in between."""
+    store = SqliteStore(str(path))
+    await store.append(MAIN, drafted(*(said(f"word{n} museum", id=f"m{n}") for n in range(MANY))))
+    found: list[int] = []
+    behind: list[int] = []
+
+    async def search() -> None:
+        found.append(len(await store.search("", "ana", "museum", limit=2 * MANY)))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(search)
+        turns = 0
+        while not found:
+            await store.append(Key("", "bob", "talk"), drafted(said("hi", id=f"b{turns}")))
+            turns += 1
+            with closing(sqlite3.connect(path)) as connection:
+                [(at,)] = connection.execute(
+                    "SELECT indexed FROM conversation WHERE scope = 'ana'"
+                ).fetchall()
+            behind.append(at)
+    assert found == [MANY]
+    steps = sorted(set(behind) - {0})
+    assert len(steps) >= 3, "appends came through in between"
+    assert all(after - before <= 256 * 4 for before, after in pairwise(steps))
+    await store.close()
+
+
+async def test_a_search_in_a_long_log_leaves_the_loop_free(memory: Memory) -> None:
+    await memory.append("ana", "trip", *(said(f"word{n} museum", id=f"m{n}") for n in range(MANY)))
+    ticks = 0
+    done = anyio.Event()
+
+    async def tick() -> None:
+        nonlocal ticks
+        while not done.is_set():
+            await anyio.lowlevel.checkpoint()
+            ticks += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        assert len(await memory.search("ana", "museum", limit=MANY)) == MANY
+        done.set()
+    assert ticks > 25
+
+
+def test_processes_find_what_others_said_and_index_it_once(path: Path) -> None:
+    """As processes would: stores with connections of their own that all search first at once."""
+    together = threading.Barrier(4)
+
+    async def fill() -> None:
+        store = SqliteStore(str(path))
+        await store.append(MAIN, drafted(*(said(f"museum {n}", id=f"m{n}") for n in range(800))))
+        await store.close()
+
+    async def search(number: int) -> list[int]:
+        store = SqliteStore(str(path))
+        await store.check()
+        together.wait(timeout=30)
+        first = len(await store.search("", "ana", "museum", limit=9999))
+        await store.append(MAIN, drafted(said("late arrival", id=f"late {number}")))
+        together.wait(timeout=30)
+        found = [first, len(await store.search("", "ana", "late"))]
+        await store.close()
+        return found
+
+    asyncio.run(fill())
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda number: asyncio.run(search(number)), range(4)))
+    assert answers == [[800, 4]] * 4
+    with closing(sqlite3.connect(path)) as connection:
+        [(entries,), (rows,)] = connection.execute(
+            "SELECT count(*) FROM search_entry UNION ALL SELECT count(*) FROM search_term"
+        ).fetchall()
+        connection.execute("INSERT INTO search_term (search_term) VALUES ('integrity-check')")
+    assert entries == rows == 804
+
+
+async def test_cancelling_a_search_leaves_a_store_that_searches(path: Path) -> None:
+    store = SqliteStore(str(path))
+    await store.append(MAIN, drafted(*(said(f"museum {n}", id=f"m{n}") for n in range(1000))))
+    for checkpoints in range(0, 60, 3):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+
+                async def cut(after: int = checkpoints, scope: anyio.CancelScope = scope) -> None:
+                    for _ in range(after):
+                        await anyio.lowlevel.checkpoint()
+                    scope.cancel()
+
+                group.start_soon(cut)
+                await store.search("", "ana", "museum")
+    assert len(await store.search("", "ana", "museum", limit=9999)) == 1000
+    await store.close()
+
+
+# -- a library without FTS5 -------------------------------------------------------------------------------
+
+
+class Bare(sqlite3.Connection):
+    """A connection of a SQLite that was built without FTS5."""
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        self._refuse(sql)
+        return super().execute(sql, *values)
+
+    def executemany(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        self._refuse(sql)
+        return super().executemany(sql, *values)
+
+    def _refuse(self, sql: str) -> None:
+        # The schema mentions the table in a comment.
+        if "search_term" in sql and "CREATE TABLE" not in sql:
+            raise sqlite3.OperationalError("no such module: fts5")
+
+
+class BareStore(SqliteStore):
+    def _connect(self, timeout: float, create: bool) -> sqlite3.Connection:
+        made = sqlite3.connect(
+            self.path, timeout=timeout, isolation_level=None, check_same_thread=False, factory=Bare
+        )
+        made.execute("PRAGMA wal_autocheckpoint = 0")
+        return made
+
+
+async def test_without_fts5_search_says_what_to_do_and_the_rest_works(path: Path) -> None:
+    store = BareStore(str(path))
+    await store.append(MAIN, drafted(said("museum", id="m1"), said("museum", id="m2")))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"without FTS5.*use a Python"):
+            await store.search("", "ana", "museum")
+    assert await store.search("", "ana", "the") == []
+    assert await store.delete("ana", "", "trip", ["m1"]) == 1
+    assert await store.append(MAIN, drafted(said("hello", id="m3"))) == [3]
+    await store.close()
+    # Another Python that has it.
+    able = SqliteStore(str(path))
+    assert len(await able.search("", "ana", "museum")) == 1
+    await able.close()
+    store = BareStore(str(path))
+    with pytest.raises(StoreUnavailable, match="FTS5"):
+        await store.search("", "ana", "museum")
+    with pytest.raises(StoreUnavailable, match="FTS5"):
+        await store.delete("ana", "", "trip", ["m2"])
+    assert [entry.message.id for entry in (await store.read(MAIN)).entries] == ["m3"]
+    await store.close()
