@@ -66,8 +66,11 @@ def fair_share(costs: Sequence[int], room: int) -> int:
     return max(costs, default=0)
 
 
-def clamp_message(message: Message, tokens: int, counter: TokenCounter) -> Message:
-    """The message, shortened in the middle to `tokens` uncalibrated tokens where that is possible."""
+def clamp_message(message: Message, tokens: int, counter: TokenCounter, *, how: str | None = None) -> Message:
+    """The message, shortened in the middle to `tokens` uncalibrated tokens where that is possible.
+
+    `how` says in the marker where all of it is: unless given, in memory.
+    """
     if counter.uncalibrated(message) <= tokens:
         return message
     count = counter.text.count
@@ -77,7 +80,8 @@ def clamp_message(message: Message, tokens: int, counter: TokenCounter) -> Messa
     room = tokens - PER_MESSAGE - (count(message.name) if message.name else 0)
     room -= sum(PER_CALL + count(call.name) for call in message.tool_calls)
     calls, spent = _clamp_calls(message.tool_calls, _without_images(parts), room, count)
-    shown = _clamp_parts(parts, room - spent, count, message)
+    where = f"; memory has all of message {message.id!r}" if how is None else how
+    shown = _clamp_parts(parts, room - spent, count, message, where)
     if isinstance(message, Summary):
         return _clamped_summary(message, shown)
     content = message.content
@@ -109,8 +113,7 @@ def _clamp_calls(
     return tuple(made), spent
 
 
-def _clamp_parts(parts: list[Part], room: int, count: Count, message: Message) -> list[Part]:
-    how = f"; memory has all of message {message.id!r}"
+def _clamp_parts(parts: list[Part], room: int, count: Count, message: Message, how: str) -> list[Part]:
     images = sum(isinstance(part, ImageContent) for part in parts)
     least = sum(min(count(part.text), LEAST) for part in parts if isinstance(part, TextContent))
     gone, note = 0, count(IMAGE_NOTE.text)

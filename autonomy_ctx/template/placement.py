@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, get_args
 
 from autonomy_ctx.sections.section import ContributingSection, Kind
 
+HISTORY = "conversation_history"
 # A turn without these would be answered by the wrong agent, or about nothing.
-REQUIRED = frozenset({"system_instructions", "conversation_history"})
+REQUIRED = frozenset({"system_instructions", HISTORY})
+# What a section is worth when it does not say: a required one shrinks after all others.
+PRIORITY, PRIORITY_REQUIRED = 0, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,11 @@ class Placement:
     timeout: float | None
     independent: bool
     call: Callable[..., Awaitable[Any] | Any]
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    priority: float = PRIORITY
+    # Told what was composed, and with which tools; for sections that want to know.
+    note: Callable[..., None] | None = None
 
 
 def place(section: Any) -> Placement:
@@ -39,14 +48,47 @@ def place(section: Any) -> Placement:
         isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0
     ):
         raise ValueError(f"section `{name}`: timeout is {timeout!r}; it must be more than 0 seconds, or None")
+    required = name in REQUIRED if required is None else bool(required)
+    most, least = _most(name, section), _least(name, section)
+    if most is not None and least > most:
+        raise ValueError(f"section `{name}`: min_tokens ({least}) is more than max_tokens ({most})")
     call = _call(section)
     return Placement(
-        required=name in REQUIRED if required is None else bool(required),
+        required=required,
         kind=kind,
         timeout=None if getattr(call, "keeps_time", False) else timeout,
         independent=bool(getattr(section, "independent", False)),
         call=call,
+        max_tokens=most,
+        min_tokens=least,
+        priority=_priority(name, section, required),
+        note=note if callable(note := getattr(section, "note_composed", None)) else None,
     )
+
+
+def _most(name: str, section: Any) -> int | None:
+    most: Any = getattr(section, "max_tokens", None)
+    if most is not None and (type(most) is not int or most < 1):
+        raise ValueError(f"section `{name}`: max_tokens is {most!r}; it must be at least 1 token, or None")
+    return most
+
+
+def _least(name: str, section: Any) -> int:
+    least: Any = getattr(section, "min_tokens", None)
+    if least is None:
+        return 0
+    if type(least) is not int or least < 0:
+        raise ValueError(f"section `{name}`: min_tokens is {least!r}; it must be 0 tokens or more")
+    return least
+
+
+def _priority(name: str, section: Any, required: bool) -> float:
+    priority: Any = getattr(section, "priority", None)
+    if priority is None:
+        return PRIORITY_REQUIRED if required else PRIORITY
+    if type(priority) not in (int, float) or not isfinite(priority):
+        raise ValueError(f"section `{name}`: priority is {priority!r}; it must be a number")
+    return float(priority)
 
 
 def _call(section: Any) -> Callable[..., Any]:

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import inspect
-import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from enum import Enum
+from functools import partial
+from math import ceil
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
-import anyio
+import anyio.to_thread
 
-from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.strides import Strides
-from autonomy_ctx.sections.section import Contribution, Omission
+from autonomy_ctx.template.budget import fit
+from autonomy_ctx.template.cacheplan import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
 from autonomy_ctx.template.composed import ComposedContext, SectionReport
+from autonomy_ctx.template.cut import BudgetReport
+from autonomy_ctx.template.measure import Measure
 from autonomy_ctx.template.placement import Placement, place
+from autonomy_ctx.template.running import DISABLED, Outcome, run_all
+from autonomy_ctx.template.shown import Fitted, Part
 
-logger = logging.getLogger("autonomy_ctx.template")
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What came of running one section."""
-
-    contribution: Contribution
-    milliseconds: float
-    failed: str | None = None
-
-
-_EMPTY = Contribution(())
 _DEFAULT_COUNTER = TokenCounter()
-_DISABLED = _Outcome(_EMPTY, 0.0)
+# What is cut on the event loop at most: a few milliseconds.
+LARGE_MESSAGES, LARGE_TOKENS = 500, 20_000
 
 
 class TemplateHook(Enum):
@@ -51,20 +43,41 @@ class ContextTemplate:
     """Runs sections in order and returns what the model will see.
 
     A required section that fails raises `SectionError`; an optional one is left out and recorded.
+    With `max_tokens`, messages, tools and what is reserved for the output never take more: sections are
+    shortened by priority, or `BudgetExceeded` is raised. A fraction is one of `model.context_window`.
+    With `arrange="cache"` the sections run in their order, but their messages stand as a provider's cache
+    likes them: stable ones first, volatile ones right before the newest user message.
     """
 
     def __init__(
         self,
         sections: Sequence[Any],
         *,
+        max_tokens: int | float | None = None,
+        reserve_output: int = 0,
         token_counter: TokenCounter | None = None,
         hooks: Iterable[Hook] | None = None,
+        model: Any = None,
+        arrange: Literal["given", "cache"] = "given",
     ) -> None:
+        _check_max_tokens(max_tokens, model)
+        if arrange not in ("given", "cache"):
+            raise ValueError(f"arrange is {arrange!r}; it must be given or cache")
+        if type(reserve_output) is not int or reserve_output < 0:
+            raise ValueError(f"reserve_output is {reserve_output!r}; it must be 0 tokens or more")
+        if isinstance(max_tokens, int) and reserve_output >= max_tokens:
+            raise ValueError(
+                f"reserve_output ({reserve_output}) leaves nothing of max_tokens ({max_tokens}) for messages"
+            )
+        self.max_tokens, self.reserve_output, self.model = max_tokens, reserve_output, model
         self.sections = list(sections)
+        self.arrange = arrange
         self.hooks = checked_hooks(hooks)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
         self._placements: dict[int, tuple[Any, Placement]] = {}
+        # Whether a section has a limit of its own: without any limit composing does nothing about them.
+        self._limited = False
         for section in self.sections:
             self._placement(section)
 
@@ -90,6 +103,23 @@ class ContextTemplate:
         self._placements.pop(id(section), None)
         return True
 
+    def lint(self, composed: ComposedContext | None = None) -> list[CacheWarning]:
+        """What about the order of sections makes a provider's cache useless, and what that costs.
+
+        Sizes are those of a context composed before, or typical ones.
+        """
+        if self.arrange == "cache":
+            return []
+        return lint(
+            [
+                Planned(
+                    name=section.name, kind=self._placement(section).kind, tokens=_size(section, composed)
+                )
+                for section in self.sections
+                if getattr(section, "enabled", True)
+            ]
+        )
+
     async def build_context(
         self, memory: Any, scope: str, conversation: str, params: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
@@ -105,66 +135,95 @@ class ContextTemplate:
         params: Mapping[str, Any] | None = None,
         *,
         previous: ComposedContext | None = None,
+        tools: Sequence[Any] = (),
+        max_tokens: int | None = None,
     ) -> ComposedContext:
-        """The context with a report of each section, compared with a previous one if given."""
+        """The context with a report of each section, compared with a previous one if given.
+
+        `tools`, as specs or objects with a `spec`, count towards the budget; `max_tokens` is one for this
+        call, instead of the template's.
+        """
+        most = self._most(max_tokens)
         shared = dict(params) if params else {}
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
         sections = [(section, self._placement(section)) for section in self.sections]
-        outcomes = await self._run_all(sections, (memory, scope, conversation, shared))
+        outcomes = await run_all(sections, (memory, scope, conversation, shared))
         counter = self.token_counter or getattr(memory, "token_counter", None) or _DEFAULT_COUNTER
-        messages: list[Message] = []
-        counts: list[int] = []
-        reports: list[SectionReport] = []
-        for (section, placement), outcome in zip(sections, outcomes, strict=True):
-            start, found = len(messages), outcome.contribution
-            messages += found.messages
-            counts += await _counted(counter, found.messages)
-            reports.append(_report(section.name, placement, outcome, start, sum(counts[start:])))
+        factor = counter.calibration.factor
+        budget = None if most is None else self._budget(most, counter, tools)
+        counts = [await _counted(counter, factor, outcome.contribution.messages) for outcome in outcomes]
+        fitted: Sequence[Fitted | None] = [None] * len(sections)
+        if self._limited or (budget is not None and sum(map(sum, counts)) > budget.limit):
+            fitted = await _fitted(sections, outcomes, counts, budget, Measure(counter, factor))
+        shown = [
+            _shown(outcome, own, fit) for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
+        ]
+        pieces = self._pieces(sections, shown)
+        messages = [
+            one for piece in pieces for one in shown[piece.section].messages[piece.first : piece.last]
+        ]
+        shown_counts = [
+            one for piece in pieces for one in shown[piece.section].counts[piece.first : piece.last]
+        ]
+        starts = _starts(pieces)
+        reports = [
+            _report(section.name, placement, outcome, shown[index], starts[index])
+            for index, ((section, placement), outcome) in enumerate(zip(sections, outcomes, strict=True))
+        ]
         composed = ComposedContext(
             scope=scope,
             conversation=conversation,
             messages=messages,
-            counts=counts,
+            counts=shown_counts,
             sections=reports,
-            calibration=counter.calibration.factor,
+            calibration=factor,
             previous=previous,
+            budget=None if budget is None else replace(budget, used=budget.tools + sum(shown_counts)),
         )
+        for (_, placement), outcome in zip(sections, outcomes, strict=True):
+            if placement.note is not None and outcome is not DISABLED:
+                placement.note(outcome.contribution, composed, [_spec(tool) for tool in tools])
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
 
-    async def _run_all(
-        self, sections: Sequence[tuple[Any, Placement]], given: tuple[Any, ...]
-    ) -> list[_Outcome]:
-        """One outcome per section, in order. Independent sections run beside the others."""
-        outcomes: list[_Outcome] = [_DISABLED] * len(sections)
-        enabled = [index for index, (section, _) in enumerate(sections) if getattr(section, "enabled", True)]
-        beside = [index for index in enabled if sections[index][1].independent]
-        if not beside:
-            for index in enabled:
-                outcomes[index] = await _run(*sections[index], given)
-            return outcomes
+    def _pieces(self, sections: Sequence[tuple[Any, Placement]], shown: Sequence[Fitted]) -> list[Piece]:
+        """Which messages of which section come one after the other."""
+        messages = [one.messages for one in shown]
+        if self.arrange == "given":
+            return as_given(messages)
+        planned = [Planned(name=section.name, kind=placement.kind) for section, placement in sections]
+        return in_cache_order(planned, messages)
 
-        failures: list[SectionError] = []
+    def _most(self, max_tokens: int | None) -> int | None:
+        """The tokens of this call, or of the template, as a number."""
+        if max_tokens is not None:
+            if type(max_tokens) is not int or max_tokens < 1:
+                raise ValueError(
+                    f"max_tokens is {max_tokens!r}; for one call it is at least 1 token, or None"
+                )
+            return max_tokens
+        if not isinstance(self.max_tokens, float):
+            return self.max_tokens
+        window = getattr(self.model, "context_window", None)
+        if type(window) is not int:
+            raise ValueError(
+                f"max_tokens is a fraction ({self.max_tokens}), but the model's context window is not known; "
+                f"give a number of tokens, or a model with `context_window`"
+            )
+        return max(int(self.max_tokens * window), 1)
 
-        async def run(index: int) -> None:
-            try:
-                outcomes[index] = await _run(*sections[index], given)
-            except SectionError as error:
-                # Raised after the group has ended: users meet one error, not a group of one.
-                failures.append(error)
-                group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            for index in beside:
-                group.start_soon(run, index)
-            for index in enabled:
-                if index not in beside and not failures:
-                    await run(index)
-        if failures:
-            raise failures[0]
-        return outcomes
+    def _budget(self, most: int, counter: TokenCounter, tools: Sequence[Any]) -> BudgetReport:
+        specs = [_spec(tool) for tool in tools]
+        cost = counter.count_tools(specs) if specs else 0
+        return BudgetReport(
+            max_tokens=most,
+            reserve_output=self.reserve_output,
+            tools=cost,
+            limit=most - self.reserve_output - cost,
+            used=0,
+        )
 
     async def close(self) -> None:
         """Close the sections that have something to close, such as summaries in the background."""
@@ -188,80 +247,106 @@ class ContextTemplate:
         if known is None:
             # The section is kept with its placement, so that its id cannot come to mean another one.
             known = self._placements[id(section)] = (section, place(section))
+            self._limited |= known[1].max_tokens is not None
         return known[1]
 
     def __repr__(self) -> str:
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
 
 
-async def _run(section: Any, placement: Placement, given: tuple[Any, ...]) -> _Outcome:
-    """Run one section; only a required one may raise."""
-    started = time.perf_counter()
-    problem: str | None
-    contribution = _EMPTY
-    try:
-        if placement.timeout is None:
-            contribution = await _contribution(placement, given)
-            problem = contribution.problem
-        else:
-            with anyio.move_on_after(placement.timeout) as scope:
-                contribution = await _contribution(placement, given)
-            problem = (
-                f"took longer than {placement.timeout:g} s"
-                if scope.cancelled_caught
-                else contribution.problem
-            )
-    except Exception as error:
-        if placement.required:
-            if isinstance(error, StoreError | InvalidKey):
-                # Not the section's fault, and its own sentence says what to do.
-                raise
-            raise SectionError(section=section.name, problem=f"failed: {_sentence(error)}") from error
-        logger.warning("section `%s` failed and was left out", section.name, exc_info=True)
-        problem = _sentence(error)
-    else:
-        if problem is not None:
-            if placement.required:
-                raise SectionError(section=section.name, problem=problem)
-            logger.warning("section `%s` is incomplete: it %s", section.name, problem)
-    return _Outcome(contribution, (time.perf_counter() - started) * 1000, problem)
+async def _counted(counter: TokenCounter, factor: float, messages: Sequence[Message]) -> list[int]:
+    count = counter.uncalibrated
+    raw = [count(message) async for some in Strides(messages) for message in some]
+    return raw if factor == 1.0 else [ceil(tokens * factor) for tokens in raw]
 
 
-async def _contribution(placement: Placement, given: tuple[Any, ...]) -> Contribution:
-    found = placement.call(*given)
-    if inspect.isawaitable(found):
-        found = await found
-    if isinstance(found, Contribution):
-        return found
-    if found is None:
-        return Contribution((), problem="returned None; a section without messages returns []")
-    if not isinstance(found, list | tuple):
-        return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
-    return Contribution([wire.from_dict(message) async for some in Strides(found) for message in some])
+async def _fitted(
+    sections: Sequence[tuple[Any, Placement]],
+    outcomes: Sequence[Outcome],
+    counts: Sequence[Sequence[int]],
+    budget: BudgetReport | None,
+    measure: Measure,
+) -> list[Fitted]:
+    """What each section shows; large contexts are cut in a thread, so that others get their turn."""
+    parts = [
+        Part(
+            name=section.name,
+            messages=outcome.contribution.messages,
+            counts=own,
+            positions=outcome.contribution.positions,
+        )
+        for (section, _), outcome, own in zip(sections, outcomes, counts, strict=True)
+    ]
+    work = partial(fit, parts, [placement for _, placement in sections], budget, measure)
+    if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
+        return work()
+    return await anyio.to_thread.run_sync(work)
 
 
-async def _counted(counter: TokenCounter, messages: Sequence[Message]) -> list[int]:
-    count, scaled = counter.uncalibrated, counter.calibration.scaled
-    return [scaled(count(message)) async for some in Strides(messages) for message in some]
-
-
-def _report(name: str, placement: Placement, outcome: _Outcome, start: int, tokens: int) -> SectionReport:
+def _shown(outcome: Outcome, counts: Sequence[int], fitted: Fitted | None) -> Fitted:
+    """What a section shows: what a budget left, or all."""
+    if fitted is not None:
+        return fitted
     found = outcome.contribution
-    disabled = outcome is _DISABLED
-    omitted: tuple[Omission, ...] = found.omitted
+    return Fitted(messages=found.messages, counts=counts, positions=found.positions, omitted=(), cut=())
+
+
+def _starts(pieces: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
+    """For each section, where its pieces begin in the context and how many messages they have."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    at = 0
+    for piece in pieces:
+        length = piece.last - piece.first
+        found.setdefault(piece.section, []).append((at, length))
+        at += length
+    return found
+
+
+def _report(
+    name: str, placement: Placement, outcome: Outcome, shown: Fitted, pieces: Sequence[tuple[int, int]]
+) -> SectionReport:
+    found, counts = outcome.contribution, shown.counts
+    disabled = outcome is DISABLED
+    positions = shown.positions
+    (start, before), *rest = pieces
     return SectionReport(
         name=name,
         kind=placement.kind,
         status="skipped" if disabled else "failed" if outcome.failed else "included",
         reason="disabled" if disabled else outcome.failed,
         start=start,
-        messages=len(found.messages),
-        tokens=tokens,
+        messages=len(counts),
+        tokens=sum(counts),
         milliseconds=outcome.milliseconds,
-        positions=tuple(found.positions) if found.positions is not None else (None,) * len(found.messages),
-        omitted=omitted,
+        positions=tuple(positions) if positions is not None else (None,) * len(counts),
+        omitted=found.omitted + shown.omitted,
+        cut=shown.cut,
+        split=(before, rest[0][0]) if rest else None,
     )
 
 
-def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _size(section: Any, composed: ComposedContext | None) -> int | None:
+    report = None if composed is None else composed.section(section.name)
+    return None if report is None else report.tokens
+
+
+def _spec(tool: Any) -> Mapping[str, Any]:
+    spec = tool if isinstance(tool, Mapping) else getattr(tool, "spec", None)
+    if not isinstance(spec, Mapping):
+        raise TypeError(f"a {type(tool).__name__} among `tools`: give specs as dicts, or tools with a `spec`")
+    return spec
+
+
+def _check_max_tokens(value: Any, model: Any) -> None:
+    if isinstance(value, float):
+        if not 0 < value <= 1:
+            raise ValueError(
+                f"max_tokens is {value}; as a fraction of the context window it is above 0, up to 1"
+            )
+        if model is None:
+            raise ValueError(
+                f"max_tokens is a fraction ({value}) of a context window; "
+                f"say of which `model`, or give a number of tokens"
+            )
+    elif value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"max_tokens is {value!r}; it must be at least 1 token, or None for no budget")
