@@ -24,12 +24,12 @@ class InvalidContainer(AutonomyCtxError, ValueError):
 class UnknownItem(AutonomyCtxError, KeyError):
     """A pool was asked for an id that it does not hold."""
 
-    def __init__(self, item_id: str) -> None:
+    def __init__(self, item_id: str, *, advice: str = "`catalogue()` lists the ids there are") -> None:
         super().__init__(item_id)
-        self.item_id = item_id
+        self.item_id, self.advice = item_id, advice
 
     def __str__(self) -> str:
-        return f"no item with the id {self.item_id!r}; `catalogue()` lists the ids there are"
+        return f"no item with the id {self.item_id!r}; {self.advice}"
 
 
 class LimitNotMet(AutonomyCtxError):

@@ -22,6 +22,17 @@ class UnknownTool(AutonomyCtxError, LookupError):
         self.tool = tool
 
 
+class UnregisteredToolError(AutonomyCtxError, LookupError):
+    """A tool is asked for by a name under which none is registered."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"no tool named {name!r} is registered; import the module that defines it with `@tool` before "
+            f"it is asked for, or pass it with `tools=`"
+        )
+        self.name = name
+
+
 class InvalidArguments(AutonomyCtxError, ValueError):
     """The arguments of a call do not fit the tool; it was not run."""
 
@@ -55,3 +66,11 @@ class FileRefused(AutonomyCtxError, OSError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path if len(path) <= 120 else path[:120] + '...'!r} {problem}")
         self.path, self.problem = path, problem
+
+
+class SubagentError(AutonomyCtxError, RuntimeError):
+    """A sub-agent that could not be started, did not answer or did not stop; the cause is in `__cause__`."""
+
+    def __init__(self, subagent: str, problem: str) -> None:
+        super().__init__(f"sub-agent `{subagent}` {problem}")
+        self.subagent, self.problem = subagent, problem

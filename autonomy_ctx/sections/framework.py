@@ -38,10 +38,14 @@ theirs to make. The conversation goes on with the answer; do not guess instead."
 _SUBAGENTS = """### Subagents
 You can hand work to these specialists:
 {agents}
-- `start_subagent`: start one.
-- `delegate_to_subagent`: give one a task and wait for its result.
-- `list_subagents`: see which are running.
+- `start_subagent`: start one; the answer is its id.
+- `delegate_to_subagent`: give one, by id or name, a task and wait for its result.
+- `list_subagents`: see which can be started and which are running.
 - `stop_subagent`: stop one."""
+
+_ITEMS = """### Context items
+Longer material is kept as items that are listed as `- [id] description`.
+- `read_context_item`: read the whole content of an item by its id, before you rely on it."""
 
 
 class FrameworkInstructionsSection(ContributingSection):
@@ -56,6 +60,8 @@ class FrameworkInstructionsSection(ContributingSection):
         filesystem_visibility: str = "conversation",
         subagent_configs: Mapping[str, Any] | None = None,
         enabled: bool = True,
+        *,
+        enable_context_items: bool = False,
     ) -> None:
         if filesystem_visibility not in _VISIBILITY:
             raise ValueError(
@@ -67,6 +73,7 @@ class FrameworkInstructionsSection(ContributingSection):
         self.enable_filesystem = enable_filesystem
         self.filesystem_visibility = filesystem_visibility
         self.subagent_configs = dict(subagent_configs or {})
+        self.enable_context_items = enable_context_items
         self._text = ""
         self._contribution = Contribution(())
 
@@ -86,13 +93,15 @@ class FrameworkInstructionsSection(ContributingSection):
             blocks.append(_ASK)
         if self.subagent_configs:
             agents = "\n".join(
-                f"- `{name}`: {_purpose(config)}" for name, config in self.subagent_configs.items()
+                f"- `{name}`: {purpose_of(config)}" for name, config in self.subagent_configs.items()
             )
             blocks.append(_SUBAGENTS.replace("{agents}", agents))
+        if self.enable_context_items:
+            blocks.append(_ITEMS)
         return "\n\n".join(blocks)
 
 
-def _purpose(config: Any) -> str:
+def purpose_of(config: Any) -> str:
     """The first line of a sub-agent's instructions."""
     found = (
         config.get("instructions") if isinstance(config, Mapping) else getattr(config, "instructions", None)

@@ -13,6 +13,7 @@ from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
+from autonomy_ctx.sections.tool_instructions import ToolInstructionsSection, instructed
 from autonomy_ctx.template.template import ContextTemplate
 
 # Of the model's context window: what is left is for instructions, tools and the answer.
@@ -29,8 +30,10 @@ def create_default_template(
     enable_filesystem: bool = False,
     filesystem_visibility: str = "conversation",
     subagent_configs: Mapping[str, Any] | None = None,
+    tools: Sequence[Any] = (),
+    enable_context_items: bool = False,
 ) -> ContextTemplate:
-    """System instructions, framework instructions and the conversation's history.
+    """System instructions, framework instructions, the conversation's history, and last those of `tools`.
 
     With `context_summary` the older part of the history is summarized in the background, by the
     model it names or else by `model`, the one that reads the context.
@@ -43,8 +46,10 @@ def create_default_template(
                 enable_filesystem=enable_filesystem,
                 filesystem_visibility=filesystem_visibility,
                 subagent_configs=subagent_configs,
+                enable_context_items=enable_context_items,
             ),
             _history(context_summary, model, background),
+            *([ToolInstructionsSection(tools)] if instructed(tools) else []),
         ]
     )
 

@@ -105,7 +105,7 @@ class _Run:
     async def _within(self, tool: Tool[..., Any], bound: inspect.BoundArguments, limit: int) -> Written:
         seconds = self.timeout if tool.timeout is None else tool.timeout
         with anyio.move_on_after(seconds):
-            return await written(await _called(tool.function, bound), limit)
+            return await written(await call_function(tool.function, bound), limit)
         raise ToolTimeout(tool.name, seconds or 0)
 
     def _failed(self, call: ToolCall, error: BaseException, began: float) -> Ran:
@@ -143,12 +143,14 @@ async def run_calls(
     parallel: int = PARALLEL,
     clock: Callable[[], datetime] = now,
     new_id: Callable[[], str] = new_id,
+    done: Callable[[Ran], None] | None = None,
 ) -> list[Ran]:
     """Run calls, at most `parallel` at a time, and give their results in the order of the calls.
 
     They begin in that order, too, so with `parallel=1` they run one after the other. A synchronous
     function runs in a worker thread; when its time is up it is left alone there and its result is
-    dropped, as nothing can stop a thread. Items yielded before an error are dropped with it.
+    dropped, as nothing can stop a thread. Items yielded before an error are dropped with it. `done` is
+    called as each call ends, so that whoever is cancelled meanwhile knows which did.
     """
     if output_limit < LEAST_OUTPUT or parallel < 1:
         raise ValueError(
@@ -163,22 +165,25 @@ async def run_calls(
         clock=clock,
         new_id=new_id,
     )
-    if len(calls) == 1 or parallel == 1:
-        return [await run.one(call) for call in calls]
-    done: dict[int, Ran] = {}
+    ended: dict[int, Ran] = {}
     waiting = iter(enumerate(calls))
 
     async def work() -> None:
         for index, call in waiting:
-            done[index] = await run.one(call)
+            ended[index] = await run.one(call)
+            if done is not None:
+                done(ended[index])
 
+    if len(calls) == 1 or parallel == 1:
+        await work()
+        return list(ended.values())
     async with anyio.create_task_group() as group:
         for _ in range(min(parallel, len(calls))):
             group.start_soon(work)
-    return [done[index] for index in range(len(calls))]
+    return [ended[index] for index in range(len(calls))]
 
 
-async def _called(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+async def call_function(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     """What a function of any colour comes to."""
     if _is_async(function):
         value = function(*bound.args, **bound.kwargs)

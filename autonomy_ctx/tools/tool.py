@@ -16,6 +16,7 @@ from autonomy_ctx.errors import InvalidArguments, InvalidTool
 from autonomy_ctx.items.frozen import thaw
 from autonomy_ctx.tools.arguments import convert_arguments
 from autonomy_ctx.tools.docstring import read_docstring
+from autonomy_ctx.tools.registry import ToolRegistry
 from autonomy_ctx.tools.schema import record_schema
 from autonomy_ctx.tools.signature import Parameters, checked_signature, parameters_of, resolved, underlying
 
@@ -143,7 +144,7 @@ def tool(
     is_model_call: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a tool, with `@tool` or `@tool(timeout=5)`.
+    """Make a function a tool, with `@tool` or `@tool(timeout=5)`, and register it under its name.
 
     The docstring's first paragraph is the description; arguments are described in any of the usual
     ways. Parameters named `pool`, `memory`, `scope`, `conversation` and `agent` are injected.
@@ -152,8 +153,18 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     # A copy of the names around the function, so that its annotations may use local types.
     names = dict(frame.f_back.f_locals) if frame is not None and frame.f_back is not None else {}
     if function is not None:
-        return Tool(function, names=names, **options)
-    return lambda function: Tool(function, names=names, **options)
+        return _registered(function, names, options)
+    return lambda function: _registered(function, names, options)
+
+
+def _registered(
+    function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
+) -> Tool[..., Any]:
+    made = Tool(function, names=names, **options)
+    # In a class body it is a method: it needs an instance, which its name alone cannot bring back.
+    if "__qualname__" not in names:
+        ToolRegistry.register(made)
+    return made
 
 
 def tools_by_name(tools: Iterable[Any]) -> dict[str, Tool[..., Any]]:

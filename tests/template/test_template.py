@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -213,3 +214,24 @@ async def test_the_default_template_passes_its_options_to_the_framework(memory: 
     text = framework["content"]["text"]
     for part in ("ask_user_for_input", "shared by all conversations with this user", "`helper`: Helps."):
         assert part in text
+
+
+async def test_the_default_template_ends_with_the_instructions_of_the_tools_that_have_some(
+    memory: Memory,
+) -> None:
+    tools = [
+        SimpleNamespace(name="look", instructions=None),
+        SimpleNamespace(name="pay", instructions="Ask."),
+    ]
+    template = create_default_template("Be brief.", tools=tools, enable_context_items=True)
+    assert template.get_section_names()[2:] == ["conversation_history", "tool_instructions"]
+    await memory.append("ana", "trip", Message("user", "hello"))
+    _, framework, _, last = await template.build_context(memory, "ana", "trip")
+    assert "read_context_item" in framework["content"]["text"]
+    assert last["content"]["text"].endswith("### pay\nAsk.")
+
+
+def test_the_default_template_has_no_such_section_when_no_tool_has_instructions() -> None:
+    for tools in ([], [print, SimpleNamespace(name="look", instructions=" ")]):
+        template = create_default_template("Be brief.", tools=tools)
+        assert template.get_section_names()[-1] == "conversation_history"

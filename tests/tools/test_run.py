@@ -574,3 +574,27 @@ async def test_a_tool_that_exits_does_not_end_the_program() -> None:
         sys.exit("bye")
 
     assert await text_of(leave) == "SystemExit: bye"
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+async def test_whoever_is_cancelled_knows_which_calls_had_ended(parallel: int) -> None:
+    ended: list[Ran] = []
+    calls = [calling("double", "a", n=2), calling("nobody", "b"), calling("for_ever", "c")]
+    with anyio.CancelScope() as scope:
+
+        def note(ran: Ran) -> None:
+            ended.append(ran)
+            if len(ended) == 2:
+                scope.cancel()
+
+        await run_calls(calls, [double, for_ever], parallel=parallel, done=note)
+    assert scope.cancelled_caught
+    assert {ran.call.id: ran.value for ran in ended} == {"a": 4, "b": None}
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_each_call_is_told_once_with_what_is_returned(count: int) -> None:
+    ended: list[Ran] = []
+    calls = [calling("double", str(n), n=n) for n in range(count)]
+    done = await run_calls(calls, [double], done=ended.append)
+    assert sorted(ended, key=lambda ran: str(ran.call.id)) == done

@@ -13,6 +13,7 @@ from autonomy_ctx.errors import InvalidArguments
 from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.tools.arguments import parse_arguments
+from autonomy_ctx.tools.registry import ToolRegistry
 from autonomy_ctx.tools.tool import Tool
 
 # The phase of a message or turn that waits for the user.
@@ -29,6 +30,7 @@ async def _ask_user_for_input(question: str) -> str:
 
 
 ask_user_for_input = Tool(_ask_user_for_input, name="ask_user_for_input", pauses=True)
+ToolRegistry.register(ask_user_for_input)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeAlias
 
 from autonomy_ctx.items.message import now
+from autonomy_ctx.tools.registry import ToolRegistry
 from autonomy_ctx.tools.tool import Tool
 
 TimeTool: TypeAlias = Tool[[], Coroutine[Any, Any, str]]
@@ -37,3 +38,5 @@ def _shown(at: datetime) -> str:
 
 
 get_current_time_utc, get_current_time = time_tools()
+ToolRegistry.register(get_current_time_utc)
+ToolRegistry.register(get_current_time)

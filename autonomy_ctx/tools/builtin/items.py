@@ -1,0 +1,57 @@
+"""Reading what is in the pool: a catalogue shows what there is, and this fetches one item whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.to_thread
+
+from autonomy_ctx.containers.item import ContextItem
+from autonomy_ctx.containers.pool_view import ContextPoolView, catalogue_of
+from autonomy_ctx.errors import UnknownItem
+from autonomy_ctx.tools.plain import json_text
+from autonomy_ctx.tools.registry import ToolRegistry
+from autonomy_ctx.tools.tool import Tool
+
+# Within what an error's text may be, so that no line of the list is cut.
+_LISTED_BYTES = 1_500
+
+
+async def _read_context_item(item_id: str, pool: ContextPoolView) -> str:
+    """Read the whole content of a context item.
+
+    Args:
+        item_id: The id of the item, as the list of items shows it in brackets.
+    """
+    try:
+        item = pool.get(item_id)
+    except UnknownItem:
+        raise UnknownItem(item_id[:80], advice=_listed(pool.items)) from None
+    # Content is copied when it is read, and may be large.
+    return await anyio.to_thread.run_sync(_content, item, abandon_on_cancel=True)
+
+
+def _content(item: ContextItem[Any]) -> str:
+    content = item.content
+    return str.__str__(content) if isinstance(content, str) else json_text(content)
+
+
+def _listed(items: list[ContextItem[Any]]) -> str:
+    """The newest items, oldest first, as far as they fit."""
+    lines: list[str] = []
+    room = _LISTED_BYTES
+    for item in reversed(items):
+        # An item replaced by its clipped self: a long description must not push out the others.
+        line = catalogue_of([ContextItem(None, (item.description or "")[:120], item.id)])
+        room -= len(line.encode(errors="replace")) + 1
+        if room < 0:
+            break
+        lines.insert(0, line)
+    if not items:
+        return "there are no items"
+    older = len(items) - len(lines)
+    return "\n".join(["the items are:", *lines, *([f"and {older:,} older ones"] if older else [])])
+
+
+read_context_item = Tool(_read_context_item, name="read_context_item")
+ToolRegistry.register(read_context_item)

@@ -1,0 +1,201 @@
+"""Handing work to sub-agents: a model starts them, asks them, sees them and stops them by id.
+
+Nothing here knows what an agent is: a callable makes one. Each conversation has sub-agents of its
+own. Their ids outlive the process: an id that does not run is started again with its number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from autonomy_ctx.errors import InvalidArguments
+from autonomy_ctx.sections.framework import purpose_of
+from autonomy_ctx.tools.builtin.crew import Crew, stop_crews
+from autonomy_ctx.tools.builtin.delegates import Delegate, Instance, Spawn
+from autonomy_ctx.tools.tool import Tool
+
+MAX_DEPTH = 4
+MAX_RUNNING = 8
+MAX_CONVERSATIONS = 256
+GRACE_SECONDS = 2.0
+_NAMES_SHOWN = 50
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+
+
+class Subagents:
+    """The tools to work with sub-agents (`tools`), and all that they have started."""
+
+    def __init__(
+        self,
+        configs: Mapping[str, Any],
+        spawn: Spawn,
+        *,
+        depth: int = 0,
+        max_depth: int = MAX_DEPTH,
+        max_running: int = MAX_RUNNING,
+        max_conversations: int = MAX_CONVERSATIONS,
+        timeout: float | None = None,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        if min(max_running, max_conversations) < 1:
+            raise ValueError(
+                f"max_running and max_conversations must be at least 1, "
+                f"not {max_running} and {max_conversations}"
+            )
+        self._configs = _checked(configs)
+        self._spawn, self._grace = spawn, grace
+        self._max_running, self._max_conversations = max_running, max_conversations
+        # The one used last is the last.
+        self._crews: OrderedDict[tuple[str, str], Crew] = OrderedDict()
+        self.tools: list[Tool[..., Any]] = []
+        if self._configs and depth < max_depth:
+            self.tools = [
+                Tool(self.start_subagent),
+                # A sub-agent has limits of its own, so none by default.
+                Tool(self.delegate_to_subagent, timeout=math.inf if timeout is None else timeout),
+                Tool(self.list_subagents),
+                Tool(self.stop_subagent),
+            ]
+
+    async def start_subagent(self, name: str, scope: str, conversation: str) -> str:
+        """Start a sub-agent; the answer is its id, to give it tasks with.
+
+        Args:
+            name: Which sub-agent, by its name in the list of those that can be started.
+        """
+        if name not in self._configs:
+            raise InvalidArguments(
+                "start_subagent", f"names no sub-agent; there are {self._startable()}", argument="name"
+            )
+        crew = self._crew(scope, conversation)
+        instance = self._added(crew, name, crew.new_number(name), scope, conversation)
+        try:
+            await instance.start()
+        finally:
+            crew.forget_gone(instance)
+        return instance.id
+
+    async def delegate_to_subagent(self, subagent: str, task: str, scope: str, conversation: str) -> str:
+        """Give a sub-agent a task, wait until it is done, and get its answer.
+
+        Tasks for one sub-agent are done one after the other; different sub-agents work side by side.
+
+        Args:
+            subagent: The id of a sub-agent, or a name: then the first of that name, started if none runs.
+            task: All that it has to know: it sees nothing of this conversation.
+        """
+        crew = self._crew(scope, conversation)
+        instance = crew.running.get(subagent) or self._meant(crew, subagent, scope, conversation)
+        try:
+            return await instance.ask(task)
+        finally:
+            crew.forget_gone(instance)
+
+    async def list_subagents(self, scope: str, conversation: str) -> str:
+        """List the sub-agents that can be started and those that are running."""
+        lines = ["Can be started:"]
+        lines += [f"- {name}: {purpose_of(config)}" for name, config in self._configs.items()]
+        running = self._crew(scope, conversation).lines()
+        lines += ["Running:", *(f"- {line}" for line in running)] if running else ["Running: none"]
+        return "\n".join(lines)
+
+    async def stop_subagent(self, subagent: str, scope: str, conversation: str) -> str:
+        """Stop a sub-agent that is not needed any more; what it is working on is given up.
+
+        Args:
+            subagent: The id of a sub-agent that is running, or a name if only one of that name is.
+        """
+        crew = self._crew(scope, conversation)
+        instance = crew.running.get(subagent)
+        if instance is None and len(of_name := crew.of_name(subagent)) == 1:
+            [instance] = of_name
+        if instance is None:
+            raise InvalidArguments(
+                "stop_subagent",
+                f"is not the id of a sub-agent that is running; running: {crew.ids()}",
+                argument="subagent",
+            )
+        del crew.running[instance.id]
+        await instance.stop()
+        return f"stopped {instance.id}"
+
+    async def stop_all(self) -> None:
+        """Stop every sub-agent of every conversation; what goes wrong is logged."""
+        crews = list(self._crews.values())
+        self._crews.clear()
+        await stop_crews(crews)
+
+    def _crew(self, scope: str, conversation: str) -> Crew:
+        """The conversation's crew; a new one is kept only once it has a sub-agent."""
+        key = (scope, conversation)
+        if key not in self._crews:
+            return Crew(self._max_running, grace=self._grace)
+        self._crews.move_to_end(key)
+        return self._crews[key]
+
+    def _meant(self, crew: Crew, subagent: str, scope: str, conversation: str) -> Instance:
+        """The first that runs of a name, else a new one; `InvalidArguments` for neither a name nor an id."""
+        if subagent in self._configs:
+            running = crew.of_name(subagent)
+            return running[0] if running else self._added(crew, subagent, 1, scope, conversation)
+        name, _, number = subagent.rpartition("-")
+        if name not in self._configs or not _NUMBER.fullmatch(number) or int(number) > self._max_running:
+            raise InvalidArguments(
+                "delegate_to_subagent",
+                f"is neither a name nor an id; the names are {self._startable()}, an id is a name with "
+                f"`-1` to `-{self._max_running}`; running: {crew.ids()}",
+                argument="subagent",
+            )
+        return self._added(crew, name, int(number), scope, conversation)
+
+    def _added(self, crew: Crew, name: str, number: int, scope: str, conversation: str) -> Instance:
+        instance = crew.add(name, number, partial(self._spawned, name, number, scope, conversation))
+        self._crews[scope, conversation] = crew
+        return instance
+
+    async def _spawned(self, name: str, number: int, scope: str, conversation: str) -> Delegate:
+        await self._make_room()
+        return await self._spawn(name, number, scope, conversation)
+
+    async def _make_room(self) -> None:
+        """Stop the sub-agents of conversations that were not used for long, but none that works."""
+        over = len(self._crews) - self._max_conversations
+        if over > 0:
+            idle = [key for key, crew in self._crews.items() if not crew.busy][:over]
+            await stop_crews([self._crews.pop(key) for key in idle])
+
+    def _startable(self) -> str:
+        return ", ".join(list(self._configs)[:_NAMES_SHOWN])
+
+
+def subagent_tools(
+    configs: Mapping[str, Any],
+    spawn: Spawn,
+    *,
+    depth: int = 0,
+    max_depth: int = MAX_DEPTH,
+    max_running: int = MAX_RUNNING,
+    timeout: float | None = None,
+) -> Subagents:
+    """What a model needs to work with sub-agents: `.tools`, none at `max_depth`; end with `stop_all()`."""
+    return Subagents(
+        configs, spawn, depth=depth, max_depth=max_depth, max_running=max_running, timeout=timeout
+    )
+
+
+def _checked(configs: Mapping[str, Any]) -> dict[str, Any]:
+    for name in configs:
+        if not isinstance(name, str) or name.splitlines() != [name] or not name.strip():
+            raise ValueError(f"a sub-agent's name must be one line of text, not {name!r}")
+        whole, _, number = name.rpartition("-")
+        if whole in configs and _NUMBER.fullmatch(number):
+            raise ValueError(
+                f"the sub-agents {whole!r} and {name!r} cannot be told apart, as {name!r} is also the id of "
+                f"a {whole!r}; give one of them another name"
+            )
+    return dict(configs)
