@@ -24,16 +24,26 @@ from autonomy_ctx.containers.runtime import (
 from autonomy_ctx.errors import (
     AuthenticationFailed,
     AutonomyCtxError,
+    BudgetExceeded,
     ConflictingMessage,
     ContextOverflow,
+    FileRefused,
     HookError,
+    InvalidArguments,
     InvalidContainer,
     InvalidContextFile,
+    InvalidDocument,
     InvalidItem,
     InvalidKey,
     InvalidMessage,
     InvalidModelReply,
+    InvalidPassage,
+    InvalidResult,
+    InvalidTool,
+    InvalidVectors,
+    KnowledgeError,
     LimitNotMet,
+    MailboxFull,
     MessageTooLarge,
     MissingKey,
     ModelError,
@@ -48,9 +58,13 @@ from autonomy_ctx.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    SubagentError,
     SummaryFailed,
+    ToolTimeout,
     UnknownItem,
+    UnknownTool,
     UnregisteredHookError,
+    UnregisteredToolError,
 )
 from autonomy_ctx.hooks import HookRegistry, hook
 from autonomy_ctx.items.calibration import Calibration
@@ -78,8 +92,18 @@ from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
+from autonomy_ctx.knowledge.embedder import HttpEmbedder
+from autonomy_ctx.knowledge.fused import FusedKnowledge
+from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
+from autonomy_ctx.knowledge.minilm import MiniLM
+from autonomy_ctx.knowledge.text import TextKnowledge
+from autonomy_ctx.knowledge.vector import Embedder, Hit, VectorKnowledgeBase, VectorStore
+from autonomy_ctx.knowledge.vectors import VectorsInProcess
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory, MemoryHook
+from autonomy_ctx.memory.records import Record, Records
+from autonomy_ctx.memory.search import Found, Search
 from autonomy_ctx.memory.segments import StoredSegment, Summaries, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
 from autonomy_ctx.memory.work import Lease, Work
@@ -87,13 +111,28 @@ from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.additional import AdditionalContextSection
 from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
+from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
+from autonomy_ctx.sections.knowledge import KnowledgeSection
 from autonomy_ctx.sections.section import ContextSection, ContributingSection, Contribution, Omission, Section
 from autonomy_ctx.sections.shelves import PoolSection, QueueSection
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
+from autonomy_ctx.sections.tool_instructions import ToolInstructionsSection
 from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
+from autonomy_ctx.template.cut import BudgetReport, Cut
 from autonomy_ctx.template.defaults import create_default_template
+from autonomy_ctx.template.task_context import TaskContextManager
+from autonomy_ctx.template.task_sources import EventBus, EventBusContextSource, MemoryContextSource
+from autonomy_ctx.template.tasks import Task, events_to_messages
 from autonomy_ctx.template.template import ContextTemplate, TemplateHook
+from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+from autonomy_ctx.tools.builtin.files import filesystem_tools
+from autonomy_ctx.tools.builtin.items import read_context_item
+from autonomy_ctx.tools.builtin.knowledge import knowledge_tool
+from autonomy_ctx.tools.builtin.tiers import memory_tools
+from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
+from autonomy_ctx.tools.registry import ToolRegistry
+from autonomy_ctx.tools.tool import Tool, tool
 
 # An application decides where logs go; without this, Python prints warnings by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -105,6 +144,8 @@ __all__ = [
     "AuthenticationFailed",
     "AutonomyCtxError",
     "Background",
+    "BudgetExceeded",
+    "BudgetReport",
     "Calibration",
     "CallStarted",
     "ChatContext",
@@ -128,30 +169,53 @@ __all__ = [
     "ContributingSection",
     "Contribution",
     "ConversationHistorySection",
+    "Cut",
     "DirectMessage",
     "Draft",
+    "Embedder",
     "Entry",
+    "EventBus",
+    "EventBusContextSource",
     "ExactText",
+    "FileRefused",
     "Finished",
+    "Found",
     "FrameworkInstructionsSection",
+    "FusedKnowledge",
     "Head",
+    "Hit",
     "HookError",
     "HookRegistry",
+    "HttpEmbedder",
     "ImageContent",
+    "InboxSection",
+    "InvalidArguments",
     "InvalidContainer",
     "InvalidContextFile",
+    "InvalidDocument",
     "InvalidItem",
     "InvalidKey",
     "InvalidMessage",
     "InvalidModelReply",
+    "InvalidPassage",
+    "InvalidResult",
+    "InvalidTool",
+    "InvalidVectors",
     "Key",
+    "Knowledge",
+    "KnowledgeError",
+    "KnowledgeSection",
     "Lease",
     "LimitNotMet",
     "Log",
+    "Mailbox",
+    "MailboxFull",
     "Memory",
+    "MemoryContextSource",
     "MemoryHook",
     "Message",
     "MessageTooLarge",
+    "MiniLM",
     "MissingKey",
     "Model",
     "ModelError",
@@ -160,12 +224,16 @@ __all__ = [
     "ModelUnavailable",
     "Omission",
     "Origin",
+    "Passage",
     "Pipeline",
     "PoolSection",
     "QueueSection",
     "RateLimited",
+    "Record",
+    "Records",
     "Runtime",
     "SchemaTooNew",
+    "Search",
     "Section",
     "SectionError",
     "SectionReport",
@@ -179,6 +247,7 @@ __all__ = [
     "StoreFull",
     "StoreUnavailable",
     "StoredSegment",
+    "SubagentError",
     "Summaries",
     "SummarizeOldest",
     "SummarizedHistorySection",
@@ -188,32 +257,54 @@ __all__ = [
     "SummaryHook",
     "SummaryState",
     "SystemInstructionsSection",
+    "Task",
+    "TaskContextManager",
     "TemplateHook",
     "TextContent",
     "TextCounter",
     "TextDelta",
+    "TextKnowledge",
     "ThinkingContent",
     "ThinkingDelta",
     "TokenCounter",
+    "Tool",
     "ToolCall",
+    "ToolInstructionsSection",
+    "ToolRegistry",
+    "ToolTimeout",
     "TruncateOldest",
     "UnknownItem",
+    "UnknownTool",
     "UnregisteredHookError",
+    "UnregisteredToolError",
     "Usage",
+    "VectorKnowledgeBase",
+    "VectorStore",
+    "VectorsInProcess",
     "Window",
     "Work",
+    "ask_user_for_input",
     "create_default_template",
+    "events_to_messages",
+    "filesystem_tools",
     "find_safe_trim_count",
     "find_tool_pair_boundary",
     "get_context",
+    "get_current_time",
+    "get_current_time_utc",
     "get_runtime",
     "get_tool_result_id",
     "get_tool_use_ids",
     "hook",
     "item_from_dict",
     "item_to_dict",
+    "knowledge_tool",
+    "memory_tools",
     "new_context",
     "no_context",
+    "read_context_item",
     "safe_cuts",
+    "time_tools",
+    "tool",
     "validate_tool_pairing",
 ]

@@ -10,10 +10,13 @@ from pathlib import Path
 import anyio
 
 from benchmarks import (
+    agents,
     append,
     branch,
+    budget,
     compose,
     conversations,
+    cost,
     edits,
     faults,
     files,
@@ -21,6 +24,7 @@ from benchmarks import (
     linear,
     prefix,
     processes,
+    search,
     summarized,
     turns,
 )
@@ -28,17 +32,21 @@ from benchmarks.table import show
 
 ALL = {
     "compose": compose.measure,
+    "budget": budget.measure,
     "summarized": summarized.measure,
     "conversations": conversations.measure,
     "append": append.measure,
     "processes": processes.measure,
+    "search": search.measure,
     "turns": turns.measure,
     "faults": faults.measure,
     "linear": linear.measure,
     "prefix": prefix.measure,
+    "cost": cost.measure,
     "branch": branch.measure,
     "edits": edits.measure,
     "files": files.measure,
+    "agents": agents.measure,
     "imports": imports.measure,
 }
 

@@ -4,6 +4,14 @@ Callers pass facts, not prose, so the same fault reads the same everywhere. No e
 message content: it may end up in a log that another tenant's operator reads.
 """
 
+from autonomy_ctx.errors.agents import (
+    AgentClosed,
+    InvalidAgent,
+    TurnWithinTurn,
+    UnknownAgent,
+    UnknownTurn,
+    UserMessageMissing,
+)
 from autonomy_ctx.errors.containers import (
     InvalidContainer,
     InvalidContextFile,
@@ -13,7 +21,14 @@ from autonomy_ctx.errors.containers import (
     UnknownItem,
 )
 from autonomy_ctx.errors.hooks import HookError, UnregisteredHookError
-from autonomy_ctx.errors.messages import ConflictingMessage, InvalidKey, InvalidMessage, MessageTooLarge
+from autonomy_ctx.errors.knowledge import InvalidDocument, InvalidPassage, InvalidVectors, KnowledgeError
+from autonomy_ctx.errors.messages import (
+    ConflictingMessage,
+    InvalidKey,
+    InvalidMessage,
+    MailboxFull,
+    MessageTooLarge,
+)
 from autonomy_ctx.errors.models import (
     AuthenticationFailed,
     ContextOverflow,
@@ -25,6 +40,7 @@ from autonomy_ctx.errors.models import (
     RateLimited,
 )
 from autonomy_ctx.errors.root import AutonomyCtxError
+from autonomy_ctx.errors.server import AddressUnavailable, ServerError
 from autonomy_ctx.errors.stores import (
     SchemaTooNew,
     StoreBusy,
@@ -34,33 +50,44 @@ from autonomy_ctx.errors.stores import (
     StoreFull,
     StoreUnavailable,
 )
-from autonomy_ctx.errors.template import SectionError
+from autonomy_ctx.errors.template import BudgetExceeded, SectionError
 from autonomy_ctx.errors.tools import (
     FileRefused,
     InvalidArguments,
     InvalidResult,
     InvalidTool,
+    SubagentError,
     ToolTimeout,
     UnknownTool,
+    UnregisteredToolError,
 )
 
 __all__ = [
+    "AddressUnavailable",
+    "AgentClosed",
     "AuthenticationFailed",
     "AutonomyCtxError",
+    "BudgetExceeded",
     "ConflictingMessage",
     "ContextOverflow",
     "FileRefused",
     "HookError",
+    "InvalidAgent",
     "InvalidArguments",
     "InvalidContainer",
     "InvalidContextFile",
+    "InvalidDocument",
     "InvalidItem",
     "InvalidKey",
     "InvalidMessage",
     "InvalidModelReply",
+    "InvalidPassage",
     "InvalidResult",
     "InvalidTool",
+    "InvalidVectors",
+    "KnowledgeError",
     "LimitNotMet",
+    "MailboxFull",
     "MessageTooLarge",
     "MissingKey",
     "ModelError",
@@ -69,15 +96,22 @@ __all__ = [
     "RateLimited",
     "SchemaTooNew",
     "SectionError",
+    "ServerError",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
+    "SubagentError",
     "SummaryFailed",
     "ToolTimeout",
+    "TurnWithinTurn",
+    "UnknownAgent",
     "UnknownItem",
     "UnknownTool",
+    "UnknownTurn",
     "UnregisteredHookError",
+    "UnregisteredToolError",
+    "UserMessageMissing",
 ]

@@ -1,0 +1,103 @@
+"""What can be added to a knowledge base: texts, files, folders and messages, read into one form."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autonomy_ctx.errors import InvalidDocument
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.untrusted import nonce
+from autonomy_ctx.knowledge.knowledge import clean
+
+MOST_BYTES = 16 * 2**20
+_BINARY_WITHIN = 8192
+_TITLE = re.compile(r"\A(?:\s*\n)*#\s+(.{1,200})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A text, where it is from, and what it is called."""
+
+    text: str
+    source: str
+    title: str | None = None
+
+
+def document(text: Any, source: Any, title: Any = None) -> Document:
+    """A document, or an error that says what is wrong with it."""
+    if not isinstance(source, str) or not source.strip():
+        raise InvalidDocument(str(source), "needs a `source`: the name by which it is shown and replaced")
+    if not isinstance(text, str):
+        raise InvalidDocument(source, f"is {type(text).__name__}, not text")
+    if title is not None and not isinstance(title, str):
+        raise InvalidDocument(source, f"has a title that is {type(title).__name__}, not text")
+    if len(text) > MOST_BYTES:
+        raise _too_large(source, len(text))
+    return Document(text=clean(text), source=clean(source), title=clean(title) if title else None)
+
+
+def read_file(path: str | os.PathLike[str]) -> Document:
+    """A text file; its first heading is its title. Bytes that are no UTF-8 are replaced."""
+    source = Path(path).as_posix()
+    try:
+        # Asked before it is opened: opening a pipe would wait for its writer.
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidDocument(source, "is no regular file")
+        if found.st_size > MOST_BYTES:
+            raise _too_large(source, found.st_size)
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidDocument):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidDocument(source, f"cannot be read ({reason})") from error
+    if b"\0" in data[:_BINARY_WITHIN]:
+        raise InvalidDocument(source, "is not text; leave it out, or extract its text first")
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    heading = _TITLE.match(text)
+    return document(text, source, heading[1].strip() if heading else None)
+
+
+def read_folder(path: str | os.PathLike[str], pattern: str) -> list[Document]:
+    """The files below a folder that fit a pattern, by name; what a link leads to elsewhere is left out."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise InvalidDocument(folder.as_posix(), "is no folder")
+    inside = folder.resolve()
+    try:
+        files = sorted(file for file in folder.glob(pattern) if file.is_file())
+    except (ValueError, NotImplementedError) as error:
+        raise InvalidDocument(folder.as_posix(), f"has no files by pattern {pattern!r} ({error})") from error
+    return [read_file(file) for file in files if file.resolve().is_relative_to(inside)]
+
+
+def message_documents(messages: Iterable[Message | Mapping[str, Any]]) -> list[Document]:
+    """What users, assistants and tools said, each message a document named after its id.
+
+    A dict without an id is named after its content, so that adding it again adds nothing.
+    """
+    made: dict[str, Document] = {}
+    for given in messages:
+        message = wire.from_dict(given)
+        if message.role in (ChatRole.SYSTEM, ChatRole.DEVELOPER) or isinstance(message, Summary):
+            continue
+        text = message.text
+        if not text.strip():
+            continue
+        named = isinstance(given, Message) or given.get("id") or given.get("message_id")
+        name = message.id if named else nonce(message.role.value, text)
+        made[name] = document(text, f"message {name}", message.role.value)
+    return list(made.values())
+
+
+def _too_large(source: str, size: int) -> InvalidDocument:
+    return InvalidDocument(source, f"has a size of {size:,}, over {MOST_BYTES:,}; divide it")

@@ -1,0 +1,173 @@
+"""Knowledge found by its meaning: an embedder makes vectors of texts, a store finds the nearest.
+
+Both are seams: any endpoint or local model can embed, and any database with vectors can be the store.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+import anyio.to_thread
+
+from autonomy_ctx.errors import InvalidVectors, KnowledgeError
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.knowledge.calling import search_function
+from autonomy_ctx.knowledge.chunks import chunks
+from autonomy_ctx.knowledge.documents import Document, document, message_documents, read_file, read_folder
+from autonomy_ctx.knowledge.knowledge import Answer, Passage, checked_limit, read_passages
+
+# A store that takes longer to replace a document has failed.
+STORE_SECONDS = 30.0
+
+
+class Embedder(Protocol):
+    """Makes vectors of texts: the nearer two vectors, the more alike what the texts say."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector for each text, all equally long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """Something near a vector; a higher score is nearer."""
+
+    id: str
+    score: float
+    payload: Mapping[str, Any]
+
+
+class VectorStore(Protocol):
+    """Keeps vectors and finds the nearest.
+
+    One that also has `async remove(source)`, for all vectors whose payload has this source, lets
+    documents be removed and replaced whole.
+    """
+
+    async def add(
+        self, ids: Sequence[str], vectors: Sequence[Sequence[float]], payloads: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Keep vectors; an id that is known is replaced."""
+
+    async def search(self, vector: Sequence[float], limit: int) -> Sequence[Hit]:
+        """The nearest, best first."""
+
+
+class VectorKnowledgeBase:
+    """Documents found by meaning. Adding under a known `source` replaces what was there."""
+
+    def __init__(self, embedding_provider: Embedder, vector_store: VectorStore) -> None:
+        if not callable(getattr(embedding_provider, "embed", None)):
+            raise TypeError(f"{type(embedding_provider).__name__} is no embedder: it needs `embed(texts)`")
+        for method in ("add", "search"):
+            if not callable(getattr(vector_store, method, None)):
+                raise TypeError(f"{type(vector_store).__name__} is no vector store: it needs `{method}`")
+        self.embedding_provider, self.vector_store = embedding_provider, vector_store
+
+    async def add(self, text: str, *, source: str, title: str | None = None) -> None:
+        """Add a text, or replace the one with this source."""
+        await self._put([document(text, source, title)])
+
+    async def add_file(self, path: str | os.PathLike[str]) -> None:
+        """Add a text file; its source is its path."""
+        await self._put([await anyio.to_thread.run_sync(read_file, path)])
+
+    async def add_folder(self, path: str | os.PathLike[str], pattern: str = "**/*.md") -> list[str]:
+        """Add the files of a folder; gives their sources. Files that are gone are left to `remove`."""
+        documents = await anyio.to_thread.run_sync(read_folder, path, pattern)
+        await self._put(documents)
+        return [one.source for one in documents]
+
+    async def add_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
+        """Add what users, assistants and tools said; each message is a source of its own."""
+        await self._put(await anyio.to_thread.run_sync(message_documents, list(messages)))
+
+    async def remove(self, source: str) -> None:
+        """Remove what has this source."""
+        remove = getattr(self.vector_store, "remove", None)
+        if not callable(remove):
+            name = type(self.vector_store).__name__
+            raise KnowledgeError(name, "cannot remove; give the vector store an `async remove(source)`")
+        await remove(source)
+
+    async def search(self, query: str, limit: int = 5) -> list[Passage]:
+        """The passages nearest in meaning to the query, best first."""
+        if not isinstance(query, str):
+            raise TypeError(f"a query is text, not {type(query).__name__}")
+        checked_limit("limit", limit)
+        if not query.strip():
+            return []
+        [vector] = await self._embedded([query])
+        found = _answer(await self.vector_store.search(vector, limit), limit)
+        if found.problem is not None and not found.passages:
+            raise KnowledgeError(type(self.vector_store).__name__, f"gave no hits: {found.problem}")
+        return list(found.passages)
+
+    def as_tool(
+        self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
+    ) -> Callable[[str], Awaitable[str]]:
+        """A function that agents take as a tool."""
+        return search_function(self, name=name, description=description, top_k=top_k)
+
+    def __repr__(self) -> str:
+        return f"VectorKnowledgeBase({self.embedding_provider!r}, {self.vector_store!r})"
+
+    async def _put(self, documents: Sequence[Document]) -> None:
+        """One document after the other: embedded first, so that one that fails leaves the old one."""
+        for one in documents:
+            texts = await anyio.to_thread.run_sync(partial(chunks, one.text))
+            named = [f"{one.title}\n{text}" if one.title else text for text in texts]
+            vectors = await self._embedded(named) if named else []
+            # Not left between the two: a document is replaced, or the old one is there.
+            with anyio.fail_after(STORE_SECONDS, shield=True):
+                await self._replace(one, texts, vectors)
+
+    async def _replace(self, one: Document, texts: list[str], vectors: list[list[float]]) -> None:
+        if callable(getattr(self.vector_store, "remove", None)):
+            await self.remove(one.source)
+        if vectors:
+            await self.vector_store.add(
+                [f"{one.source}#{number}" for number in range(1, len(texts) + 1)],
+                vectors,
+                [{"text": text, "source": one.source, "title": one.title} for text in texts],
+            )
+
+    async def _embedded(self, texts: list[str]) -> list[list[float]]:
+        vectors = await self.embedding_provider.embed(texts)
+        return await anyio.to_thread.run_sync(checked_vectors, vectors, len(texts), abandon_on_cancel=True)
+
+
+def checked_vectors(vectors: Any, count: int) -> list[list[float]]:
+    """Vectors that can be compared with each other."""
+    if not isinstance(vectors, Sequence) or isinstance(vectors, str) or len(vectors) != count:
+        given = f"{len(vectors)} vectors" if isinstance(vectors, list | tuple) else type(vectors).__name__
+        raise InvalidVectors(f"gave {given} for {count} texts")
+    try:
+        made = [[float(number) for number in vector] for vector in vectors]
+    except (TypeError, ValueError):
+        raise InvalidVectors("gave a vector that is no list of numbers") from None
+    lengths = sorted({len(vector) for vector in made})
+    if len(lengths) > 1 or 0 in lengths:
+        raise InvalidVectors(f"gave vectors of {' and '.join(map(str, lengths))} numbers")
+    if not all(map(math.isfinite, (number for vector in made for number in vector))):
+        raise InvalidVectors("gave numbers that are not finite")
+    return made
+
+
+def _answer(found: Any, limit: int) -> Answer:
+    """What a store found, ours or not: hits, or dicts with a payload or with the payload's fields."""
+    if not isinstance(found, list | tuple):
+        return read_passages(found, limit)
+    return read_passages([_flat(hit) for hit in found], limit)
+
+
+def _flat(hit: Any) -> Any:
+    if isinstance(hit, Hit):
+        return {**hit.payload, "score": hit.score, "id": hit.id}
+    payload = hit.get("payload") if isinstance(hit, Mapping) else None
+    return {**payload, **hit} if isinstance(payload, Mapping) else hit

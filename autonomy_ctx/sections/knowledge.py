@@ -1,0 +1,138 @@
+"""What documents say about the question, found anew each turn.
+
+The base is asked for what the user wants to know. Whatever becomes of that, the rest of the context is
+there: nothing found, too late or broken only means that this section says nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import anyio
+
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
+from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, checked_limit
+from autonomy_ctx.knowledge.shown import shown
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, keeps_time
+
+logger = logging.getLogger("autonomy_ctx.sections")
+
+Query: TypeAlias = Callable[[list[Message]], str | Awaitable[str | None] | None]
+
+# How many of the newest messages a query function gets.
+WINDOW = 20
+# Of a very long question, what is asked with: its beginning and its end.
+MOST_CHARACTERS = 4000
+
+
+class KnowledgeSection(ContributingSection):
+    """The passages that fit the newest user message, as data in one message, within `max_tokens`.
+
+    `query` makes the question instead, plain or async, from the newest messages. Optional, and beside the
+    others; what fails or takes longer than `timeout` seconds is recorded.
+    """
+
+    required = False
+    independent = True
+
+    def __init__(
+        self,
+        knowledge: Any,
+        *,
+        query: Query | None = None,
+        top_k: int = 5,
+        max_tokens: int = 1024,
+        timeout: float | None = 2.0,
+        name: str = "knowledge",
+        enabled: bool = True,
+    ) -> None:
+        super().__init__(name, enabled)
+        if query is not None and not callable(query):
+            raise TypeError(f"query is {type(query).__name__}; it must be a function of the newest messages")
+        self.knowledge = checked_knowledge(knowledge)
+        self.query = query
+        self.top_k = checked_limit("top_k", top_k)
+        self.max_tokens = checked_limit("max_tokens", max_tokens)
+        self.timeout = timeout
+
+    @keeps_time
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        found: Contribution | None = None
+        try:
+            with anyio.move_on_after(self.timeout):
+                found = await self._found(memory, scope, conversation)
+        except Exception as error:
+            logger.warning("section `%s`: its knowledge could not be searched", self.name, exc_info=True)
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return Contribution((), problem=f"could not be searched: {said}")
+        return found or Contribution((), problem=f"took longer than {self.timeout:g} s")
+
+    async def _found(self, memory: Any, scope: str, conversation: str) -> Contribution:
+        question = await self._question(memory, scope, conversation)
+        if not question:
+            return Contribution(())
+        answer = await ask(self.knowledge, question, self.top_k)
+        counter = getattr(memory, "token_counter", None) or TokenCounter()
+        text = await shown(answer.passages, self.max_tokens - PER_MESSAGE, counter.count_text)
+        problem = (
+            None if answer.problem is None else f"was given something else than passages: {answer.problem}"
+        )
+        if text is None and answer.passages:
+            problem = f"found passages, but max_tokens={self.max_tokens} has no room for one"
+        # A user's message: in a system message, what a document says would be a rule. Made from a dict, it
+        # has no id or time of its own in that form, so the same passages give the same bytes.
+        messages = [] if text is None else [wire.from_dict({"role": "user", "content": text})]
+        return Contribution(messages, problem=problem)
+
+    async def _question(self, memory: Any, scope: str, conversation: str) -> str:
+        if self.query is None:
+            text = (await _newest_user_text(memory, scope, conversation)).strip()
+            if len(text) <= MOST_CHARACTERS:
+                return text
+            return f"{text[: MOST_CHARACTERS // 2]}\n{text[-MOST_CHARACTERS // 2 :]}"
+        made = self.query(await _window(memory, scope, conversation))
+        if inspect.isawaitable(made):
+            made = await made
+        if made is not None and not isinstance(made, str):
+            raise TypeError(
+                f"query returned {type(made).__name__}; it must return text, or None to ask nothing"
+            )
+        return (made or "").strip()
+
+
+async def _newest_user_text(memory: Any, scope: str, conversation: str) -> str:
+    if isinstance(memory, Memory):
+        at = (await memory.head(scope, conversation)).last_user
+        if not at:
+            return ""
+        found = await memory.read(scope, conversation, after=at - 1, before=at + 1)
+        messages: Sequence[Message] = [entry.message for entry in found.entries]
+    else:
+        messages = await _window(memory, scope, conversation, role=ChatRole.USER)
+    return messages[-1].text if messages else ""
+
+
+async def _window(
+    memory: Any, scope: str, conversation: str, *, role: ChatRole | None = None
+) -> list[Message]:
+    """The newest messages, of a role if one is given, oldest first."""
+    if isinstance(memory, Memory):
+        found = await memory.read(scope, conversation, limit=WINDOW)
+        return [entry.message for entry in found.entries]
+    given = memory.get_messages_only(scope, conversation)
+    if inspect.isawaitable(given):
+        given = await given
+    window: list[Message] = []
+    for one in reversed(given):
+        message = wire.from_dict(one)
+        if role is None or message.role is role:
+            window.append(message)
+        if len(window) == (WINDOW if role is None else 1):
+            break
+    return window[::-1]
