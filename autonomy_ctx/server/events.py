@@ -1,0 +1,114 @@
+"""A turn as server-sent events: each piece when it comes, and comments so that proxies keep it open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, assert_never
+
+import anyio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from autonomy_ctx.agents.reply import AgentEvent, AgentReply, ToolAnswered, TurnEnded
+from autonomy_ctx.agents.stream import AgentStream
+from autonomy_ctx.items.formats.reply import CallStarted, TextDelta, ThinkingDelta
+from autonomy_ctx.server.failures import CLOSING, as_json, failure_of
+
+# For the last words to a client, and for a cancelled turn to put away what it has.
+LAST_SECONDS = 0.5
+
+_HEADERS = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-store",
+    # Without it nginx would collect pieces.
+    "x-accel-buffering": "no",
+}
+_COMMENT = b": still here\n\n"
+
+
+def reply_body(reply: AgentReply) -> dict[str, Any]:
+    """The answer of a turn as JSON."""
+    return {
+        "text": reply.text,
+        "turn": reply.turn,
+        "stop": reply.stop,
+        "question": reply.question,
+        "steps": reply.steps,
+        "usage": asdict(reply.usage),
+    }
+
+
+def frame(event: str, data: Mapping[str, Any]) -> bytes:
+    """One event; JSON has no line breaks, so its data is one line."""
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), as_json(data))
+
+
+def told(event: AgentEvent) -> bytes:
+    """What a client hears of an event of a turn."""
+    match event:
+        case TextDelta(text):
+            return frame("text", {"text": text})
+        case ThinkingDelta(text):
+            return frame("thinking", {"text": text})
+        case CallStarted(id, name):
+            return frame("call", {"id": id, "name": name})
+        case ToolAnswered(call, message):
+            result = {"id": call.id, "name": call.name, "arguments": call.arguments}
+            return frame("result", {**result, "text": message.text, "is_error": message.is_error})
+        case TurnEnded(reply):
+            return frame("done", reply_body(reply))
+    assert_never(event)
+
+
+class EventStream(Response):
+    """Answers with the events of a turn, and stops the turn when the client goes away."""
+
+    def __init__(self, stream: AgentStream, *, keep_alive_seconds: float) -> None:
+        super().__init__()
+        self._stream, self._seconds = stream, keep_alive_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all events; the last is `done` or `error`."""
+        headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        last = frame("error", CLOSING.body())
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(cancel_when_gone, receive, group.cancel_scope)
+                group.start_soon(self._keep_alive, send)
+                last = await self._tell(send)
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(LAST_SECONDS, shield=True):
+                await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _tell(self, send: Send) -> bytes:
+        """Send the events as they come; what is to be sent last."""
+        try:
+            async for event in self._stream:
+                if isinstance(event, TurnEnded):
+                    return told(event)
+                await _send(send, told(event))
+        except Exception as error:
+            return frame("error", failure_of(error).body())
+        finally:
+            with anyio.move_on_after(LAST_SECONDS, shield=True):
+                await self._stream.aclose()
+        return frame("error", CLOSING.body())
+
+    async def _keep_alive(self, send: Send) -> None:
+        while True:
+            await anyio.sleep(self._seconds)
+            await _send(send, _COMMENT)
+
+
+async def cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel what is done for a client when it hangs up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def _send(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,0 +1,89 @@
+"""Who may come in: no stranger from the network, and no web page that a browser of this machine shows."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from autonomy_ctx.server.failures import Failure
+
+OPEN = "/health"
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Looks at the head of a request, before anything of it is read."""
+
+    loopback: bool
+    token: str | None = field(default=None, repr=False)
+
+    def refusal(self, path: str, headers: Headers) -> Failure | None:
+        """Why a request is refused; None lets it in."""
+        headers = list(headers)
+        hosts = _values(headers, b"host")
+        # A page of another site can point a name of its own at this machine, but not rename itself.
+        if self.loopback and not (len(hosts) == 1 and is_loopback(_hostname(hosts[0]))):
+            return _forbidden("the Host header must name this machine: localhost or 127.0.0.1")
+        own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https") for host in hosts}
+        if any(origin.lower() not in own for origin in _values(headers, b"origin")):
+            return _forbidden("requests of web pages of other sites are refused")
+        if self.token is not None and path != OPEN and not self._knows(headers):
+            return Failure(
+                status=401,
+                type="Unauthorized",
+                message="send the header `Authorization: Bearer` with the node's token",
+                headers={"www-authenticate": "Bearer"},
+            )
+        return None
+
+    def _knows(self, headers: Headers) -> bool:
+        given = _values(headers, b"authorization")
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        wanted = (self.token or "").encode()
+        return hmac.compare_digest(token.strip().encode("latin-1"), wanted) and scheme.lower() == "bearer"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address can only mean this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def checked_token(host: str, token: str | None) -> str | None:
+    """A token that a header can carry; required where others can reach the host."""
+    if token is None:
+        if not is_loopback(host):
+            raise ValueError(
+                f"host {host!r} can be reached from other machines; give a `token` that clients must send "
+                f"(python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one), "
+                f"or listen on 127.0.0.1"
+            )
+        return None
+    if not isinstance(token, str) or not token or not all("!" <= one <= "~" for one in token):
+        raise ValueError(
+            "token must be a string of visible ASCII characters, without spaces, and not empty; "
+            "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes a good one"
+        )
+    return token
+
+
+def _hostname(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _values(headers: Headers, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for one, value in headers if one.lower() == name]
+
+
+def _forbidden(message: str) -> Failure:
+    return Failure(status=403, type="Forbidden", message=message)

@@ -1,0 +1,138 @@
+"""A node's HTTP API: `Node(serve=http(port=8000))`.
+
+Starlette and uvicorn are imported when an API is made, so that whoever has none pays for none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import math
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
+
+from autonomy_ctx.agents.node import Node
+from autonomy_ctx.background import Background
+from autonomy_ctx.errors import ServerError
+from autonomy_ctx.server.guard import Guard, checked_token, is_loopback
+
+# Node and background need two more seconds at most: all is closed within five.
+GRACE_SECONDS = 2.0
+KEEP_ALIVE_SECONDS = 15.0
+# For cancelled requests to say so and be gone.
+_LAST_SECONDS = 1.0
+_NEEDED = ("starlette", "uvicorn")
+
+
+def http(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    grace_seconds: float = GRACE_SECONDS,
+    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+) -> HttpServer:
+    """An HTTP API for a node, to be given as its `serve`; needs `pip install 'autonomy-ctx[server]'`.
+
+    Port 0 takes any free one. Any host but this machine's own addresses needs a `token`, which clients
+    send as `Authorization: Bearer`. At a close, requests get `grace_seconds` to end. A stream that has
+    nothing to say sends a comment every `keep_alive_seconds`.
+    """
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(f"the HTTP API needs {' and '.join(missing)}: pip install 'autonomy-ctx[server]'")
+    if not isinstance(host, str):
+        raise TypeError(f"host must be a string, not {type(host).__name__}")
+    if type(port) is not int or not 0 <= port <= 65535:
+        raise ValueError(f"port is {port!r}; give a whole number from 0 to 65535, 0 for any free one")
+    if not 0 <= grace_seconds < math.inf:
+        raise ValueError(f"grace_seconds is {grace_seconds!r}; give 0 or more")
+    if not 0 < keep_alive_seconds < math.inf:
+        raise ValueError(f"keep_alive_seconds is {keep_alive_seconds!r}; give more than 0")
+    # Now, outside the node's event loop, which it would hold.
+    importlib.import_module("autonomy_ctx.server.listening")
+    return HttpServer(
+        host,
+        port,
+        Guard(loopback=is_loopback(host), token=checked_token(host, token)),
+        grace_seconds=grace_seconds,
+        keep_alive_seconds=keep_alive_seconds,
+    )
+
+
+class HttpServer:
+    """Serves one node at a time; `http` makes it."""
+
+    def __init__(
+        self, host: str, port: int, guard: Guard, *, grace_seconds: float, keep_alive_seconds: float
+    ) -> None:
+        # Names are looked up, and this one must not lead anywhere else.
+        self.host = "127.0.0.1" if host.lower() == "localhost" else host
+        self._wanted_port = port
+        self._guard = guard
+        self._grace_seconds, self._keep_alive_seconds = grace_seconds, keep_alive_seconds
+        # While it serves.
+        self._port: int | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens; with port 0 known once it does."""
+        port = self._port or self._wanted_port
+        if not port:
+            raise ServerError("the port is any free one, and is known once the node has started")
+        return port
+
+    @property
+    def url(self) -> str:
+        """The address of the API."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def __call__(self, node: Node) -> AbstractAsyncContextManager[HttpServer]:
+        """Serve a node while the context is open."""
+        return self._serving(node)
+
+    def __repr__(self) -> str:
+        token = "..." if self._guard.token else None
+        return f"http(host={self.host!r}, port={self._wanted_port}, token={token})"
+
+    @asynccontextmanager
+    async def _serving(self, node: Node) -> AsyncIterator[HttpServer]:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise ServerError(
+                "the HTTP API runs on asyncio only; start the node with backend='asyncio'"
+            ) from None
+        if self._port is not None:
+            raise ServerError("this HTTP API already serves a node; make another with http()")
+        from autonomy_ctx.server.app import application
+        from autonomy_ctx.server.listening import GuestServer, listen
+        from autonomy_ctx.server.underway import Underway
+
+        underway = Underway()
+        app = application(
+            node, guard=self._guard, underway=underway, keep_alive_seconds=self._keep_alive_seconds
+        )
+        server = GuestServer(app, closing_seconds=self._grace_seconds + _LAST_SECONDS)
+        # Its own task: whoever closes the node need not be who started it.
+        background = Background(grace=0.0)
+        listener = await listen(self.host, self._wanted_port)
+        self._port = int(listener.getsockname()[1])
+        try:
+            background.start(lambda: server.run_on(listener))
+            await server.turned.wait()
+            if not server.started:
+                raise ServerError("the HTTP server ended before it had started; its log says why")
+            yield self
+        finally:
+            with anyio.CancelScope(shield=True):
+                server.should_exit = True
+                await underway.close(self._grace_seconds)
+                with anyio.move_on_after(_LAST_SECONDS):
+                    await server.ended.wait()
+                await background.aclose()
+            listener.close()
+            self._port = None
