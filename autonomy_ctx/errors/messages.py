@@ -28,12 +28,26 @@ class MessageTooLarge(InvalidMessage):
 class ConflictingMessage(AutonomyCtxError):
     """A message id was used again for other content."""
 
-    def __init__(self, *, message_id: str, position: int) -> None:
+    def __init__(self, *, message_id: str, position: int | None = None) -> None:
+        where = "in use" if position is None else f"at position {position}"
         super().__init__(
-            f"message id {message_id!r} is already at position {position} with other content; "
+            f"message id {message_id!r} is already {where} with other content; "
             f"messages are never rewritten: send the new content under a new id"
         )
         self.message_id, self.position = message_id, position
+
+
+class MailboxFull(AutonomyCtxError):
+    """So many direct messages wait for an agent in one conversation that no more are taken."""
+
+    def __init__(self, *, target: str, waiting: int, limit: int, size: int, most_bytes: int) -> None:
+        super().__init__(
+            f"{waiting:,} direct messages ({size:,} bytes) wait for agent {target!r} in this conversation, "
+            f"at most {limit:,} ({most_bytes:,} bytes) may; nothing was stored and nothing was dropped. "
+            f"Let the agent take a turn, which delivers them, or send with a `ttl_seconds`"
+        )
+        self.target, self.waiting, self.limit = target, waiting, limit
+        self.size, self.most_bytes = size, most_bytes
 
 
 class InvalidKey(AutonomyCtxError, ValueError):

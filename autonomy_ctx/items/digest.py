@@ -84,6 +84,11 @@ def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) ->
     return _chosen(made or [(NOTHING, 0.0)] * bool(texts), [], tokens, counter)
 
 
+def telling(message: Message) -> float:
+    """How much a message says for itself by these signs: the weight of its best line."""
+    return max(score for _, score in _message_lines(message, {}, 0.0, LEAST_ENDS) if score < UNREAD)
+
+
 def _message_lines(message: Message, names: dict[str, str], recency: float, ends: int) -> list[_Line]:
     who = speaker(message, names)
     base = _WEIGHTS[message.role] + recency / 2 + 2 * message.is_error

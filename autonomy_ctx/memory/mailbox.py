@@ -1,0 +1,161 @@
+"""Direct messages that wait for an agent: kept until they are delivered or have expired.
+
+A mailbox belongs to one conversation of one scope with one agent, so mail never crosses scopes, goes
+when the conversation is deleted, and is delivered into exactly one log, under its own id. Whatever
+ends a step in the middle, doing it again finishes it and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from autonomy_ctx.errors import ConflictingMessage, MailboxFull, MessageTooLarge
+from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.message import now
+from autonomy_ctx.memory.key import Key, make_key
+from autonomy_ctx.memory.mail import (
+    Waiting,
+    as_message,
+    by_urgency,
+    check_same,
+    fingerprint,
+    mail_id,
+    read_waiting,
+    to_body,
+)
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.records import Record
+from autonomy_ctx.memory.rows import check_id
+
+MAIL, DELIVERED = "mail", "mail-delivered"
+# Of one conversation: more than that waiting is not mail, it is a fault.
+MOST_WAITING = 1_000
+MOST_WAITING_BYTES = 2 * 1024 * 1024
+MAIL_LIMIT = 64 * 1024
+# How far back mail is looked for whose delivery was cut short after it had reached the log.
+REACH = 128
+
+
+class Mailbox:
+    """The mail of all agents that use a memory."""
+
+    def __init__(self, memory: Memory, *, clock: Callable[[], datetime] = now) -> None:
+        self._memory, self._clock = memory, clock
+
+    async def send(self, mail: DirectMessage, *, scope: str, conversation: str) -> bool:
+        """Keep mail for its target; false if the same waits already or was delivered.
+
+        `ConflictingMessage` if it is another one of that id, `MailboxFull` if too much waits.
+        """
+        check_id(mail.id)
+        key, store = make_key(mail.target_agent, scope, conversation), self._memory.store
+        body = to_body(mail)
+        if len(body) > MAIL_LIMIT:
+            raise MessageTooLarge(size=len(body), limit=MAIL_LIMIT)
+        # What waits first: mail on its way into the log is noted as delivered before it stops waiting.
+        for known in await read_waiting(await store.read_records(key, MAIL, name=mail.id, limit=1)):
+            if not known.expired(self._clock()):
+                check_same(mail, fingerprint(known.form))
+                return False
+        if await self._was_delivered(key, mail):
+            return False
+        await self._make_room(key, len(body))
+        await store.put_records(key, MAIL, [(mail.id, body)])
+        # Somebody else may have sent the same meanwhile, and it may have been delivered.
+        if await self._was_delivered(key, mail):
+            await store.drop_records(key, MAIL, [mail.id])
+            return False
+        return True
+
+    async def query_by_target(
+        self, target: str, *, scope: str, conversation: str, node: str | None = None, limit: int | None = None
+    ) -> list[DirectMessage]:
+        """What waits for an agent and has not expired, most urgent first, then oldest first.
+
+        With a `node`, mail for another one is left out. With a `limit`, only the first so many.
+        """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit is {limit}; it must be at least 0")
+        key, at = make_key(target, scope, conversation), self._clock()
+        found = await read_waiting(await self._memory.store.read_records(key, MAIL))
+        waiting = [one for one in found if not one.expired(at) and one.is_for(target, node)]
+        if waiting:
+            log = await self._memory.for_agent(target).read(scope, conversation, limit=REACH)
+            arrived = {mail_id(entry.message) for entry in log.entries}
+            waiting = [one for one in waiting if one.id not in arrived]
+        return [one.mail() for one in by_urgency(waiting)[:limit]]
+
+    async def deliver(self, target: str, ids: Iterable[str], *, scope: str, conversation: str) -> int:
+        """Put mail that was read into the target's log, once however often this is done; how much left."""
+        wanted = set(ids)
+        if not wanted:
+            return 0
+        key, store = make_key(target, scope, conversation), self._memory.store
+        generation = (await store.head(key)).generation
+        waiting = await read_waiting(await store.read_records(key, MAIL))
+        # Also what has expired since: it was read in time. A log is in the order of time.
+        read = sorted((one for one in waiting if one.id in wanted), key=lambda one: one.sent)
+        if not read:
+            return 0
+        logged = await self._append(key, read)
+        # Only now: what is noted as delivered is in the log, and what stops waiting is noted.
+        notes = [(one.id, fingerprint(one.form)) for one in read]
+        if not await store.put_records(key, DELIVERED, notes, generation=generation):
+            await self._take_back(key, logged)
+            return await self.deliver(target, wanted, scope=scope, conversation=conversation)
+        return len(await store.drop_records(key, MAIL, [one.id for one in read]))
+
+    async def _append(self, key: Key, read: Sequence[Waiting]) -> dict[str, str]:
+        """Put mail into the log; for the id of each, that under which it stands there."""
+        log, ids = self._memory.for_agent(key.agent), {one.id: one.id for one in read}
+        while True:
+            try:
+                messages = [replace(as_message(one.mail()), id=ids[one.id]) for one in read]
+                await log.append(key.scope, key.conversation, *messages)
+                return ids
+            except ConflictingMessage as error:
+                # Another message has that id. One piece of mail must not hold up all others for ever.
+                other = [one for one in read if ids[one.id] == one.id == error.message_id]
+                if not other:
+                    raise
+                ids[error.message_id] = fingerprint(other[0].form)
+
+    async def _take_back(self, key: Key, logged: Mapping[str, str]) -> None:
+        """Something was deleted meanwhile; if it was the conversation, its mail must not outlive it."""
+        log, store = self._memory.for_agent(key.agent), self._memory.store
+        for name, message_id in logged.items():
+            waits = await store.read_records(key, MAIL, name=name, limit=1)
+            if not waits and not await store.read_records(key, DELIVERED, name=name, limit=1):
+                await log.delete_message(key.scope, key.conversation, message_id)
+
+    async def _was_delivered(self, key: Key, mail: DirectMessage) -> bool:
+        noted = await self._memory.store.read_records(key, DELIVERED, name=mail.id, limit=1)
+        if noted:
+            check_same(mail, noted[0].body)
+        return bool(noted)
+
+    async def _make_room(self, key: Key, size: int) -> None:
+        """Refuse mail that would be too much; what has expired is taken out first, but only then."""
+        store = self._memory.store
+        records = await store.read_records(key, MAIL)
+        if _fits(records, size):
+            return
+        at = self._clock()
+        expired = {one.id for one in await read_waiting(records) if one.expired(at)}
+        left = [record for record in records if record.name not in expired]
+        if not _fits(left, size):
+            raise MailboxFull(
+                target=key.agent,
+                waiting=len(left),
+                limit=MOST_WAITING,
+                size=sum(len(record.body) for record in left),
+                most_bytes=MOST_WAITING_BYTES,
+            )
+        await store.drop_records(key, MAIL, list(expired))
+
+
+def _fits(waiting: Sequence[Record], size: int) -> bool:
+    total = size + sum(len(record.body) for record in waiting)
+    return len(waiting) < MOST_WAITING and total <= MOST_WAITING_BYTES

@@ -1,0 +1,89 @@
+"""Direct messages from other agents, as part of the context until the model has read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from autonomy_ctx.items.clamp import clamp_message
+from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.message import Message, now
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.mail import as_message, mail_id
+from autonomy_ctx.memory.mailbox import Mailbox
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+
+# Beyond this a model reads none of it with care.
+MOST_SHOWN = 64
+# A direct message must not be cut to less than says something.
+LEAST = 64
+
+
+class InboxSection(ContributingSection):
+    """Direct messages to one agent that have not expired, most urgent first, in at most `max_tokens`.
+
+    Without an `agent` it is the one whose memory it is given. Once a model has answered a context with
+    them, an agent delivers them: they become part of the history and leave the inbox. What found no
+    room waits for the next context.
+    """
+
+    # More than a history: mail that gives way to a long one would wait for ever. It is bounded by itself.
+    priority = 15
+
+    def __init__(
+        self,
+        agent: str | None = None,
+        *,
+        node: str | None = None,
+        max_tokens: int = 2048,
+        name: str = "inbox",
+        enabled: bool = True,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        if type(max_tokens) is not int or max_tokens < LEAST:
+            raise ValueError(f"max_tokens is {max_tokens!r}; it must be at least {LEAST} tokens")
+        super().__init__(name, enabled)
+        self.agent, self.node = agent, node
+        # Not for the template to see: it would leave out from the beginning, which is most urgent here.
+        self._room = max_tokens
+        self._clock = clock
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        # Any memory will do for other sections; only this library's has mail.
+        if not isinstance(memory, Memory):
+            return Contribution(())
+        waiting = await Mailbox(memory, clock=self._clock).query_by_target(
+            self._target(memory), scope=scope, conversation=conversation, node=self.node, limit=MOST_SHOWN
+        )
+        return Contribution(most_urgent(waiting, self._room, memory.token_counter))
+
+    async def taken(self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]) -> None:
+        """Deliver what a model has read; before its answer is stored, so that mail stands before it."""
+        if isinstance(memory, Memory):
+            await Mailbox(memory, clock=self._clock).deliver(
+                self._target(memory),
+                filter(None, map(mail_id, messages)),
+                scope=scope,
+                conversation=conversation,
+            )
+
+    def _target(self, memory: Memory) -> str:
+        return memory.agent if self.agent is None else self.agent
+
+
+def most_urgent(waiting: Iterable[DirectMessage], room: int, counter: TokenCounter) -> list[Message]:
+    """The first messages that fit, the very first in any case, shortened if it has to be."""
+    shown: list[Message] = []
+    for mail in waiting:
+        message = as_message(mail)
+        cost = counter.count_messages([message])
+        if cost > room:
+            if not shown:
+                # Delivered, the log has all of it.
+                shown.append(clamp_message(message, int(room / counter.calibration.factor), counter))
+            break
+        shown.append(message)
+        room -= cost
+    return shown
