@@ -2,8 +2,15 @@
 
 import logging
 
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.agents.node import Node
+from autonomy_ctx.agents.reply import AgentReply, ToolAnswered, TurnEnded
+from autonomy_ctx.agents.setting import AgentHook, TurnLimits
+from autonomy_ctx.agents.stream import AgentStream
+from autonomy_ctx.agents.turn import Turn
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig
+from autonomy_ctx.compaction.policy import SwapChoice
 from autonomy_ctx.compaction.strategies import ClearToolResults, Pipeline, SummarizeOldest, TruncateOldest
 from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
 from autonomy_ctx.containers.chat import ChatContext
@@ -13,6 +20,7 @@ from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook
 from autonomy_ctx.containers.pool_view import ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue, ContextQueueHook
+from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.containers.runtime import (
     Compact,
     Runtime,
@@ -22,6 +30,8 @@ from autonomy_ctx.containers.runtime import (
     no_context,
 )
 from autonomy_ctx.errors import (
+    AddressUnavailable,
+    AgentClosed,
     AuthenticationFailed,
     AutonomyCtxError,
     BudgetExceeded,
@@ -29,6 +39,7 @@ from autonomy_ctx.errors import (
     ContextOverflow,
     FileRefused,
     HookError,
+    InvalidAgent,
     InvalidArguments,
     InvalidContainer,
     InvalidContextFile,
@@ -52,6 +63,7 @@ from autonomy_ctx.errors import (
     RateLimited,
     SchemaTooNew,
     SectionError,
+    ServerError,
     StoreBusy,
     StoreClosed,
     StoreCorrupt,
@@ -61,10 +73,14 @@ from autonomy_ctx.errors import (
     SubagentError,
     SummaryFailed,
     ToolTimeout,
+    TurnWithinTurn,
+    UnknownAgent,
     UnknownItem,
     UnknownTool,
+    UnknownTurn,
     UnregisteredHookError,
     UnregisteredToolError,
+    UserMessageMissing,
 )
 from autonomy_ctx.hooks import HookRegistry, hook
 from autonomy_ctx.items.calibration import Calibration
@@ -108,6 +124,7 @@ from autonomy_ctx.memory.segments import StoredSegment, Summaries, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
 from autonomy_ctx.memory.work import Lease, Work
 from autonomy_ctx.models.model import Model
+from autonomy_ctx.models.prices import Price, estimate_cost, price_of
 from autonomy_ctx.sections.additional import AdditionalContextSection
 from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
@@ -118,6 +135,7 @@ from autonomy_ctx.sections.section import ContextSection, ContributingSection, C
 from autonomy_ctx.sections.shelves import PoolSection, QueueSection
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
 from autonomy_ctx.sections.tool_instructions import ToolInstructionsSection
+from autonomy_ctx.template.cacheplan import CacheWarning
 from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
 from autonomy_ctx.template.cut import BudgetReport, Cut
 from autonomy_ctx.template.defaults import create_default_template
@@ -139,13 +157,20 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AdditionalContextSection",
+    "AddressUnavailable",
+    "Agent",
+    "AgentClosed",
     "AgentConfigUpdate",
     "AgentHandoff",
+    "AgentHook",
+    "AgentReply",
+    "AgentStream",
     "AuthenticationFailed",
     "AutonomyCtxError",
     "Background",
     "BudgetExceeded",
     "BudgetReport",
+    "CacheWarning",
     "Calibration",
     "CallStarted",
     "ChatContext",
@@ -189,6 +214,7 @@ __all__ = [
     "HttpEmbedder",
     "ImageContent",
     "InboxSection",
+    "InvalidAgent",
     "InvalidArguments",
     "InvalidContainer",
     "InvalidContextFile",
@@ -222,11 +248,13 @@ __all__ = [
     "ModelReply",
     "ModelTimeout",
     "ModelUnavailable",
+    "Node",
     "Omission",
     "Origin",
     "Passage",
     "Pipeline",
     "PoolSection",
+    "Price",
     "QueueSection",
     "RateLimited",
     "Record",
@@ -238,6 +266,7 @@ __all__ = [
     "SectionError",
     "SectionReport",
     "Segment",
+    "ServerError",
     "SharedPrefix",
     "Store",
     "StoreBusy",
@@ -256,6 +285,7 @@ __all__ = [
     "SummaryFailed",
     "SummaryHook",
     "SummaryState",
+    "SwapChoice",
     "SystemInstructionsSection",
     "Task",
     "TaskContextManager",
@@ -268,16 +298,24 @@ __all__ = [
     "ThinkingDelta",
     "TokenCounter",
     "Tool",
+    "ToolAnswered",
     "ToolCall",
     "ToolInstructionsSection",
     "ToolRegistry",
     "ToolTimeout",
     "TruncateOldest",
+    "Turn",
+    "TurnEnded",
+    "TurnLimits",
+    "TurnWithinTurn",
+    "UnknownAgent",
     "UnknownItem",
     "UnknownTool",
+    "UnknownTurn",
     "UnregisteredHookError",
     "UnregisteredToolError",
     "Usage",
+    "UserMessageMissing",
     "VectorKnowledgeBase",
     "VectorStore",
     "VectorsInProcess",
@@ -285,6 +323,7 @@ __all__ = [
     "Work",
     "ask_user_for_input",
     "create_default_template",
+    "estimate_cost",
     "events_to_messages",
     "filesystem_tools",
     "find_safe_trim_count",
@@ -302,7 +341,9 @@ __all__ = [
     "memory_tools",
     "new_context",
     "no_context",
+    "price_of",
     "read_context_item",
+    "record_model_call",
     "safe_cuts",
     "time_tools",
     "tool",

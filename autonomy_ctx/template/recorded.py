@@ -8,7 +8,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
@@ -18,23 +18,25 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import Omission
-from autonomy_ctx.template.composed import ComposedContext, SectionReport, SharedPrefix
+from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
 from autonomy_ctx.template.cut import BudgetReport, Cut
 
 # Reading across a gap of a few messages is cheaper than reading twice.
 _GAP = 16
 # What is written and compared outside the event loop.
 LARGE_TOKENS = 20_000
+LARGE_MESSAGES = 200
 
 
 async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]:
     """A context as JSON."""
-    shown = list(zip(composed.messages, composed.origins(), strict=True))
+    origins = composed.origins()
+    shown = list(zip(composed.messages, origins, strict=True))
     # A message that a store has read says so itself; any other may have been shortened to be shown.
     unsure = [origin.position for message, origin in shown if origin.position and not message._kept]
     stored = await _stored(unsure, composed.scope, composed.conversation, memory)
-    written = partial(_written, composed, stored)
-    return await anyio.to_thread.run_sync(written) if composed.tokens > LARGE_TOKENS else written()
+    written = partial(_written, composed, origins, stored)
+    return await anyio.to_thread.run_sync(written) if _is_large(composed) else written()
 
 
 async def from_record(
@@ -55,13 +57,18 @@ async def from_record(
         budget=None if form["budget"] is None else BudgetReport(**form["budget"]),
         shared=None if form["shared"] is None else SharedPrefix(**form["shared"]),
     )
-    large = composed.tokens > LARGE_TOKENS
-    digest = await anyio.to_thread.run_sync(composed.digest) if large else composed.digest()
-    return composed if digest == form["digest"] else None
+    digest = composed.digest
+    found = await anyio.to_thread.run_sync(digest) if _is_large(composed) else digest()
+    return composed if found == form["digest"] else None
 
 
-def _written(composed: ComposedContext, stored: Mapping[int, Message]) -> dict[str, Any]:
-    origins = composed.origins()
+def _is_large(composed: ComposedContext) -> bool:
+    return len(composed) > LARGE_MESSAGES or composed.tokens > LARGE_TOKENS
+
+
+def _written(
+    composed: ComposedContext, origins: Sequence[Origin], stored: Mapping[int, Message]
+) -> dict[str, Any]:
     return {
         "messages": [
             origin.position
@@ -70,7 +77,7 @@ def _written(composed: ComposedContext, stored: Mapping[int, Message]) -> dict[s
             for message, origin in zip(composed.messages, origins, strict=True)
         ],
         "counts": [origin.tokens for origin in origins],
-        "sections": [asdict(section) for section in composed.sections],
+        "sections": [_section_form(section) for section in composed.sections],
         "calibration": composed.calibration,
         "budget": None if composed.budget is None else asdict(composed.budget),
         "shared": None if composed.shared is None else asdict(composed.shared),
@@ -86,6 +93,12 @@ async def _stored(
         window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
         found |= {entry.position: entry.message for entry in window.entries}
     return found
+
+
+def _section_form(section: SectionReport) -> dict[str, Any]:
+    # Not `asdict`, which copies each of the positions by itself.
+    form = {field.name: getattr(section, field.name) for field in fields(section)}
+    return form | {name: [asdict(one) for one in form[name]] for name in ("omitted", "cut")}
 
 
 def _section(form: Mapping[str, Any]) -> SectionReport:

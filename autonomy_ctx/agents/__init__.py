@@ -1,0 +1,1 @@
+"""An agent repeats compose, ask and remember; a node hosts agents."""

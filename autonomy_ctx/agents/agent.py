@@ -1,0 +1,397 @@
+"""An agent: composes a context, asks a model, runs tools, remembers, and repeats."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from autonomy_ctx.agents import described, saved
+from autonomy_ctx.agents.as_tool import told_as_tool
+from autonomy_ctx.agents.connections import close_models
+from autonomy_ctx.agents.equipment import BuiltIn, equipped, specs_of
+from autonomy_ctx.agents.exchange import Exchange, Heard
+from autonomy_ctx.agents.explained import SECONDS, TURNS, ContextRecords
+from autonomy_ctx.agents.host import Host
+from autonomy_ctx.agents.latest import latest_contexts
+from autonomy_ctx.agents.lines import Lines
+from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.agents.reply import AgentReply
+from autonomy_ctx.agents.setting import Setting, TurnLimits, read_limits
+from autonomy_ctx.agents.shelves import Shelved, Shelves
+from autonomy_ctx.agents.stream import AgentStream
+from autonomy_ctx.agents.team import Team
+from autonomy_ctx.agents.turn import Turn
+from autonomy_ctx.agents.usual import usual_template
+from autonomy_ctx.agents.working import work
+from autonomy_ctx.background import Background
+from autonomy_ctx.compaction.config import ContextSummaryConfig
+from autonomy_ctx.containers.pool import ContextPool
+from autonomy_ctx.containers.queue import ContextQueue
+from autonomy_ctx.errors import InvalidAgent
+from autonomy_ctx.hooks import Hook, checked_hooks
+from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.frozen import EMPTY
+from autonomy_ctx.items.message import Message, new_id, now
+from autonomy_ctx.memory.key import Key, make_key
+from autonomy_ctx.memory.mailbox import Mailbox
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.template import ContextTemplate
+from autonomy_ctx.tools.tool import Tool
+
+SCOPE = CONVERSATION = "default"
+QUEUE_LIMIT = 10
+
+
+class Agent(Shelved):
+    """Answers users with a model and tools, and keeps every conversation.
+
+    Without a `context_template` the context is: instructions, what the built-in tools are for, the
+    history (with `context_summary` the older part as a summary), the instructions of the tools. With one
+    the template decides everything, and `instructions` only describe the agent. Without a model, `put`
+    turns and `run` them.
+    """
+
+    _top = True
+
+    def __init__(
+        self,
+        name: str,
+        description: str = "",
+        tools: Iterable[Any] = (),
+        *,
+        instructions: str | None = None,
+        model: Any = None,
+        memory: Memory | None = None,
+        node: Host | None = None,
+        context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None = None,
+        context_template: ContextTemplate | None = None,
+        context_queue: ContextQueue | None = None,
+        context_pool: ContextPool | None = None,
+        enable_ask_for_user_input: bool = False,
+        enable_filesystem: bool = False,
+        enable_recall: bool = False,
+        filesystem_visibility: str = "conversation",
+        filesystem_root: str | os.PathLike[str] | None = None,
+        subagents: Mapping[str, Mapping[str, Any]] | None = None,
+        limits: TurnLimits | Mapping[str, Any] | None = None,
+        explain_turns: int = TURNS,
+        explain_seconds: float = SECONDS,
+        hooks: Iterable[Hook] | None = None,
+        clock: Callable[[], datetime] = now,
+        new_id: Callable[[], str] = new_id,
+    ) -> None:
+        # What makes another agent like this one.
+        self.options = {option: value for option, value in locals().items() if option in saved.OPTIONS}
+        self.options["tools"] = tools = tuple(tools)
+        self.name = described.checked_name(name) if self._top else name
+        self.description, self.instructions = description, instructions or description
+        self.model = described.checked_model(name, model)
+        if context_template is not None and context_summary not in (None, False):
+            raise ValueError(
+                "give context_summary for a summarized history in the usual context, or context_template "
+                "to decide everything yourself (a SummarizedHistorySection in it summarizes), not both"
+            )
+        self._owns_memory = memory is None and node is None
+        memory = memory or (node.memory if node is not None else Memory(clock=clock, new_id=new_id))
+        # A view that was given belongs to whoever shares it.
+        self.memory = memory if memory.agent else memory.for_agent(name)
+        self._node = node
+        self._background = node.background if node is not None else Background()
+        self.limits = read_limits(limits)
+        self.hooks = checked_hooks(hooks)
+        self._clock, self._new_id = clock, new_id
+        built_in = BuiltIn(
+            ask_for_user_input=enable_ask_for_user_input,
+            filesystem=enable_filesystem,
+            filesystem_visibility=filesystem_visibility,
+            filesystem_root=filesystem_root,
+            recall=enable_recall,
+            context_items=bool(tools) or context_pool is not None,
+        )
+        self._team = Team(
+            name,
+            subagents or {},
+            make=partial(_Member, clock=clock, new_id=new_id),
+            model=model,
+            memory=self.memory,
+            background=self._background,
+        )
+        self._tools = equipped(tools, built_in, self._team.tools)
+        self._specs = specs_of(self._tools)
+        self.context_template = context_template or usual_template(
+            self.instructions,
+            built_in,
+            context_summary=context_summary,
+            model=model,
+            background=self._background,
+            subagents=subagents if self._team.tools else None,
+            tools=list(self._tools.values()),
+            clock=clock,
+        )
+        self._shelves = Shelves(
+            self.memory.store,
+            self._key(SCOPE, CONVERSATION),
+            ContextQueue(limit=QUEUE_LIMIT) if context_queue is None else context_queue,
+            ContextPool() if context_pool is None else context_pool,
+            new_id=new_id,
+        )
+        self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
+        self._metrics = AgentMetrics()
+        self._lines = Lines(name)
+        self._latest = latest_contexts()
+        # The calls that `run` will make.
+        self.waiting: deque[Turn] = deque()
+        self._closed = False
+
+    @classmethod
+    async def start(cls, *, node: Host, name: str, instructions: str, model: Any, **options: Any) -> Self:
+        """An agent that a node hosts, ready for its first turn; it takes all arguments of `Agent`."""
+        agent = cls(name, node=node, instructions=instructions, model=model, **options)
+        node.host(agent)
+        return agent
+
+    # -- turns ----------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        text: str | Message | Mapping[str, Any] | Sequence[Any],
+        *,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+        params: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
+    ) -> AgentReply:
+        """Take one turn and give the answer.
+
+        The user's message is kept before the model is asked. Turns of one conversation wait for each
+        other. With a `message_id`, sending the same again keeps it once. `params` go to the sections.
+        """
+        return await self._turn(self._message(text, message_id), self._key(scope, conversation), params, None)
+
+    def stream(
+        self,
+        text: str | Message | Mapping[str, Any] | Sequence[Any],
+        *,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+        params: Mapping[str, Any] | None = None,
+        message_id: str | None = None,
+    ) -> AgentStream:
+        """The same turn, piece by piece: text, thinking, calls, results, and last `TurnEnded`."""
+        message, key = self._message(text, message_id), self._key(scope, conversation)
+        return AgentStream(self.name, partial(self._turn, message, key, params), self._background)
+
+    async def __call__(self, **values: Any) -> str:
+        """Answer one question in a conversation of its own: what runs an agent as if it were a function."""
+        text = described.as_question(values)
+        return (await self.send(text, conversation=f"call-{self._new_id()}")).text
+
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool[..., Any]:
+        """This agent as a tool of another one, in that one's scope and conversation."""
+        return told_as_tool(self, name, description)
+
+    async def message(
+        self,
+        to: str,
+        content: str,
+        *,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+        priority: float = 0.5,
+        ttl_seconds: float | None = None,
+        target_node_id: str | None = None,
+        parent_task_id: str | None = None,
+        metadata: Mapping[str, Any] = EMPTY,
+    ) -> DirectMessage:
+        """Write to another agent that uses the same memory; it reads it in its next turn there."""
+        mail = DirectMessage(
+            source_agent=self.name,
+            target_agent=to,
+            content=content,
+            priority=priority,
+            ttl_seconds=ttl_seconds,
+            target_node_id=target_node_id,
+            parent_task_id=parent_task_id,
+            metadata=metadata,
+            id=self._new_id(),
+            created_at=self._clock(),
+        )
+        await Mailbox(self.memory, clock=self._clock).send(mail, scope=scope, conversation=conversation)
+        return mail
+
+    async def explain(
+        self,
+        turn: str | None = None,
+        *,
+        step: int | None = None,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+    ) -> ComposedContext:
+        """What the model was shown in a past turn, byte for byte: the last step of the newest by default."""
+        return await self._records.explain(self._key(scope, conversation), turn, step)
+
+    # -- turns without a model ------------------------------------------------------------------
+
+    async def put(self, turn: Turn) -> None:
+        """Add a tool call to those that `run` will make."""
+        if not isinstance(turn, Turn):
+            raise TypeError(f"put takes a Turn, not {type(turn).__name__}")
+        described.check_tool(turn.tool, self._tools)
+        self.waiting.append(turn)
+
+    def run(self) -> AsyncIterator[tuple[Turn, Any]]:
+        """Make the calls that were put, one after the other: each with its value, or each value it yielded.
+
+        A tool that fails ends it with its own error; the turns behind it are still there.
+        """
+        return work(self._setting(), self._key(SCOPE, CONVERSATION), self.waiting)
+
+    # -- what it holds --------------------------------------------------------------------------
+
+    @property
+    def models(self) -> list[Any]:
+        """The models that answer for it and for its sub-agents, and those that write summaries."""
+        sections = self.context_template.sections
+        writers = [getattr(section, "summary_model", None) for section in sections]
+        found = [self.model, *writers, *self._team.models()]
+        return list({id(model): model for model in found if model is not None}.values())
+
+    @property
+    def tools(self) -> list[Tool[..., Any]]:
+        """All tools, the given and the built-in ones."""
+        return list(self._tools.values())
+
+    async def history(
+        self, *, scope: str = SCOPE, conversation: str = CONVERSATION, limit: int | None = None
+    ) -> list[dict[str, Any]]:
+        """The messages of a conversation, the newest `limit` of them."""
+        return await self.memory.get_messages_only(scope, conversation, limit=limit)
+
+    async def delete_conversation(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
+        """Delete a conversation with all that was made from it, its sub-agents' part included."""
+        key = self._key(scope, conversation)
+        async with self._lines.turn(key):
+            self._latest.pop(key, None)
+            await self._shelves.forget(key)
+            # First what only this conversation's records know of.
+            deleted = await self._team.delete(scope, conversation)
+            return deleted + await self.memory.delete_conversation(scope, conversation)
+
+    def get_metrics(self) -> dict[str, int | float]:
+        """Counters since the agent was made; with a summarized history also those of its summaries."""
+        return self._metrics.with_summaries(self.context_template)
+
+    # -- copies and ends ------------------------------------------------------------------------
+
+    def branch(self, name: str | None = None) -> Agent:
+        """An agent like this one with a branch of its queue and pool; under the same name, the same log."""
+        return saved.branched(self, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The agent as JSON: names of tools and hooks, waiting turns, queue and pool; no model, no memory."""
+        return saved.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], **options: Any) -> Agent:
+        """An agent from what `to_dict` wrote, its tools and hooks found by name; `options` go before."""
+        return saved.from_dict(cls, data, options)
+
+    async def close(self) -> None:
+        """Finish what runs, for a short time, and let go of connections. Twice is harmless.
+
+        Turns that wait, or do not end in that time, end with `AgentClosed`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._node is not None:
+            self._node.release(self)
+        # Whatever becomes of one step, the others follow: nobody else would take them. Last come first.
+        with anyio.CancelScope(shield=True):
+            async with AsyncExitStack() as steps:
+                if self._owns_memory:
+                    steps.push_async_callback(self.memory.close)
+                if self._node is None:
+                    steps.push_async_callback(close_models, [self])
+                    steps.push_async_callback(self._background.aclose)
+                if self.options["context_template"] is None:
+                    steps.push_async_callback(self.context_template.close)
+                steps.push_async_callback(self._team.close)
+                steps.push_async_callback(self._shelves.last_settle)
+                steps.push_async_callback(self._lines.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r}, tools={[tool.name for tool in self.tools]})"
+
+    async def _turn(
+        self, message: Message, key: Key, params: Mapping[str, Any] | None, heard: Heard | None
+    ) -> AgentReply:
+        if self.model is None:
+            raise InvalidAgent(
+                self.name, "has no model to answer with; give it one, or `put` turns and `run` them"
+            )
+        async with self._lines.turn(key):
+            exchange = Exchange(
+                self._setting(),
+                key,
+                self._new_id(),
+                params=params,
+                previous=self._latest.get(key),
+                heard=heard,
+            )
+            self._metrics.count("turns")
+            try:
+                return await exchange.run(message)
+            except BaseException:
+                self._metrics.count("turns_failed")
+                raise
+            finally:
+                if exchange.previous is not None:
+                    self._latest[key] = exchange.previous
+
+    def _setting(self) -> Setting:
+        return Setting(
+            name=self.name,
+            memory=self.memory,
+            model=self.model,
+            template=self.context_template,
+            tools=self._tools,
+            specs=self._specs,
+            shelves=self._shelves,
+            records=self._records,
+            limits=self.limits,
+            hooks=self.hooks,
+            metrics=self._metrics,
+            inject={"agent": self},
+            clock=self._clock,
+            new_id=self._new_id,
+        )
+
+    def _message(self, text: Any, message_id: str | None) -> Message:
+        return described.user_message(text, message_id, new_id=self._new_id, at=self._clock())
+
+    def _key(self, scope: str, conversation: str) -> Key:
+        return make_key(self.memory.agent, scope, conversation)
+
+
+class _Member(Agent):
+    """A sub-agent: its name is a path that no other agent can have."""
+
+    _top = False

@@ -1,0 +1,191 @@
+"""A node: hosts agents, and owns what they share: memory, background work, a way in from outside."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import anyio
+
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.agents.connections import close_models
+from autonomy_ctx.background import Background
+from autonomy_ctx.errors import AgentClosed, InvalidAgent, UnknownAgent
+from autonomy_ctx.memory.memory import Memory
+
+logger = logging.getLogger("autonomy_ctx.agents")
+
+# What a node opens while it runs, such as an HTTP server, and closes before its agents.
+Serve: TypeAlias = Callable[["Node"], AbstractAsyncContextManager[Any]]
+
+
+class Node:
+    """Hosts agents that share memory and background work; use it in an `async with`, or `Node.start(main)`.
+
+    `memory` is a `Memory`, which stays its owner's, or a URL such as `sqlite:///agents.db`; without one
+    conversations live as long as the node. `serve` opens a way in, such as `http(port=8000)`.
+    """
+
+    def __init__(
+        self, name: str = "node", *, memory: Memory | str | None = None, serve: Serve | None = None
+    ) -> None:
+        self.name = name
+        self._owns_memory = not isinstance(memory, Memory)
+        self.memory = memory if isinstance(memory, Memory) else Memory(memory)
+        self.background = Background()
+        self._serve = serve
+        self._agents: dict[str, Agent] = {}
+        self._open = AsyncExitStack()
+        self._stopped = anyio.Event()
+        self._closed = False
+
+    @classmethod
+    def start(
+        cls,
+        main: Callable[[Self], Awaitable[Any]],
+        *,
+        name: str = "node",
+        memory: Memory | str | None = None,
+        serve: Serve | None = None,
+        backend: str = "asyncio",
+    ) -> None:
+        """Run an application until it is stopped: by Ctrl-C, a TERM signal or `node.stop()`.
+
+        `main` is given the node and starts its agents; the node goes on when it returns. An error in it
+        ends the node and is raised here.
+        """
+        anyio.run(_run, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
+
+    @property
+    def agents(self) -> list[Agent]:
+        """The agents it hosts, in the order they were started."""
+        return list(self._agents.values())
+
+    def agent(self, name: str) -> Agent:
+        """The agent of a name, or `UnknownAgent`."""
+        if name not in self._agents:
+            raise UnknownAgent(name, known=list(self._agents))
+        return self._agents[name]
+
+    def host(self, agent: Agent) -> None:
+        """Take an agent in, under its name; `Agent.start` does this."""
+        if self._closed:
+            raise AgentClosed(self.name)
+        if agent.name in self._agents:
+            raise InvalidAgent(
+                agent.name, "is already hosted by this node; close it first, or take another name"
+            )
+        self._agents[agent.name] = agent
+
+    def release(self, agent: Agent) -> None:
+        """Let an agent go; `agent.close()` does this."""
+        if self._agents.get(agent.name) is agent:
+            del self._agents[agent.name]
+
+    async def healthy(self) -> bool:
+        """Whether memory can be written now."""
+        return not self._closed and await self.memory.health_check()
+
+    async def get_metrics(self) -> dict[str, Mapping[str, int | float]]:
+        """Counters of memory and of each agent, by `memory` and `agent:NAME`."""
+        counts = {"memory": await self.memory.get_metrics()}
+        return counts | {f"agent:{agent.name}": agent.get_metrics() for agent in self.agents}
+
+    def stop(self) -> None:
+        """Let `Node.start` or `wait_stopped` return."""
+        self._stopped.set()
+
+    async def wait_stopped(self) -> None:
+        """Wait until somebody stops the node."""
+        await self._stopped.wait()
+
+    async def close(self) -> None:
+        """Close what it serves, its agents, and what they share. Twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        self.stop()
+        agents = self.agents
+        # Whatever becomes of one step, the others follow: nobody else would take them. Last come first.
+        with anyio.CancelScope(shield=True):
+            async with AsyncExitStack() as steps:
+                if self._owns_memory:
+                    steps.push_async_callback(self.memory.close)
+                steps.push_async_callback(close_models, agents)
+                steps.push_async_callback(self.background.aclose)
+                steps.push_async_callback(_close_all, agents)
+                steps.push_async_callback(self._open.aclose)
+
+    async def __aenter__(self) -> Self:
+        if self._owns_memory:
+            await self.memory.__aenter__()
+        if self._serve is not None:
+            try:
+                await self._open.enter_async_context(self._serve(self))
+            except BaseException:
+                await self.close()
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r}, agents={list(self._agents)})"
+
+
+async def _close_all(agents: Sequence[Agent]) -> None:
+    """Close agents side by side: each may take a while to end its turns."""
+    async with anyio.create_task_group() as group:
+        for agent in agents:
+            group.start_soon(_close, agent)
+
+
+async def _close(agent: Agent) -> None:
+    """Close an agent; one that fails at it must not keep the others open."""
+    try:
+        await agent.close()
+    except Exception:
+        logger.exception("agent %r did not close properly", agent.name)
+
+
+async def _run(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options: dict[str, Any]) -> None:
+    failed: list[Exception] = []
+    async with kind(**options) as node, _stopping_at_signals(node) as scope:
+        with scope:
+            try:
+                await main(node)
+            except Exception as error:
+                # Raised when all is closed, and as itself, not in a group.
+                failed.append(error)
+                node.stop()
+            await node.wait_stopped()
+    if failed:
+        raise failed[0]
+
+
+@asynccontextmanager
+async def _stopping_at_signals(node: Node) -> AsyncIterator[anyio.CancelScope]:
+    """A scope that a signal cancels, so that whatever `main` is at ends, too."""
+    scope = anyio.CancelScope()
+
+    async def watch() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                node.stop()
+                scope.cancel()
+                # From here on a second signal does what it usually does.
+                return
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        try:
+            yield scope
+        finally:
+            group.cancel_scope.cancel()

@@ -1,0 +1,136 @@
+"""An agent as JSON and back, and a second one like it.
+
+Tools and hooks are saved by name and found again in their registries. A model, a template and memory
+are not data: they are given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from autonomy_ctx.agents.lines import Lines
+from autonomy_ctx.agents.turn import Turn
+from autonomy_ctx.compaction.config import ContextSummaryConfig
+from autonomy_ctx.containers.pool import ContextPool
+from autonomy_ctx.containers.queue import ContextQueue
+from autonomy_ctx.errors import InvalidAgent, InvalidContainer
+from autonomy_ctx.hooks import by_name, from_names
+from autonomy_ctx.tools.registry import ToolRegistry
+from autonomy_ctx.tools.tool import tools_by_name
+
+if TYPE_CHECKING:
+    from autonomy_ctx.agents.agent import Agent
+
+# What an agent is made with and another one like it is made with, too.
+OPTIONS = frozenset(
+    {
+        "description",
+        "tools",
+        "instructions",
+        "model",
+        "node",
+        "context_summary",
+        "context_template",
+        "enable_ask_for_user_input",
+        "enable_filesystem",
+        "enable_recall",
+        "filesystem_visibility",
+        "filesystem_root",
+        "subagents",
+        "limits",
+        "explain_turns",
+        "explain_seconds",
+        "clock",
+        "new_id",
+    }
+)
+# Those of them that JSON can hold as they are.
+_PLAIN = (
+    "enable_ask_for_user_input",
+    "enable_filesystem",
+    "enable_recall",
+    "filesystem_visibility",
+    "explain_turns",
+    "explain_seconds",
+)
+
+
+def to_dict(agent: Agent) -> dict[str, Any]:
+    """All of an agent that is data."""
+    options = {name: agent.options[name] for name in _PLAIN}
+    root = agent.options["filesystem_root"]
+    options["filesystem_root"] = None if root is None else str(root)
+    options["context_summary"] = _summary(agent.options["context_summary"])
+    options["limits"] = asdict(agent.limits)
+    return {
+        "name": agent.name,
+        "description": agent.description,
+        "instructions": agent.instructions,
+        "tools": list(tools_by_name(agent.options["tools"])),
+        "subagents": list(agent.options["subagents"] or {}),
+        "options": options,
+        "hooks": by_name(agent.hooks),
+        "turns": [turn.to_dict() for turn in agent.waiting],
+        "context_queue": agent.context_queue.to_dict(),
+        "context_pool": agent.context_pool.to_dict(),
+    }
+
+
+def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, Any]) -> Agent:
+    """An agent from its dict; what is given goes before what the dict says."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise InvalidContainer("Agent", "name", "is missing")
+    name = data["name"]
+    shapes = (("options", Mapping), ("hooks", Mapping), ("tools", list), ("subagents", list), ("turns", list))
+    for field, shape in shapes:
+        if not isinstance(data.get(field), shape | None):
+            raise InvalidContainer("Agent", field, f"must not be of type {type(data[field]).__name__}")
+    missing = [sub for sub in data.get("subagents") or () if sub not in (given.get("subagents") or {})]
+    if missing:
+        raise InvalidAgent(
+            name, f"was saved with the sub-agents {', '.join(missing)}; give `subagents` again"
+        )
+    options: dict[str, Any] = {**(data.get("options") or {})}
+    unknown = sorted(str(option) for option in options if option not in OPTIONS)
+    if unknown:
+        raise InvalidContainer("Agent", "options", f"has unknown names: {', '.join(unknown)}")
+    options |= {"description": data.get("description", ""), "instructions": data.get("instructions")}
+    if "tools" not in given:
+        options["tools"] = [ToolRegistry.get(tool) for tool in data.get("tools") or ()]
+    if given.get("context_template") is not None:
+        options.pop("context_summary", None)
+    for field, container in (("context_queue", ContextQueue), ("context_pool", ContextPool)):
+        if field not in given and data.get(field) is not None:
+            options[field] = container.from_dict(data[field])
+    if "hooks" not in given:
+        options["hooks"] = from_names(data.get("hooks") or {})
+    agent = kind(name, **{**options, **given})
+    agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
+    return agent
+
+
+def branched(agent: Agent, name: str | None) -> Agent:
+    """An agent like another, with its queue and pool branched, in the same memory."""
+    options = {
+        **agent.options,
+        "context_queue": agent.context_queue.branch(),
+        "context_pool": agent.context_pool.branch(),
+        "hooks": list(agent.hooks),
+        "memory": agent.memory if name is None else agent.memory.for_agent(name),
+    }
+    made = type(agent)(agent.name if name is None else name, **options)
+    if name is None:
+        # The same log, so the same line to stand in.
+        made._lines = Lines(made.name, beside=agent._lines)
+    return made
+
+
+def _summary(value: Any) -> Any:
+    """What `context_summary` was, without the model, which is no data."""
+    if isinstance(value, ContextSummaryConfig):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: setting for name, setting in value.items() if name != "model"}
+    return value

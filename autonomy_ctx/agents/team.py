@@ -1,0 +1,130 @@
+"""The sub-agents of one agent: agents of their own, with memory of their own, one conversation each.
+
+A sub-agent's messages are kept under its path (`assistant/researcher-1`) in the scope and conversation
+that it works for, and the paths beside that conversation. So they survive a restart, and are deleted
+with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from autonomy_ctx.agents.described import PATH
+from autonomy_ctx.background import Background
+from autonomy_ctx.errors import InvalidAgent
+from autonomy_ctx.memory.key import Key, make_key
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.tools.builtin.subagents import subagent_tools
+
+if TYPE_CHECKING:
+    from autonomy_ctx.agents.agent import Agent
+
+# Records beside a conversation: the paths of the sub-agents that have worked in it.
+KIND = "subagent"
+_OPTIONS = frozenset(
+    {
+        "instructions",
+        "description",
+        "model",
+        "tools",
+        "context_summary",
+        "context_template",
+        "enable_filesystem",
+        "enable_recall",
+        "filesystem_visibility",
+        "filesystem_root",
+        "subagents",
+        "limits",
+        "hooks",
+    }
+)
+
+
+class _Member:
+    """A started sub-agent, working in one conversation."""
+
+    def __init__(self, agent: Agent, key: Key, forget: Callable[[Key], object]) -> None:
+        self._agent, self._key, self._forget = agent, key, forget
+
+    async def ask(self, task: str) -> str:
+        reply = await self._agent.send(task, scope=self._key.scope, conversation=self._key.conversation)
+        return reply.text
+
+    async def stop(self) -> None:
+        self._forget(self._key)
+        await self._agent.close()
+
+
+class Team:
+    """Starts an agent's sub-agents, and is the host they share."""
+
+    def __init__(
+        self,
+        agent: str,
+        configs: Mapping[str, Mapping[str, Any]],
+        *,
+        make: Callable[..., Agent],
+        model: Any,
+        memory: Memory,
+        background: Background,
+    ) -> None:
+        self._path, self._configs = agent, {name: dict(config) for name, config in configs.items()}
+        self._make, self._model = make, model
+        self.memory, self.background = memory, background
+        for name, config in self._configs.items():
+            unknown = sorted(str(option) for option in config if option not in _OPTIONS)
+            if unknown:
+                problem = f"has a sub-agent {name!r} with unknown options {', '.join(unknown)}"
+                raise InvalidAgent(agent, f"{problem}; it takes {', '.join(sorted(_OPTIONS))}")
+        self._subagents = subagent_tools(self._configs, self._spawn, depth=agent.count(PATH))
+        self.tools = self._subagents.tools
+        # Those that run, by their path and the conversation they work in.
+        self._running: dict[Key, Agent] = {}
+
+    def models(self) -> Iterator[Any]:
+        """The models that sub-agents are configured with, at any depth."""
+        return _models(self._configs)
+
+    async def delete(self, scope: str, conversation: str) -> int:
+        """Delete the part that sub-agents had in a conversation; how many messages it was."""
+        return await self._delete(Key(self.memory.agent, scope, conversation))
+
+    async def _delete(self, parent: Key) -> int:
+        deleted = 0
+        for record in await self.memory.store.read_records(parent, KIND):
+            key = parent._replace(agent=record.name)
+            if (agent := self._running.get(key)) is not None:
+                # It holds more than memory does.
+                deleted += await agent.delete_conversation(scope=key.scope, conversation=key.conversation)
+                continue
+            deleted += await self._delete(key)
+            memory = self.memory.for_agent(key.agent)
+            deleted += await memory.delete_conversation(key.scope, key.conversation)
+        return deleted
+
+    async def close(self) -> None:
+        """Stop all that run."""
+        await self._subagents.stop_all()
+
+    def host(self, agent: Agent) -> None:
+        """Nothing to do: sub-agents are known to their team by their tasks."""
+
+    def release(self, agent: Agent) -> None:
+        """Nothing to do."""
+
+    async def _spawn(self, name: str, number: int, scope: str, conversation: str) -> _Member:
+        path = f"{self._path}{PATH}{name}-{number}"
+        key = make_key(path, scope, conversation)
+        # Written down first, so that whatever it keeps is found again to be deleted.
+        await self.memory.store.put_records(key._replace(agent=self.memory.agent), KIND, [(path, "")])
+        options = {"model": self._model, **self._configs[name]}
+        agent = self._make(path, node=self, memory=self.memory.for_agent(path), **options)
+        self._running[key] = agent
+        return _Member(agent, key, lambda key: self._running.pop(key, None))
+
+
+def _models(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Any]:
+    for config in configs.values():
+        yield config.get("model")
+        yield from _models(config.get("subagents") or {})

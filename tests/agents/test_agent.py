@@ -1,0 +1,379 @@
+"""An agent's turns: what is kept and when, how a turn may end, and what may stand in for a model."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import pytest
+from agents.kit import add_up, assert_valid, broken, call, calls, made, spoken, stored, users
+from items.formats.test_foreign import SHAPES, objects
+
+from autonomy_ctx import (
+    ConflictingMessage,
+    ContextOverflow,
+    ContextSection,
+    ContextTemplate,
+    ConversationHistorySection,
+    ImageContent,
+    InvalidMessage,
+    InvalidModelReply,
+    Memory,
+    Message,
+    ModelReply,
+    StoreError,
+    SystemInstructionsSection,
+    TextContent,
+    ToolCall,
+    Usage,
+    tool,
+)
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.agents.setting import TurnLimits
+from autonomy_ctx.errors import InvalidAgent, UserMessageMissing
+from autonomy_ctx.items.parts import Part
+from autonomy_ctx.testing import HeldModel, ScriptedModel
+
+# -- one turn --------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_answers_and_keeps_both_sides(memory: Memory) -> None:
+    agent = made(memory, ScriptedModel("Hello Ana."))
+    reply = await agent.send("hi", scope="ana", conversation="trip")
+    assert (str(reply), reply.stop, reply.steps, reply.question) == ("Hello Ana.", "end", 1, None)
+    history = await stored(agent.memory, "ana", "trip")
+    assert spoken(history) == [("user", "hi"), ("assistant", "Hello Ana.")]
+    assert [message.agent for message in history] == [None, "helper"]
+    assert [message.id for message in reply.messages] == [history[1].id]
+    shown = await agent.history(scope="ana", conversation="trip", limit=1)
+    assert [message["content"] for message in shown] == ["Hello Ana."]
+    assert await stored(agent.memory, "ana", "other") == []
+    await agent.close()
+
+
+async def test_the_message_is_stored_before_the_model_is_called(memory: Memory) -> None:
+    model = HeldModel()
+    agent = made(memory, model)
+    async with anyio.create_task_group() as group:
+        group.start_soon(agent.send, "hi")
+        asked = await model.called()
+        assert spoken(await stored(agent.memory)) == [("user", "hi")]
+        assert asked.messages[-1]["content"] == "hi"
+        asked.answer("yes")
+    assert spoken(await stored(agent.memory))[-1] == ("assistant", "yes")
+
+
+async def test_the_model_is_told_the_instructions_and_the_tools(memory: Memory) -> None:
+    model = ScriptedModel("ok")
+    agent = made(memory, model, add_up, instructions="Be brief.", limits={"output_tokens": 50})
+    await agent.send("hi")
+    [asked] = model.calls
+    assert asked.messages[0]["content"] == {"type": "text", "text": "Be brief."}
+    assert "add_up" in [spec["name"] for spec in asked.options["tools"]]
+    assert (asked.options["max_tokens"], asked.options["stream"]) == (50, False)
+
+
+async def test_a_call_and_its_results_are_stored_together(memory: Memory) -> None:
+    held = anyio.Event()
+    running = anyio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        running.set()
+        await held.wait()
+        return "waited"
+
+    model = ScriptedModel([calls(call("wait"), call("add_up", a=1, b=2), text="Let me see."), "done"])
+    agent = made(memory, model, wait, add_up)
+    async with anyio.create_task_group() as group:
+        group.start_soon(agent.send, "go")
+        await running.wait()
+        assert spoken(await stored(agent.memory)) == [("user", "go")]
+        held.set()
+    assert spoken(await stored(agent.memory)) == [
+        ("user", "go"),
+        ("assistant", "Let me see."),
+        ("tool", "waited"),
+        ("tool", "3"),
+        ("assistant", "done"),
+    ]
+    assert [message["role"] for message in model.calls[1].messages[-3:]] == ["assistant", "tool", "tool"]
+    assert agent.get_metrics()["tool_calls"] == 2
+
+
+async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(memory: Memory) -> None:
+    wrong = calls(call("broken"), call("nonsense"), call("add_up", a="x"))
+    model = ScriptedModel([wrong, "I see."])
+    agent = made(memory, model, broken, add_up)
+    assert (await agent.send("go")).text == "I see."
+    results = (await stored(agent.memory))[2:5]
+    assert all(result.is_error for result in results)
+    assert "the pipe is frozen" in results[0].text
+    assert "nonsense" in results[1].text
+    assert agent.get_metrics()["tool_errors"] == 3
+    assert_valid(await stored(agent.memory))
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("away"), {"garbage": 1}, None, 42], ids=repr)
+async def test_a_failed_turn_leaves_a_history_that_the_next_turn_can_use(
+    memory: Memory, failure: Any
+) -> None:
+    model = ScriptedModel([calls(call("add_up", a=1, b=2)), failure, "there"])
+    agent = made(memory, model, add_up)
+    with pytest.raises(RuntimeError if isinstance(failure, Exception) else InvalidModelReply):
+        await agent.send("first")
+    assert agent.get_metrics()["turns_failed"] == 1
+    assert_valid(await stored(agent.memory))
+    assert (await agent.send("second")).text == "there"
+    assert users(await stored(agent.memory)) == ["first", "second"]
+    assert len(agent._lines) == 0
+
+
+async def test_a_message_without_an_answer_is_refused_before_it_is_kept(memory: Memory) -> None:
+    agent = made(memory, ScriptedModel("ok"))
+    with pytest.raises(InvalidMessage, match="user's message"):
+        await agent.send(Message("assistant", "I am you"))
+    with pytest.raises(InvalidAgent, match="no model"):
+        await Agent("mute", memory=memory).send("hi")
+    assert await stored(agent.memory) == []
+
+
+async def test_a_message_sent_twice_under_its_id_is_kept_once(memory: Memory) -> None:
+    model = ScriptedModel([RuntimeError("cut off"), "second try"])
+    agent = made(memory, model)
+    with pytest.raises(RuntimeError):
+        await agent.send("pay 5", message_id="m-1")
+    assert (await agent.send("pay 5", message_id="m-1")).text == "second try"
+    assert users(await stored(agent.memory)) == ["pay 5"]
+    with pytest.raises(ConflictingMessage):
+        await agent.send("pay 500", message_id="m-1")
+    assert len(model.calls) == 2
+    for said in (Message("user", "pay 5"), {"role": "user", "content": "pay 5", "id": "other"}):
+        await agent.send(said, message_id="m-1")
+    assert users(await stored(agent.memory)) == ["pay 5"]
+
+
+async def test_a_message_may_have_parts_and_pictures(memory: Memory) -> None:
+    model = ScriptedModel("a cat")
+    agent = made(memory, model)
+    picture = ImageContent.from_bytes(base64.b64decode("iVBORw0KGgo="))
+    parts: list[Part] = [TextContent("what is this?"), picture]
+    await agent.send(parts)
+    await agent.send({"role": "user", "content": "and a dict?"})
+    await agent.send(Message("user", "and a message?"))
+    first, _, second, _, third, _ = await stored(agent.memory)
+    assert first.parts == tuple(parts)
+    assert (second.text, third.text) == ("and a dict?", "and a message?")
+    assert "image" in str(model.calls[0].messages[-1]["content"])
+
+
+# -- how a turn may end ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "stop", "text"),
+    [
+        ("", "end", ""),
+        (ModelReply(stop="end"), "end", ""),
+        (ModelReply(parts=(TextContent("no"),), stop="refused"), "refused", "no"),
+        (ModelReply(stop="refused"), "refused", ""),
+        ({"content": "half an ans", "finish_reason": "length"}, "length", "half an ans"),
+        (ModelReply(parts=(TextContent("x"),), stop="pause_turn"), "pause_turn", "x"),
+        (ModelReply(parts=(TextContent("x"),)), "end", "x"),
+    ],
+)
+async def test_the_reply_says_why_the_model_stopped(
+    memory: Memory, answer: Any, stop: str, text: str
+) -> None:
+    agent = made(memory, ScriptedModel([answer, "next"]))
+    reply = await agent.send("hi")
+    assert (reply.stop, reply.text) == (stop, text)
+    assert_valid(await stored(agent.memory))
+    assert (await agent.send("again")).text == "next"
+
+
+async def test_a_turn_ends_at_its_limit_of_steps_with_all_kept(memory: Memory) -> None:
+    def again(_: object) -> Any:
+        return calls(call("add_up", a=1, b=1), text="once more")
+
+    agent = made(memory, ScriptedModel([again]), add_up, limits=TurnLimits(steps=3))
+    reply = await agent.send("count")
+    assert (reply.stop, reply.steps, reply.text) == ("steps", 3, "once more")
+    history = await stored(agent.memory)
+    assert [message.role.value for message in history] == ["user", *(["assistant", "tool"] * 3)]
+    assert tuple(history[1:]) == reply.messages
+    assert_valid(history)
+
+
+async def test_a_turn_ends_at_its_limit_of_tokens(memory: Memory) -> None:
+    def again(_: object) -> ModelReply:
+        usage = Usage(input_tokens=400, output_tokens=100, cached_tokens=7)
+        added = ToolCall(None, "add_up", '{"a": 1, "b": 1}')
+        return ModelReply(tool_calls=(added,), usage=usage, stop="tools")
+
+    agent = made(memory, ScriptedModel([again]), add_up, limits={"tokens": 1000})
+    reply = await agent.send("count")
+    assert (reply.stop, reply.steps) == ("tokens", 2)
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.cached_tokens) == (800, 200, 14)
+    assert agent.get_metrics()["input_tokens"] == 800
+
+
+@pytest.mark.parametrize(
+    "limits", [{"steps": 0}, {"tokens": -1}, {"tool_timeout": 0}, {"steps": True}, {"stepz": 1}]
+)
+def test_a_limit_that_means_nothing_is_refused(limits: Any) -> None:
+    with pytest.raises(ValueError, match=r"more than 0|there are steps, tokens"):
+        Agent("helper", limits=limits)
+
+
+async def test_overflow_is_met_with_one_smaller_context(memory: Memory) -> None:
+    overflow = ContextOverflow("scripted", window=None)
+    model = ScriptedModel(["a", overflow, "fits", overflow, overflow, "fine"])
+    agent = made(memory, model)
+    await agent.send("long " * 500)
+    reply = await agent.send("short")
+    assert (reply.text, reply.steps) == ("fits", 2)
+    assert len(model.calls[2].prompt) < len(model.calls[1].prompt)
+    assert model.calls[2].messages[-1]["content"] == "short"
+    with pytest.raises(ContextOverflow):
+        await agent.send("once more")
+    assert len(model.calls) == 5
+    assert (await agent.send("and again")).text == "fine"
+    assert agent.get_metrics()["overflow_retries"] == 2
+
+
+async def test_a_known_window_is_never_overfilled(memory: Memory) -> None:
+    model = ScriptedModel("ok", context_window=2000)
+    agent = made(memory, model)
+    for number in range(12):
+        await agent.send(f"{number} " + "word " * 300)
+    last = await agent.explain()
+    assert last.budget is not None
+    assert last.budget.used <= 1800
+    assert model.calls[-1].messages[-1]["content"].startswith("11 ")
+
+
+async def test_a_context_without_the_newest_message_is_not_sent(memory: Memory) -> None:
+    class Forgetful(ContextSection):
+        async def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> list[Any]:
+            return [{"role": "user", "content": "something else"}]
+
+    template = ContextTemplate([SystemInstructionsSection("Be."), Forgetful("odd")])
+    model = ScriptedModel("never")
+    agent = made(memory, model, context_template=template)
+    with pytest.raises(UserMessageMissing, match="odd"):
+        await agent.send("hi")
+    assert model.calls == []
+    assert users(await stored(agent.memory)) == ["hi"]
+
+
+async def test_params_reach_the_sections(memory: Memory) -> None:
+    class Weather(ContextSection):
+        async def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> list[Any]:
+            return [{"role": "system", "content": f"It is {params['weather']} for {scope}."}]
+
+    template = ContextTemplate([Weather("weather"), ConversationHistorySection()])
+    model = ScriptedModel("ok")
+    await made(memory, model, context_template=template).send("hi", scope="ana", params={"weather": "wet"})
+    assert model.calls[0].messages[0]["content"] == "It is wet for ana."
+
+
+def test_a_summary_and_a_template_together_are_refused_with_advice() -> None:
+    template = ContextTemplate([ConversationHistorySection()])
+    for summary in (True, {}, {"floor": 5}):
+        with pytest.raises(ValueError, match=r"context_summary .*context_template"):
+            Agent("helper", context_summary=summary, context_template=template)
+    Agent("helper", context_summary=False, context_template=template)
+
+
+# -- the store fails -------------------------------------------------------------------------------------
+
+
+class Failing(ScriptedModel):
+    """Takes the store away, then fails itself, or answers."""
+
+    def __init__(self, memory: Memory, answer: Any) -> None:
+        super().__init__([answer])
+        self._memory = memory
+
+    async def complete_chat(self, messages: Any, **options: Any) -> Any:
+        await self._memory.close()
+        return await super().complete_chat(messages, **options)
+
+
+async def test_a_store_that_is_away_does_not_hide_why_a_turn_failed(tmp_path: Path) -> None:
+    memory = Memory(f"sqlite:///{tmp_path}/away.db")
+    with pytest.raises(KeyError, match="the first reason"):
+        await made(memory, Failing(memory, KeyError("the first reason"))).send("hi")
+    again = Memory(f"sqlite:///{tmp_path}/away.db")
+    agent = made(again, Failing(again, "an answer that cannot be kept"))
+    with pytest.raises(StoreError):
+        await agent.send("hi")
+    last = Memory(f"sqlite:///{tmp_path}/away.db")
+    assert users(await stored(last.for_agent("helper"))) == ["hi", "hi"]
+    await last.close()
+
+
+# -- stand-ins for a model -------------------------------------------------------------------------------
+
+
+class Plain:
+    """A plain function, which knows no options."""
+
+    def complete_chat(self, messages: list[Any]) -> str:
+        return f"plain: {messages[-1]['content']}"
+
+
+class Awaitable:
+    """A plain function that gives something to await."""
+
+    def complete_chat(self, messages: list[Any], tools: Any = None) -> Any:
+        async def answer() -> Mapping[str, Any]:
+            return {"content": f"{len(tools)} tools"}
+
+        return answer()
+
+
+class Pieces:
+    """Answers in pieces, whether or not anybody listens."""
+
+    async def complete_chat(self, messages: list[Any], **options: Any) -> AsyncIterator[str]:
+        for piece in ("in ", "pieces"):
+            yield piece
+
+
+@pytest.mark.parametrize(
+    ("model", "text"), [(Plain(), "plain: hi"), (Awaitable(), "2 tools"), (Pieces(), "in pieces")]
+)
+async def test_anything_with_complete_chat_can_answer(memory: Memory, model: Any, text: str) -> None:
+    agent = made(memory, model)
+    assert (await agent.send("hi")).text == text
+    assert spoken(await stored(agent.memory)) == [("user", "hi"), ("assistant", text)]
+
+
+@pytest.mark.parametrize("as_objects", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_replies_of_every_provider_call_tools(memory: Memory, shape: str, as_objects: bool) -> None:
+    looked: list[str] = []
+
+    @tool
+    def look(city: str, finish_reason: Any = None) -> str:
+        """Look."""
+        looked.append(city)
+        return "nice"
+
+    reply = objects(SHAPES[shape]) if as_objects else SHAPES[shape]
+    agent = made(memory, ScriptedModel([reply, "It is nice."]), look)
+    assert (await agent.send("how is it?")).text == "It is nice."
+    assert looked == ["Rome"]
+    assert_valid(await stored(agent.memory))
+
+
+def test_what_cannot_answer_is_refused_as_a_model() -> None:
+    with pytest.raises(InvalidAgent, match="complete_chat"):
+        Agent("helper", model="gpt-x")
