@@ -284,7 +284,7 @@ def _results(ran: Iterable[Ran]) -> list[Message]:
 
 def _shows(composed: ComposedContext, position: int, message: Message | None) -> bool:
     """Whether the newest user message is there: by its place, its id or its words."""
-    if any(origin.position == position for origin in composed.origins()):
+    if any(position in section.positions for section in composed.sections):
         return True
     said: Sequence[Message] = [one for one in composed.messages if one.role is ChatRole.USER]
     if message is None:

@@ -12,23 +12,28 @@ from collections.abc import Sequence
 
 from cachetools import LRUCache
 
+from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import weight
 from autonomy_ctx.memory.store import Draft, Entry, Head, Store, Window
 
-# Together they bound the memory held: 128 windows of 256 messages and 256,000 characters each.
-CONVERSATIONS = 128
-LARGEST_WINDOW = 256
-LARGEST_WEIGHT = 256_000
+# A message in memory is about so many bytes, besides its text.
+OVERHEAD = 1_500
+# Of one window, and of all of them: in bytes, more or less.
+LARGEST_WINDOW = 2048
+LARGEST_WEIGHT = 3_500_000
+TOTAL_WEIGHT = 48_000_000
+CONVERSATIONS = 512
 
 
 class _Kept:
-    """All entries after `base`, as of `head`, of the log with that identity."""
+    """All entries after `base`, as of `head`, of the log with that identity, and how much they weigh."""
 
-    __slots__ = ("base", "entries", "head", "identity")
+    __slots__ = ("base", "entries", "head", "identity", "weight")
 
-    def __init__(self, identity: object, base: int, head: Head, entries: list[Entry]) -> None:
-        self.identity, self.base, self.head, self.entries = identity, base, head, entries
+    def __init__(self, identity: object, base: int, head: Head, entries: list[Entry], weight: int) -> None:
+        self.identity, self.base, self.head = identity, base, head
+        self.entries, self.weight = entries, weight
 
 
 class HotWindows:
@@ -36,7 +41,10 @@ class HotWindows:
 
     def __init__(self, log: Store, conversations: int = CONVERSATIONS) -> None:
         self._log = log
-        self._kept: LRUCache[Key, _Kept] = LRUCache(conversations)
+        least = TOTAL_WEIGHT // conversations
+        self._kept: LRUCache[Key, _Kept] = LRUCache(
+            TOTAL_WEIGHT, getsizeof=lambda kept: max(kept.weight, least)
+        )
         # The cache is not made for threads; memory may be used from several.
         self._lock = threading.Lock()
         self.hits = 0
@@ -48,7 +56,7 @@ class HotWindows:
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
-        if before is not None or limit is None or limit > LARGEST_WINDOW:
+        if before is not None or (limit is not None and limit > LARGEST_WINDOW):
             return await self._log.read(key, after=after, before=before, limit=limit)
         with self._lock:
             kept = self._kept.get(key)
@@ -61,12 +69,12 @@ class HotWindows:
         if kept is None or not _holds(kept, after, limit):
             self.misses += 1
             window = await self._log.read(key, after=after, limit=limit)
-            self._keep(
-                key, _Kept(self._log.identity, _base(window, after, limit), window.head, list(window.entries))
-            )
+            entries = list(window.entries)
+            base, weighs = _base(window, after, limit), _weight(entries[:LARGEST_WINDOW])
+            self._keep(key, _Kept(self._log.identity, base, window.head, entries, weighs))
             return window
         self.hits += 1
-        entries = kept.entries[-limit:] if limit else []
+        entries = kept.entries[:] if limit is None else kept.entries[-limit:] if limit else []
         if entries and entries[0].position <= after:
             entries = [entry for entry in entries if entry.position > after]
         return Window(kept.head, entries)
@@ -105,7 +113,7 @@ class HotWindows:
         if head.generation != kept.head.generation or not 0 <= new <= LARGEST_WINDOW:
             return None
         if new == 0:
-            same = _Kept(kept.identity, kept.base, head, kept.entries)
+            same = _Kept(kept.identity, kept.base, head, kept.entries, kept.weight)
             self._keep(key, same)
             return same
         window = await self._log.read(key, after=kept.head.position, limit=LARGEST_WINDOW)
@@ -117,12 +125,14 @@ class HotWindows:
         entries = [*kept.entries, *window.entries]
         dropped = entries[:-LARGEST_WINDOW]
         base = dropped[-1].position if dropped else kept.base
-        caught = _Kept(kept.identity, base, window.head, entries[-LARGEST_WINDOW:])
+        # Only what came and went is weighed: a window is long, and a turn adds little to it.
+        weighs = kept.weight + _weight(window.entries) - _weight(dropped)
+        caught = _Kept(kept.identity, base, window.head, entries[-LARGEST_WINDOW:], weighs)
         self._keep(key, caught)
         return caught
 
     def _keep(self, key: Key, kept: _Kept) -> None:
-        fits = sum(weight(entry.message) for entry in kept.entries) <= LARGEST_WEIGHT
+        fits = kept.weight <= LARGEST_WEIGHT and len(kept.entries) <= LARGEST_WINDOW
         with self._lock:
             if fits:
                 self._kept[key] = kept
@@ -130,13 +140,25 @@ class HotWindows:
                 self._kept.pop(key, None)
 
 
-def _holds(kept: _Kept, after: int, limit: int) -> bool:
+def _holds(kept: _Kept, after: int, limit: int | None) -> bool:
     """Whether the kept entries are all that a read would give."""
-    return kept.base <= after or len(kept.entries) >= limit
+    return kept.base <= after or (limit is not None and len(kept.entries) >= limit)
 
 
-def _base(window: Window, after: int, limit: int) -> int:
+def _base(window: Window, after: int, limit: int | None) -> int:
     """The position after which nothing is missing from a window."""
-    if len(window.entries) < limit:
+    if limit is None or len(window.entries) < limit:
         return after
     return window.entries[0].position - 1 if window.entries else window.head.position
+
+
+def _weight(entries: Sequence[Entry]) -> int:
+    return sum(OVERHEAD + _size(entry.message) for entry in entries)
+
+
+def _size(message: Message) -> int:
+    """What a message weighs; most are plain text, whose length is known."""
+    content = message.content
+    if isinstance(content, str) and not message.tool_calls and not message.extra:
+        return len(content)
+    return weight(message)
