@@ -368,7 +368,7 @@ async def test_a_window_with_more_text_than_the_bound_is_not_kept() -> None:
     await store.append(MAIN, spoken(3, 4))
     assert not await kept(hot, MAIN, limit=2)
     assert await kept(hot, MAIN, limit=2), "what fits is kept"
-    await store.append(MAIN, spoken(5, 5, size=2 * LARGEST_WEIGHT))
+    await store.append(MAIN, spoken(5, 5, size=LARGEST_WEIGHT))
     await hot.read(MAIN, limit=2)
     assert len(hot._kept) == 0, "a window that has outgrown the bound is dropped"
 
