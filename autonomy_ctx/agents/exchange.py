@@ -24,6 +24,7 @@ from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.formats.reply import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.sections.shelves import POOL, QUEUE
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.tools.builtin.ask_user import question_of
 from autonomy_ctx.tools.run import Ran
@@ -132,11 +133,12 @@ class Exchange:
 
     async def _compose(self, max_tokens: int | None) -> ComposedContext:
         setting, (_, scope, conversation) = self._setting, self._key
+        shelf = await setting.shelves.of(self._key)
         composed = await setting.template.compose(
             setting.memory,
             scope,
             conversation,
-            self._params,
+            {QUEUE: shelf.queue.items, POOL: shelf.pool.view(), **(self._params or {})},
             previous=self.previous,
             tools=setting.specs,
             max_tokens=max_tokens,

@@ -16,65 +16,77 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, parse_role
 from autonomy_ctx.sections.section import ContextSection, Params
 
+# Where an agent puts the shelves of the conversation, for its sections.
+QUEUE, POOL = "context_queue", "context_pool"
+_EMPTY = ContextPool().view()
+
 Chosen: TypeAlias = Iterable[str | ContextItem[Any]] | None
 Select: TypeAlias = Callable[[ContextPoolView, str, str, Params], Chosen | Awaitable[Chosen]]
 
 
 class QueueSection(ContextSection):
-    """The items of a queue, oldest first: messages as they are, anything else as text under `role`."""
+    """The items of a queue, oldest first: messages as they are, anything else as text under `role`.
+
+    Without a queue they are those of the conversation, which an agent gives: `params["context_queue"]`.
+    """
 
     def __init__(
-        self, queue: ContextQueue, *, name: str = "queue", role: str = "system", enabled: bool = True
+        self,
+        queue: ContextQueue | None = None,
+        *,
+        name: str = "queue",
+        role: str = "system",
+        enabled: bool = True,
     ) -> None:
-        if not isinstance(queue, ContextQueue):
+        if not isinstance(queue, ContextQueue | None):
             raise TypeError(f"QueueSection takes a ContextQueue, not {type(queue).__name__}")
         super().__init__(name, enabled)
         self.queue, self.role = queue, parse_role(role).value
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
         """One message for each item."""
-        return [_message(item, self.role) for item in self.queue]
+        queue = params.get(QUEUE, ()) if self.queue is None else self.queue
+        return [_message(item, self.role) for item in queue]
 
 
 class PoolSection(ContextSection):
     """The catalogue of a pool, and the contents of what `select` chooses from it.
 
     `select(pool, scope, conversation, params)`, plain or async, gets a read-only view and gives ids or
-    items; without it only the catalogue is shown. A chosen id that is gone by then is left out.
+    items; without it only the catalogue is shown. A chosen id that is gone by then is left out. Without a
+    pool it is that of the conversation, which an agent gives: `params["context_pool"]`.
     """
 
     def __init__(
         self,
-        pool: ContextPool,
+        pool: ContextPool | None = None,
         *,
         select: Select | None = None,
         name: str = "pool",
         role: str = "system",
         enabled: bool = True,
     ) -> None:
-        if not isinstance(pool, ContextPool):
+        if not isinstance(pool, ContextPool | None):
             raise TypeError(f"PoolSection takes a ContextPool, not {type(pool).__name__}")
         super().__init__(name, enabled)
         self.pool, self.select, self.role = pool, select, parse_role(role).value
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
         """The catalogue, if there is anything in it, and one message for each chosen item."""
-        if not self.pool:
+        pool: ContextPoolView = params.get(POOL, _EMPTY) if self.pool is None else self.pool.view()
+        if not pool:
             return []
-        messages = [Message(self.role, f"Available items:\n{self.pool.catalogue()}")]
+        messages = [Message(self.role, f"Available items:\n{pool.catalogue()}")]
         if self.select is None:
             return messages
-        chosen = self.select(self.pool.view(), scope, conversation, params)
+        chosen = self.select(pool, scope, conversation, params)
         if inspect.isawaitable(chosen):
             chosen = await chosen
         for one in chosen or ():
-            item = one if isinstance(one, ContextItem) else self._get(one)
+            item = one if isinstance(one, ContextItem) else pool.get(one) if one in pool else None
             if item is not None:
                 messages.append(_message(item, self.role))
         return messages
-
-    def _get(self, name: str) -> ContextItem[Any] | None:
-        return self.pool.get(name) if name in self.pool else None
 
 
 def _message(item: ContextItem[Any], role: str) -> Message:

@@ -1,0 +1,89 @@
+"""Agents write to each other: once, in order of urgency, and never across scopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autonomy_ctx import Agent, ContextItem, ContextTemplate, Memory, PoolSection, QueueSection, tool
+from autonomy_ctx.sections.history import ConversationHistorySection
+from autonomy_ctx.testing import ScriptedModel, StoppedClock
+
+WHERE: dict[str, Any] = {"scope": "ana", "conversation": "plan"}
+
+
+def shown(model: ScriptedModel, at: int = -1) -> list[str]:
+    return [str(message["content"]) for message in model.calls[at].messages]
+
+
+async def test_mail_is_read_in_the_next_turn_most_urgent_first_and_then_part_of_the_history(
+    memory: Memory,
+) -> None:
+    model = ScriptedModel("done")
+    writer, reader = Agent("writer", memory=memory), Agent("reader", model=model, memory=memory)
+    await writer.message(to="reader", content="Later: the minutes.", priority=0.2, **WHERE)
+    await writer.message(to="reader", content="Now: the migration.", priority=0.9, **WHERE)
+
+    await reader.send("Go on.", **WHERE)
+    mail = [text for text in shown(model) if text.startswith("[Direct message")]
+    assert mail == [
+        "[Direct message from writer] Now: the migration.",
+        "[Direct message from writer] Later: the minutes.",
+    ]
+
+    await reader.send("And now?", **WHERE)
+    assert sum("the migration" in text for text in shown(model)) == 1
+    log = [message["content"] for message in await reader.history(**WHERE)]
+    assert log[0] == "Go on."
+    assert log[3:] == ["done", "And now?", "done"]
+
+
+async def test_mail_of_another_scope_or_conversation_is_not_seen(memory: Memory) -> None:
+    model = ScriptedModel("done")
+    writer, reader = Agent("writer", memory=memory), Agent("reader", model=model, memory=memory)
+    await writer.message(to="reader", content="for bob", scope="bob", conversation="plan")
+    await writer.message(to="reader", content="for the trip", scope="ana", conversation="trip")
+    await reader.send("Anything?", **WHERE)
+    assert not [text for text in shown(model) if "for " in text]
+
+
+async def test_mail_that_has_expired_is_not_read(memory: Memory) -> None:
+    clock, model = StoppedClock(), ScriptedModel("done")
+    writer = Agent("writer", memory=memory, clock=clock)
+    reader = Agent("reader", model=model, memory=memory, clock=clock)
+    await writer.message(to="reader", content="quick", ttl_seconds=600, **WHERE)
+    clock.forward(600)
+    await reader.send("Anything?", **WHERE)
+    assert not [text for text in shown(model) if "quick" in text]
+
+
+async def test_mail_stays_in_the_inbox_until_the_model_has_answered(memory: Memory) -> None:
+    model = ScriptedModel([OSError("down"), "done"])
+    writer, reader = Agent("writer", memory=memory), Agent("reader", model=model, memory=memory)
+    await writer.message(to="reader", content="the plan", **WHERE)
+    with pytest.raises(OSError, match="down"):
+        await reader.send("Go on.", **WHERE)
+    await reader.send("Once more.", **WHERE)
+    assert sum("the plan" in text for text in shown(model)) == 1
+    assert sum("the plan" in str(message["content"]) for message in await reader.history(**WHERE)) == 1
+
+
+async def test_sections_show_the_shelves_of_the_conversation_they_are_for(memory: Memory) -> None:
+    @tool
+    async def find(name: str) -> list[ContextItem[str]]:
+        """Find something."""
+        return [ContextItem(f"{name} in the queue"), ContextItem(name, description=f"about {name}", id=name)]
+
+    calls = [{"tool_calls": [{"id": "c1", "name": "find", "arguments": {"name": "secret"}}]}]
+    model = ScriptedModel([*calls, "found", "nothing"])
+    template = ContextTemplate([QueueSection(), PoolSection(), ConversationHistorySection()])
+    agent = Agent("finder", tools=[find], model=model, memory=memory, context_template=template)
+
+    await agent.send("Find it.", scope="ana")
+    assert [text for text in shown(model) if "secret" in text][:2] == [
+        "secret in the queue",
+        "Available items:\n- [secret] about secret",
+    ]
+    await agent.send("What is there?", scope="bob")
+    assert not [text for text in shown(model) if "secret" in text]
