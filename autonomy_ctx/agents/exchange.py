@@ -24,6 +24,7 @@ from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.formats.reply import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.shelves import POOL, QUEUE
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.tools.builtin.ask_user import question_of
@@ -115,6 +116,7 @@ class Exchange:
                 # Some of an answer was heard: another one must not follow it.
                 raise
             setting.metrics.count("overflow_retries")
+            self._learn(composed, overflow.window)
             try:
                 composed = await self._compose(self._less(composed, overflow.window))
             except BudgetExceeded:
@@ -254,6 +256,13 @@ class Exchange:
         if window is not None:
             target = min(target, int(window * WINDOW_SHARE) - (self._setting.limits.output_tokens or 0))
         return max(1, target)
+
+    def _learn(self, composed: ComposedContext, window: int | None) -> None:
+        """A provider that names no window has at least said which size is too large for it."""
+        model = self._setting.model
+        sent = composed.tokens + self._setting.memory.token_counter.count_tools(self._setting.specs)
+        if window is None and isinstance(model, Model) and sent < (model.context_window or sent + 1):
+            model.context_window = sent
 
     def _tell(self, event: StreamEvent) -> None:
         self._spoke = self._spoke or isinstance(event, TextDelta)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -36,7 +36,10 @@ class Unreadable(Exception):
 class Body:
     """The decoded bytes of a response."""
 
-    def __init__(self, response: Any, *, most: int = MOST_BYTES) -> None:
+    def __init__(
+        self, response: Any, *, most: int = MOST_BYTES, closed: Callable[[], None] | None = None
+    ) -> None:
+        self._closed = closed
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
@@ -78,6 +81,8 @@ class Body:
 
     async def aclose(self) -> None:
         """Read no further and give the connection back, also while the caller is being cancelled."""
+        if self._closed is not None:
+            self._closed()
         with anyio.move_on_after(CLOSING_SECONDS, shield=True):
             await self._response.aclose()
             # The client's generators are nested, and closing the outer leaves the inner ones to the

@@ -17,6 +17,8 @@ class ToolInstructionsSection(ContributingSection):
     """
 
     kind = "stable"
+    # A model without them would not know its own tools: the history gives first.
+    priority = 20
 
     def __init__(
         self, tools: Iterable[Any], *, name: str = "tool_instructions", enabled: bool = True

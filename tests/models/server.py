@@ -64,13 +64,17 @@ class ModelServer:
         ):
             self.gone.set()
 
+    def answer(self, seen: Seen) -> Answer:
+        """What to answer a request with."""
+        return self.answers[min(len(self.seen), len(self.answers)) - 1]
+
     async def _exchange(self, stream: SocketStream, reader: BufferedByteReceiveStream) -> bool:
         head = (await reader.receive_until(b"\r\n\r\n", 65536)).decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
         data = await reader.receive_exactly(int(headers.get("content-length", "0")))
         self.seen.append(Seen(head[0].split(" ")[1], headers, json.loads(data)))
         self.arrived.set()
-        answer = self.answers[min(len(self.seen), len(self.answers)) - 1]
+        answer = self.answer(self.seen[-1])
         if answer.before is not None:
             await answer.before.wait()
         if answer.cut == "first":
