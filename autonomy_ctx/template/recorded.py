@@ -7,9 +7,10 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
+from hashlib import sha256
 from typing import Any
 
 import anyio.to_thread
@@ -47,7 +48,9 @@ async def from_record(
     stored = await _stored(positions, scope, conversation, memory)
     if any(position not in stored for position in positions):
         return None
-    composed = ComposedContext(
+    if form["stored"] != _fingerprint(stored[position] for position in positions):
+        return None
+    return ComposedContext(
         scope=scope,
         conversation=conversation,
         messages=[stored[one] if isinstance(one, int) else wire.from_dict(one) for one in form["messages"]],
@@ -57,9 +60,6 @@ async def from_record(
         budget=None if form["budget"] is None else BudgetReport(**form["budget"]),
         shared=None if form["shared"] is None else SharedPrefix(**form["shared"]),
     )
-    digest = composed.digest
-    found = await anyio.to_thread.run_sync(digest) if _is_large(composed) else digest()
-    return composed if found == form["digest"] else None
 
 
 def _is_large(composed: ComposedContext) -> bool:
@@ -69,20 +69,29 @@ def _is_large(composed: ComposedContext) -> bool:
 def _written(
     composed: ComposedContext, origins: Sequence[Origin], stored: Mapping[int, Message]
 ) -> dict[str, Any]:
+    messages: list[Any] = []
+    named: list[Message] = []
+    for message, origin in zip(composed.messages, origins, strict=True):
+        position = origin.position
+        if position and (message._kept or stored.get(position) == message):
+            messages.append(position)
+            named.append(message)
+        else:
+            messages.append(wire.to_dict(message))
     return {
-        "messages": [
-            origin.position
-            if origin.position and (message._kept or stored.get(origin.position) == message)
-            else wire.to_dict(message)
-            for message, origin in zip(composed.messages, origins, strict=True)
-        ],
+        "messages": messages,
+        "stored": _fingerprint(named),
         "counts": [origin.tokens for origin in origins],
         "sections": [_section_form(section) for section in composed.sections],
         "calibration": composed.calibration,
         "budget": None if composed.budget is None else asdict(composed.budget),
         "shared": None if composed.shared is None else asdict(composed.shared),
-        "digest": composed.digest(),
     }
+
+
+def _fingerprint(messages: Iterable[Message]) -> str:
+    """Which messages these are: under one id a log never has other content."""
+    return sha256("\0".join(message.id for message in messages).encode()).hexdigest()
 
 
 async def _stored(
