@@ -49,6 +49,7 @@ from autonomy_ctx.errors import (
     InvalidMessage,
     InvalidModelReply,
     InvalidPassage,
+    InvalidRange,
     InvalidResult,
     InvalidTool,
     InvalidVectors,
@@ -105,6 +106,7 @@ from autonomy_ctx.items.formats.reply import (
 )
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
+from autonomy_ctx.items.recall import Recalled, Recollection
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
@@ -118,8 +120,9 @@ from autonomy_ctx.knowledge.vectors import VectorsInProcess
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory, MemoryHook
+from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.records import Record, Records
-from autonomy_ctx.memory.search import Found, Search
+from autonomy_ctx.memory.search import Found, Placed, ReadsPlaces, Search
 from autonomy_ctx.memory.segments import StoredSegment, Summaries, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
 from autonomy_ctx.memory.work import Lease, Work
@@ -131,6 +134,7 @@ from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.knowledge import KnowledgeSection
+from autonomy_ctx.sections.recall import RecallSection
 from autonomy_ctx.sections.section import ContextSection, ContributingSection, Contribution, Omission, Section
 from autonomy_ctx.sections.shelves import PoolSection, QueueSection
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
@@ -147,6 +151,7 @@ from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
 from autonomy_ctx.tools.builtin.files import filesystem_tools
 from autonomy_ctx.tools.builtin.items import read_context_item
 from autonomy_ctx.tools.builtin.knowledge import knowledge_tool
+from autonomy_ctx.tools.builtin.recall import recall_tools
 from autonomy_ctx.tools.builtin.tiers import memory_tools
 from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
 from autonomy_ctx.tools.registry import ToolRegistry
@@ -224,6 +229,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidModelReply",
     "InvalidPassage",
+    "InvalidRange",
     "InvalidResult",
     "InvalidTool",
     "InvalidVectors",
@@ -253,10 +259,15 @@ __all__ = [
     "Origin",
     "Passage",
     "Pipeline",
+    "Placed",
     "PoolSection",
     "Price",
     "QueueSection",
     "RateLimited",
+    "ReadsPlaces",
+    "RecallSection",
+    "Recalled",
+    "Recollection",
     "Record",
     "Records",
     "Runtime",
@@ -343,6 +354,8 @@ __all__ = [
     "no_context",
     "price_of",
     "read_context_item",
+    "recall",
+    "recall_tools",
     "record_model_call",
     "safe_cuts",
     "time_tools",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
 import anyio
 
-from autonomy_ctx.compaction.prompt import Prompt
+from autonomy_ctx.compaction.prompt import Context, Prompt
 from autonomy_ctx.containers.model_call import complete
+from autonomy_ctx.items import wire
 from autonomy_ctx.items.replies import Reply, read_reply
+from autonomy_ctx.memory.strides import Strides
+from autonomy_ctx.models.model import Model
 
 
 class AskFailed(Exception):
@@ -32,7 +36,10 @@ async def ask(model: Any, prompt: Prompt, *, max_tokens: int, timeout: float) ->
     """The model's reply; raises `AskFailed` or `TooMuch`, never anything else but a cancellation."""
     try:
         with anyio.fail_after(timeout):
-            reply = await complete(model, prompt.messages, max_tokens)
+            if prompt.context is not None:
+                reply = await _after(prompt.context, model, prompt, max_tokens)
+            else:
+                reply = await complete(model, prompt.messages, max_tokens)
     except TimeoutError:
         raise AskFailed("timed out", f"gave no answer for {timeout:g} s") from None
     except Exception as error:
@@ -41,6 +48,29 @@ async def ask(model: Any, prompt: Prompt, *, max_tokens: int, timeout: float) ->
         reason = "not allowed" if _status(error) in (401, 403) else "failed"
         raise AskFailed(reason, type(error).__name__) from error
     return read_reply(reply)
+
+
+async def _after(context: Context, model: Any, prompt: Prompt, max_tokens: int) -> Any:
+    """What the model answers after a context: asked as an agent asks it, so that the requests begin alike."""
+    if isinstance(model, Model):
+        return await model.complete_chat(
+            [*context.messages, *prompt.messages],
+            tools=context.tools,
+            max_tokens=max_tokens,
+            breakpoints=tuple(context.breakpoints) or None,
+        )
+    messages = [wire.to_dict(message) async for some in Strides(context.messages) for message in some]
+    takes_tools = context.tools and _takes(model.complete_chat, "tools")
+    options = {"tools": [dict(tool) for tool in context.tools]} if takes_tools else {}
+    return await complete(model, [*messages, *prompt.messages], max_tokens, **options)
+
+
+def _takes(call: Any, name: str) -> bool:
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(one.kind is one.VAR_KEYWORD or one.name == name for one in parameters)
 
 
 def _status(error: BaseException) -> int | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from autonomy_ctx.compaction.plan import Limits
+from autonomy_ctx.compaction.policy import SwapPolicy, policy_of
 from autonomy_ctx.memory.work import LONGEST
+from autonomy_ctx.models.prices import USUAL, Price, price_of
 
 FLOOR, CEILING, SIZE, SMALLEST = 10, 20, 2048, 128
 
@@ -45,6 +47,12 @@ class ContextSummaryConfig:
     pin_tokens: int = 1024
     # Seconds after which another process takes over from one that died while it wrote a summary.
     lease: float = 30.0
+    # When a summary that is ready is shown: `eager` at once, `cost` when that is cheapest, or a function.
+    swap: Literal["eager", "cost"] | SwapPolicy = "eager"
+    # Have the model that reads the context write the summary, after what it has cached, if that is cheaper.
+    share_prefix: bool = False
+    # Seconds for which a provider keeps what it has cached.
+    cache_seconds: float = 300.0
 
     def __post_init__(self) -> None:
         floor, ceiling = _partners(self.floor, self.ceiling)
@@ -62,6 +70,10 @@ class ContextSummaryConfig:
         _whole("pin_tokens", self.pin_tokens, least=0)
         _seconds("timeout", self.timeout)
         _seconds("lease", self.lease)
+        _seconds("cache_seconds", self.cache_seconds)
+        policy_of(self.swap)
+        if not isinstance(self.share_prefix, bool):
+            raise TypeError(f"share_prefix is {self.share_prefix!r}; it must be True or False")
         if self.lease > LONGEST:
             raise ValueError(f"lease is {self.lease:g} seconds; it must be at most {LONGEST:g}")
         if self.instructions is not None and not isinstance(self.instructions, str):
@@ -101,14 +113,17 @@ class Settings:
     parallel: int
     pin_tokens: int
     lease: float
+    swap: SwapPolicy
+    share_prefix: bool
+    cache_seconds: float
+    # The model that reads the context, and what its tokens cost, at least in proportion.
+    reader: Any
+    price: Price
 
     @property
     def model_name(self) -> str:
         """The name to keep beside what the model has written."""
-        if self.model is None:
-            return "digest"
-        name = getattr(self.model, "name", None)
-        return name if isinstance(name, str) else type(self.model).__name__
+        return model_name(self.model)
 
     def fingerprint(self) -> str:
         """Tells configurations apart: what was refused under one may be tried under another."""
@@ -117,7 +132,15 @@ class Settings:
         return sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def settings_of(config: ContextSummaryConfig, window: int | None = None) -> Settings:
+def model_name(model: Any) -> str:
+    """The name of a model for summaries; `digest` for none."""
+    if model is None:
+        return "digest"
+    name = getattr(model, "name", None)
+    return name if isinstance(name, str) else type(model).__name__
+
+
+def settings_of(config: ContextSummaryConfig, window: int | None = None, *, reader: Any = None) -> Settings:
     """A configuration with every limit a number; `window` is the context window that fractions refer to."""
     floor, ceiling, hard = (
         _tokens(name, getattr(config, name), window)
@@ -151,6 +174,11 @@ def settings_of(config: ContextSummaryConfig, window: int | None = None) -> Sett
         # Pins must leave room for everything else.
         pin_tokens=config.pin_tokens if hard is None else min(config.pin_tokens, hard // 8),
         lease=config.lease,
+        swap=policy_of(config.swap),
+        share_prefix=config.share_prefix,
+        cache_seconds=config.cache_seconds,
+        reader=reader if reader is not None else config.model,
+        price=price_of(reader if reader is not None else config.model) or USUAL,
     )
 
 

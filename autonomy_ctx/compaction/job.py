@@ -6,13 +6,14 @@ has changed underneath. Whatever fails leaves the log and the older summary as t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autonomy_ctx.compaction.asking import AskFailed, TooMuch
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.merging import to_merge
 from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.plan import (
     Count,
     bounded_start,
@@ -22,6 +23,7 @@ from autonomy_ctx.compaction.plan import (
     last_cut,
     window_start,
 )
+from autonomy_ctx.compaction.sharing import Sent
 from autonomy_ctx.compaction.standin import stand_in
 from autonomy_ctx.compaction.view import room
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit, Written
@@ -63,8 +65,9 @@ class Job:
         settings: Settings,
         writer: SegmentWriter,
         metrics: Metrics,
+        sent: Callable[[Place, int], Sent | None] | None = None,
     ) -> None:
-        self._memory, self._key = memory, key
+        self._memory, self._key, self._sent = memory, key, sent
         self._settings, self._limits = settings, settings.limits
         self._writer, self._metrics = writer, metrics
         counter = memory.token_counter
@@ -101,10 +104,11 @@ class Job:
         """
         kept = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
+        sent = self._warm(state)
         for _ in range(_SMALLER_TRIES):
             try:
                 written = await self._writer.batch(
-                    [entry.message for entry in entries], [one.text for one in kept], counter
+                    [entry.message for entry in entries], [one.text for one in kept], counter, sent
                 )
                 break
             except TooMuch as error:
@@ -119,7 +123,7 @@ class Job:
         made = _segment(written, batch.first, entries[-1].position)
         merged, failed = None, None
         try:
-            merged = await self._merged((*kept, made))
+            merged = await self._merged((*kept, made), sent)
         except AskFailed as error:
             failed = error
         if not await self._commit(made, state, lease):
@@ -131,20 +135,26 @@ class Job:
     async def merge(self, lease: Lease) -> bool:
         """Merge neighbours when the summary is over its size; whether something was merged."""
         state = await self._memory.store.summary(self._key)
-        merged = await self._merged(state.segments)
+        merged = await self._merged(state.segments, self._warm(state))
         if merged is None or not await self._commit(merged, state, lease):
             return False
         self._metrics.add("summaries_merged")
         return True
 
-    async def _merged(self, segments: Sequence[StoredSegment]) -> StoredSegment | None:
+    def _warm(self, state: SummaryState) -> Sent | None:
+        """The context that the reader's provider still has, if the option to use it is on."""
+        if self._sent is None:
+            return None
+        return self._sent(place_of(self._memory, self._key), state.head.generation)
+
+    async def _merged(self, segments: Sequence[StoredSegment], sent: Sent | None) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
         chosen = to_merge(segments, self._settings.size)
         if not chosen:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         try:
-            written = await self._writer.merge(texts, counter)
+            written = await self._writer.merge(chosen, counter, sent)
         except (AskFailed, Unfit, TooMuch) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             size = self._settings.size

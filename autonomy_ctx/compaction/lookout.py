@@ -39,6 +39,9 @@ class Seen:
     entries: list[Entry]
     # Whether the entries are all that is not covered.
     complete: bool
+    # What is covered but stands after position `since`; None when it was not read, or not all of it.
+    older: list[Entry] | None = None
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,11 @@ class Lookout:
         """Conversations whose summary is kept here."""
         return [key for (_, key), (_, state) in self._states.items() if state.segments]
 
-    async def look(self, memory: Memory, key: Key, limits: Limits) -> Seen:
+    async def look(self, memory: Memory, key: Key, limits: Limits, since: int | None = None) -> Seen:
         """The summary in force and the newest entries it does not cover, as of one moment.
 
         A kept summary is used only when the head that was read with the window says it is still in force.
+        With `since`, entries after that position are read too, even those that are covered.
         """
         place, store = place_of(memory, key), memory.store
         limit = limits.hard + limits.batch + 1
@@ -86,14 +90,19 @@ class Lookout:
             if state is None:
                 state = await store.summary(key)
                 self._states[place] = (store.identity, state)
-            window = await memory.read(key.scope, key.conversation, after=state.covered, limit=limit)
+            after = state.covered if since is None else min(since, state.covered)
+            window = await memory.read(key.scope, key.conversation, after=after, limit=limit)
             if _same_summary(window.head, state.head):
                 break
             known, state = state, None
         # Summaries that land faster than they can be read: an older one with all that it does not cover.
         state = state or known
-        entries = list(window.entries)
-        complete = len(entries) < limit
+        read, covered = window.entries, state.covered
+        entries = [entry for entry in read if entry.position > covered]
+        complete = len(read) < limit or len(entries) < len(read)
+        older = None
+        if since is not None and len(read) < limit:
+            older = [entry for entry in read if entry.position <= covered]
         while not complete and len(entries) < LOOKBACK and _torn(entries, state.covered, limits):
             limit = 2 * len(entries)
             page = await memory.read(
@@ -103,7 +112,7 @@ class Lookout:
                 break
             entries = [*page.entries, *entries]
             complete = len(page.entries) < limit
-        return Seen(state, window.head, entries, complete)
+        return Seen(state, window.head, entries, complete, older, since or 0)
 
     def bounded(self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count) -> Bounded:
         """The parts to show. Where the hard limit cuts something off, a digest stands for it."""

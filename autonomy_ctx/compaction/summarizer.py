@@ -30,6 +30,7 @@ from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.job import Batch, Job
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.place import Place, place_of
+from autonomy_ctx.compaction.sharing import Sent
 from autonomy_ctx.compaction.tracing import summary_span
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit
 from autonomy_ctx.errors import StoreClosed, StoreError
@@ -91,8 +92,9 @@ class Summarizer:
         background: Background,
         hooks: Iterable[Hook] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        sent: Callable[[Place, int], Sent | None] | None = None,
     ) -> None:
-        self.settings, self._metrics = settings, metrics
+        self.settings, self._metrics, self._sent = settings, metrics, sent
         self._background, self._clock = background, clock
         self._hooks = checked_hooks(hooks)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
@@ -257,7 +259,7 @@ class Summarizer:
 
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, the lease to go on with and when."""
-        job = Job(memory, lease.key, self.settings, self.writer, self._metrics)
+        job = Job(memory, lease.key, self.settings, self.writer, self._metrics, self._sent)
         batch: Batch | None = None
         try:
             while True:

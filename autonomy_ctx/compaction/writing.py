@@ -13,16 +13,19 @@ import anyio.to_thread
 
 from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
 from autonomy_ctx.compaction.breaker import Breaker
-from autonomy_ctx.compaction.config import Settings
+from autonomy_ctx.compaction.config import Settings, model_name
 from autonomy_ctx.compaction.gate import Verdict, better, judge, trimmed
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
+from autonomy_ctx.compaction.sharing import Sent, cheaper, shared_merge_prompt, shared_prompt
 from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.identifiers import coverage
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.replies import Reply
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.memory.rows import weight
+from autonomy_ctx.memory.segments import StoredSegment
 
 # Tokens of messages for one call when the model's window is not known, and the least to try.
 USUAL_BATCH, LEAST_BATCH = 12_000, 200
@@ -80,9 +83,16 @@ class SegmentWriter:
         return max(self.most // 4, 64)
 
     async def batch(
-        self, messages: Sequence[Message], background: Sequence[str], counter: TokenCounter
+        self,
+        messages: Sequence[Message],
+        background: Sequence[str],
+        counter: TokenCounter,
+        sent: Sent | None = None,
     ) -> Written:
-        """A segment of these messages; earlier segments, newest last, are given as background."""
+        """A segment of these messages; earlier segments, newest last, are given as background.
+
+        `sent` is a context that the provider has cached: if they stand in it, they need not be sent again.
+        """
         light = sum(map(weight, messages)) <= LIGHT
         source = await _done(light, partial(transcript, messages, counter=counter, longest=self.longest))
         tokens = counter.count_messages(messages)
@@ -92,24 +102,66 @@ class SegmentWriter:
             return self._extracted(text, source, counter)
         known = _newest_within(background, tokens // 2, counter)
         prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
-        return await self._write(prompt, source, tokens, counter)
+        shared = None
+        if sent is not None:
+            instructions = self._settings.instructions
+            shared = shared_prompt(sent, messages, cap=target, instructions=instructions)
+        return await self._cheapest(shared, prompt, sent, target, source, tokens, counter)
 
-    async def merge(self, texts: Sequence[str], counter: TokenCounter) -> Written:
+    async def merge(
+        self, segments: Sequence[StoredSegment], counter: TokenCounter, sent: Sent | None = None
+    ) -> Written:
         """One segment in place of several."""
+        texts = [segment.text for segment in segments]
         source = "\n\n".join(texts)
         tokens = counter.count_text(source)
         if self._model is None:
             return await self.extract(texts, counter)
         # Well under the length at which a literal answer would pass for an echo.
         target = min(self._settings.size // 4, max(SHORTEST, tokens // 2))
-        prompt = merge_prompt(texts, cap=target, instructions=self._settings.instructions)
-        return await self._write(prompt, source, tokens, counter)
+        instructions = self._settings.instructions
+        prompt = merge_prompt(texts, cap=target, instructions=instructions)
+        shared = None
+        if sent is not None:
+            shared = shared_merge_prompt(sent, segments, cap=target, instructions=instructions)
+        return await self._cheapest(shared, prompt, sent, target, source, tokens, counter)
 
     async def extract(self, texts: Sequence[str], counter: TokenCounter) -> Written:
         """The same without a model: the lines that say most."""
         tokens = max(self._settings.size // 4, 32)
         text = await anyio.to_thread.run_sync(lambda: digest_texts(texts, tokens=tokens, counter=counter))
         return self._extracted(text, "\n\n".join(texts), counter)
+
+    async def _cheapest(
+        self,
+        shared: Prompt | None,
+        separate: Prompt,
+        sent: Sent | None,
+        target: int,
+        source: str,
+        tokens: int,
+        counter: TokenCounter,
+    ) -> Written:
+        """Ask after a cached context where that is possible and costs less; otherwise the usual way."""
+        reader, model = self._settings.reader, self._model
+        if (
+            shared is None
+            or sent is None
+            or not cheaper(sent, shared, separate, reader=reader, model=model, output=target, counter=counter)
+        ):
+            return await self._write(separate, source, tokens, counter)
+        self._metrics.add("summaries_shared")
+        try:
+            return await self._write(shared, source, tokens, counter)
+        except AskFailed:
+            # The same model would only fail again.
+            if reader is model:
+                raise
+        except (TooMuch, Unfit):
+            pass
+        # It was only cheaper.
+        self._metrics.add("summaries_not_shared")
+        return await self._write(separate, source, tokens, counter)
 
     async def _write(self, prompt: Prompt, source: str, tokens: int, counter: TokenCounter) -> Written:
         cap = min(self._settings.size // 4, max(tokens, 256) - 1)
@@ -129,7 +181,7 @@ class SegmentWriter:
         return Written(
             text=text,
             tokens=counter.count_text(text),
-            model=self._settings.model_name,
+            model=model_name(self._model if prompt.context is None else self._settings.reader),
             coverage=verdict.coverage,
             input_tokens=spent[0],
             output_tokens=spent[1],
@@ -141,23 +193,12 @@ class SegmentWriter:
         self, prompt: Prompt, source: str, tokens: int, cap: int, counter: TokenCounter, spent: list[int]
     ) -> Verdict:
         self._metrics.add("summarizer_calls")
-        self.breaker.trying()
-        try:
-            reply = await ask(
-                self._model, prompt, max_tokens=self._settings.size, timeout=self._settings.timeout
-            )
-        except TooMuch as error:
-            self._learn(error.window)
-            raise
-        except AskFailed as error:
-            if error.reason == "not allowed":
-                self.breaker.stop()
-            self.breaker.failed()
-            raise
-        self.breaker.succeeded()
-        sent = "".join(message["content"] for message in prompt.messages)
+        reply = await self._asked(prompt)
+        read = counter.count_text("".join(message["content"] for message in prompt.messages))
+        if prompt.context is not None:
+            read += counter.count_messages(prompt.context.messages)
         used = (
-            counter.count_text(sent) if reply.input_tokens is None else reply.input_tokens,
+            read if reply.input_tokens is None else reply.input_tokens,
             counter.count_text(reply.text) if reply.output_tokens is None else reply.output_tokens,
         )
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
@@ -173,6 +214,29 @@ class SegmentWriter:
             secret=prompt.secret,
         )
         return await _done(len(source) + len(reply.text) <= LIGHT, judged)
+
+    async def _asked(self, prompt: Prompt) -> Reply:
+        """Ask, and let the breaker know what came of it, unless it is another model's."""
+        settings = self._settings
+        model = self._model if prompt.context is None else settings.reader
+        own = model is self._model
+        if own:
+            self.breaker.trying()
+        try:
+            reply = await ask(model, prompt, max_tokens=settings.size, timeout=settings.timeout)
+        except TooMuch as error:
+            if prompt.context is None:
+                self._learn(error.window)
+            raise
+        except AskFailed as error:
+            if own and error.reason == "not allowed":
+                self.breaker.stop()
+            if own:
+                self.breaker.failed()
+            raise
+        if own:
+            self.breaker.succeeded()
+        return reply
 
     @property
     def _window(self) -> int | None:

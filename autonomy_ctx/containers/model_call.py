@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import anyio.to_thread
+from autonomy_ctx.containers.calling import result_of
 
 
-async def complete(model: Any, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Any:
-    """What `complete_chat` gives for these messages, in whatever shape."""
-    call = model.complete_chat
-    options = {"messages": [dict(message) for message in messages], "stream": False, "max_tokens": max_tokens}
-    if inspect.iscoroutinefunction(call):
-        return await call(**options)
-    # A plain function might block: it must not hold the loop.
-    found = await anyio.to_thread.run_sync(lambda: call(**options), abandon_on_cancel=True)
-    return await found if inspect.isawaitable(found) else found
+async def complete(model: Any, messages: Sequence[Mapping[str, Any]], max_tokens: int, **more: Any) -> Any:
+    """What `complete_chat` gives for these messages, in whatever shape; `more` is passed on as it is."""
+    sent = [dict(message) for message in messages]
+    options = {"messages": sent, "stream": False, "max_tokens": max_tokens, **more}
+    return await result_of(partial(model.complete_chat, **options))

@@ -8,6 +8,10 @@ its family's older ones, which is rather too small than too large.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Tokens by the beginning of the name; the longest that fits counts.
 WINDOWS = {
@@ -63,9 +67,15 @@ _BEFORE = re.compile(r"^(?:.*/)?(?:(?:us|eu|apac|global)\.)?(?:(?:amazon|anthrop
 
 def known_window(name: str) -> int | None:
     """The context window of a model in tokens, where it is known."""
+    return by_name(WINDOWS, name)
+
+
+def by_name(table: Mapping[str, T], name: str) -> T | None:
+    """What a table says of a model: by the longest of its keys that the model's own name begins with."""
     own = _BEFORE.sub("", name.lower())
     if own.startswith("claude-"):
         # Gateways write `claude-sonnet-4.6`.
         own = own.replace(".", "-")
-    found = [one for one in WINDOWS if own.startswith(one)]
-    return WINDOWS[max(found, key=len)] if found else None
+    # Also by its whole name, for keys that somebody has added.
+    found = [one for one in table if own.startswith(one) or name.lower().startswith(one.lower())]
+    return table[max(found, key=len)] if found else None

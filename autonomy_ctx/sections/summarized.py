@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import partial
-from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from cachetools import LRUCache
 
-from autonomy_ctx.background import Background
+from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.compaction.config import ContextSummaryConfig, settings_of
 from autonomy_ctx.compaction.lookout import CONVERSATIONS, Bounded, Lookout, Seen
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
 from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.plan import Count, expected, is_due
+from autonomy_ctx.compaction.policy import SwapPolicy, eager
+from autonomy_ctx.compaction.sharing import Sent, SentContexts
 from autonomy_ctx.compaction.summarizer import Summarizer
+from autonomy_ctx.compaction.swapping import Swaps
 from autonomy_ctx.compaction.view import fitted, pinned, room, standing, summary_message
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items.clamp import clamp_message
@@ -36,7 +38,15 @@ logger = logging.getLogger("autonomy_ctx.sections")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class SummarizedHistorySection(ContributingSection):
+@dataclass(frozen=True, slots=True)
+class _Given(Contribution):
+    """What was contributed, for which conversation and which generation of it."""
+
+    place: Place = field(kw_only=True)
+    generation: int = field(kw_only=True)
+
+
+class SummarizedHistorySection(ContributingSection, Closing):
     """History as one summary message and the messages after it, verbatim.
 
     Up to `ceiling` messages all are shown. When there are more, a summary is written in the
@@ -65,6 +75,9 @@ class SummarizedHistorySection(ContributingSection):
         parallel: int = 4,
         pin_tokens: int = 1024,
         lease: float = 30.0,
+        swap: Literal["eager", "cost"] | SwapPolicy = "eager",
+        share_prefix: bool = False,
+        cache_seconds: float = 300.0,
         model: Any = None,
         background: Background | None = None,
         hooks: Iterable[Hook] | None = None,
@@ -86,11 +99,14 @@ class SummarizedHistorySection(ContributingSection):
             parallel=parallel,
             pin_tokens=pin_tokens,
             lease=lease,
+            swap=swap,
+            share_prefix=share_prefix,
+            cache_seconds=cache_seconds,
         )
         # The model that reads the context: fractions refer to its window.
         self._reader = model if model is not None else summary_model
         self._window = _window_of(self._reader)
-        self._settings = settings_of(self.config, self._window)
+        self._settings = settings_of(self.config, self._window, reader=self._reader)
         self._metrics = Metrics()
         self._own_background = background is None
         self._background = background or Background()
@@ -100,7 +116,9 @@ class SummarizedHistorySection(ContributingSection):
             background=self._background,
             hooks=hooks,
             clock=clock,
+            sent=self._warm if share_prefix else None,
         )
+        self._swaps, self._sent = Swaps(self._metrics), SentContexts()
         self._lookout = Lookout(self._metrics)
         self._reuse = PrefixReuse(self._metrics)
         self._mirrors = Mirrors()
@@ -161,22 +179,50 @@ class SummarizedHistorySection(ContributingSection):
         def count(message: Message) -> int:
             return scaled(uncalibrated(message))
 
-        seen = await self._lookout.look(memory, key, limits)
+        place = place_of(memory, key)
+        waits = self._settings.swap is not eager
+        seen = await self._lookout.look(memory, key, limits, self._swaps.covered(place) if waits else None)
         params["conversation_message_count"] = seen.head.count
-        shown = self._lookout.bounded(memory, key, seen, self._settings, count)
-        if len(shown.window) < len(seen.entries):
+        # What is shown may be behind what is stored, what is due follows from what is stored.
+        view = self._swaps.view(place, seen, self._settings, count, self._clock()) if waits else seen
+        shown = self._lookout.bounded(memory, key, view, self._settings, count)
+        if len(shown.window) < len(view.entries):
             self._summarizer.stand_in(memory, key)
         elif len(seen.entries) > limits.hard - limits.batch and self._settings.model is not None:
             self._background.start(partial(self._prepare, memory, key, seen, count))
-        place = place_of(memory, key)
         self._note_lag(place, seen)
         lead = expected(seen.entries, self._metrics.summary_seconds) if self._settings.lead else 0
         # Provisional segments are owed real ones.
         if is_due(seen.entries, limits, count, lead) or (seen.state.covered > seen.state.written):
             self._summarizer.wanted(memory, key)
-        found = await self._assembled(memory, key, seen, shown, count)
+        found = await self._assembled(memory, key, view, shown, count)
+        params["conversation_positions"] = found.positions
         self._reuse.note(place, found.messages, counter)
         return found
+
+    def note_composed(
+        self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Told by the template what was given out: what a summary may be written after, and what was cut."""
+        if not isinstance(contribution, _Given):
+            return
+        if self._settings.share_prefix:
+            sent = Sent(
+                messages=composed.messages,
+                tokens=composed.tokens,
+                tools=tools,
+                breakpoints=composed.breakpoints,
+                generation=contribution.generation,
+                at=self._clock(),
+            )
+            self._sent.note(contribution.place, sent)
+        if any(cut.section == self.name for cut in composed.cut):
+            # The budget wants less of it: a summary that is ready is shorter.
+            self._swaps.forget(contribution.place)
+
+    def _warm(self, place: Place, generation: int) -> Sent | None:
+        """The context that the reader's provider has cached for a conversation, if it still has."""
+        return self._sent.warm(place, generation, self._clock() - self._settings.cache_seconds)
 
     async def _prepare(self, memory: Memory, key: Key, seen: Seen, count: Count) -> None:
         self._lookout.prepare(memory, key, seen, self._settings, count)
@@ -203,7 +249,13 @@ class SummarizedHistorySection(ContributingSection):
             positions.append(None)
         messages += [entry.message for entry in fit]
         positions += [entry.position for entry in fit]
-        return Contribution(messages, positions, _omissions(shown.missing, window, fit))
+        return _Given(
+            messages,
+            positions,
+            _omissions(shown.missing, window, fit),
+            place=place_of(memory, key),
+            generation=seen.head.generation,
+        )
 
     def _shortened(self, place: Place, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
         """An entry cut to so many tokens; a large one is in the window for many turns and cut once."""
@@ -248,6 +300,8 @@ class SummarizedHistorySection(ContributingSection):
             if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
                 self._summaries.pop(place, None)
         self._summarizer.forget(scope, conversation)
+        self._swaps.forget_all(scope, conversation)
+        self._sent.forget(scope, conversation)
 
     async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
         """Remove the stored summaries of a scope, or of one conversation in it; how many segments went."""
@@ -269,14 +323,6 @@ class SummarizedHistorySection(ContributingSection):
         if self._own_background:
             await self._background.aclose()
 
-    async def __aenter__(self) -> SummarizedHistorySection:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def _learn_window(self) -> None:
         """Take a change of the reader's context window into the limits that refer to it."""
         window = _window_of(self._reader)
@@ -284,7 +330,7 @@ class SummarizedHistorySection(ContributingSection):
             return
         self._window = window
         try:
-            self._settings = self._summarizer.settings = settings_of(self.config, window)
+            self._settings = self._summarizer.settings = settings_of(self.config, window, reader=self._reader)
         except ValueError as error:
             # A turn must not fail for it: the limits that were known stay.
             logger.warning("the limits of summaries cannot follow the model's context window: %s", error)

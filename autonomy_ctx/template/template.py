@@ -8,11 +8,11 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 from math import ceil
-from types import TracebackType
 from typing import Any, Literal
 
 import anyio.to_thread
 
+from autonomy_ctx.background import Closing
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
@@ -20,10 +20,11 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.template.budget import fit
 from autonomy_ctx.template.cacheplan import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
-from autonomy_ctx.template.composed import ComposedContext, SectionReport
+from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.cut import BudgetReport
 from autonomy_ctx.template.measure import Measure
 from autonomy_ctx.template.placement import Placement, place
+from autonomy_ctx.template.reporting import report_of, shown_of, starts_of
 from autonomy_ctx.template.running import DISABLED, Outcome, run_all
 from autonomy_ctx.template.shown import Fitted, Part
 
@@ -39,7 +40,7 @@ class TemplateHook(Enum):
     AFTER_COMPOSE = "after_compose"
 
 
-class ContextTemplate:
+class ContextTemplate(Closing):
     """Runs sections in order and returns what the model will see.
 
     A required section that fails raises `SectionError`; an optional one is left out and recorded.
@@ -157,7 +158,7 @@ class ContextTemplate:
         if self._limited or (budget is not None and sum(map(sum, counts)) > budget.limit):
             fitted = await _fitted(sections, outcomes, counts, budget, Measure(counter, factor))
         shown = [
-            _shown(outcome, own, fit) for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
+            shown_of(outcome, own, fit) for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
         ]
         pieces = self._pieces(sections, shown)
         messages = [
@@ -166,9 +167,9 @@ class ContextTemplate:
         shown_counts = [
             one for piece in pieces for one in shown[piece.section].counts[piece.first : piece.last]
         ]
-        starts = _starts(pieces)
+        starts = starts_of(pieces)
         reports = [
-            _report(section.name, placement, outcome, shown[index], starts[index])
+            report_of(section.name, placement, outcome, shown[index], starts[index])
             for index, ((section, placement), outcome) in enumerate(zip(sections, outcomes, strict=True))
         ]
         composed = ComposedContext(
@@ -234,14 +235,6 @@ class ContextTemplate:
                 if inspect.isawaitable(closing):
                     await closing
 
-    async def __aenter__(self) -> ContextTemplate:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def _placement(self, section: Any) -> Placement:
         known = self._placements.get(id(section))
         if known is None:
@@ -281,48 +274,6 @@ async def _fitted(
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
         return work()
     return await anyio.to_thread.run_sync(work)
-
-
-def _shown(outcome: Outcome, counts: Sequence[int], fitted: Fitted | None) -> Fitted:
-    """What a section shows: what a budget left, or all."""
-    if fitted is not None:
-        return fitted
-    found = outcome.contribution
-    return Fitted(messages=found.messages, counts=counts, positions=found.positions, omitted=(), cut=())
-
-
-def _starts(pieces: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
-    """For each section, where its pieces begin in the context and how many messages they have."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    at = 0
-    for piece in pieces:
-        length = piece.last - piece.first
-        found.setdefault(piece.section, []).append((at, length))
-        at += length
-    return found
-
-
-def _report(
-    name: str, placement: Placement, outcome: Outcome, shown: Fitted, pieces: Sequence[tuple[int, int]]
-) -> SectionReport:
-    found, counts = outcome.contribution, shown.counts
-    disabled = outcome is DISABLED
-    positions = shown.positions
-    (start, before), *rest = pieces
-    return SectionReport(
-        name=name,
-        kind=placement.kind,
-        status="skipped" if disabled else "failed" if outcome.failed else "included",
-        reason="disabled" if disabled else outcome.failed,
-        start=start,
-        messages=len(counts),
-        tokens=sum(counts),
-        milliseconds=outcome.milliseconds,
-        positions=tuple(positions) if positions is not None else (None,) * len(counts),
-        omitted=found.omitted + shown.omitted,
-        cut=shown.cut,
-        split=(before, rest[0][0]) if rest else None,
-    )
 
 
 def _size(section: Any, composed: ComposedContext | None) -> int | None:

@@ -1,0 +1,59 @@
+"""Policies: whether a summary that is ready is shown now, or the older one for a while longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapChoice:
+    """What a policy knows; both costs are in tokens at the price of uncached input.
+
+    `carried` is what the messages that a summary could stand for have cost since the last swap;
+    `swap_cost` is what the provider would have to read anew. Asked only while the limits allow to wait.
+    """
+
+    # Since the last context of this conversation, and how long a provider keeps what it has cached.
+    idle_seconds: float
+    cache_seconds: float
+    carried: float
+    swap_cost: float
+    # Whether a segment has become ready since the last context: then the least has to be read anew.
+    fresh: bool
+    # How many messages the window may still grow by, and after how many the next segment is ready.
+    room: int
+    batch: int
+
+
+SwapPolicy: TypeAlias = Callable[[SwapChoice], bool]
+
+
+def eager(choice: SwapChoice) -> bool:
+    """Show a summary as soon as it is there."""
+    return True
+
+
+def by_cost(choice: SwapChoice) -> bool:
+    """Show a summary when that costs nothing, since the cache is cold, or when waiting has cost as much.
+
+    Changing at that point is what makes the two kinds of cost together smallest, as for a shop that pays
+    for each delivery and for every day that goods lie there. Also when the limits would not allow to wait
+    for the next segment.
+    """
+    if choice.idle_seconds >= choice.cache_seconds:
+        return True
+    return choice.fresh and (choice.carried >= choice.swap_cost or choice.room < choice.batch)
+
+
+POLICIES: dict[str, SwapPolicy] = {"eager": eager, "cost": by_cost}
+
+
+def policy_of(swap: Any) -> SwapPolicy:
+    """The policy with a name, or the function given."""
+    found = POLICIES.get(swap) if isinstance(swap, str) else swap
+    if not callable(found):
+        raise ValueError(f"swap is {swap!r}; it must be one of {', '.join(POLICIES)}, or a function")
+    policy: SwapPolicy = found
+    return policy

@@ -1,0 +1,133 @@
+"""When a summary that is ready takes the place of the messages it stands for.
+
+Showing a new summary changes the context from there on, so a provider reads the rest anew instead of
+taking it from its cache. Not showing it means sending more messages on every turn, cheaply as long as
+they are cached. Which of the two costs less is decided here. What is shown is always true and whole: an
+older summary, and every message that it does not cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cachetools import LRUCache
+
+from autonomy_ctx.compaction.config import Settings
+from autonomy_ctx.compaction.lookout import CONVERSATIONS, Seen
+from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.place import Place
+from autonomy_ctx.compaction.plan import Count
+from autonomy_ctx.compaction.policy import SwapChoice
+from autonomy_ctx.compaction.view import room
+from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.models.prices import Price
+
+
+@dataclass(slots=True)
+class _Showing:
+    """Which summary the last context of a conversation had, when that was, and what it has cost to keep."""
+
+    generation: int
+    segments: tuple[StoredSegment, ...]
+    at: float
+    carried: float = 0.0
+    # The newest summary there was the last time.
+    offered: tuple[StoredSegment, ...] = ()
+
+
+class Swaps:
+    """Remembers what each conversation was shown; safe to lose, then the newest summary is shown."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._showing: LRUCache[Place, _Showing] = LRUCache(CONVERSATIONS)
+
+    def covered(self, place: Place) -> int | None:
+        """The last position covered by the summary that was shown last."""
+        last = self._showing.get(place)
+        return None if last is None else _covered(last.segments)
+
+    def forget(self, place: Place) -> None:
+        """Show the newest summary next time."""
+        self._showing.pop(place, None)
+
+    def view(self, place: Place, seen: Seen, settings: Settings, count: Count, now: float) -> Seen:
+        """What to show: the newest summary, or for now the one that was shown and all it does not cover."""
+        last = self._showing.get(place)
+        older = None if last is None else _older(last, seen, settings, count)
+        if last is None or older is None or settings.swap(_choice(last, older, seen, settings, count, now)):
+            generation, segments = seen.head.generation, seen.state.segments
+            if last is None or (last.generation, last.segments) != (generation, segments):
+                self._metrics.add("swaps", 0 if last is None else 1)
+                last = self._showing[place] = _Showing(generation, segments, now)
+            older = seen
+        else:
+            self._metrics.add("swaps_put_off")
+        last.at, last.offered = now, seen.state.segments
+        last.carried += _carry(older.entries, settings, count)
+        return older
+
+    def forget_all(self, scope: str | None, conversation: str | None) -> None:
+        """The same for a conversation, a scope or all."""
+        for place in list(self._showing):
+            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
+                self._showing.pop(place, None)
+
+
+def _older(last: _Showing, seen: Seen, settings: Settings, count: Count) -> Seen | None:
+    """What a context with the older summary has; None when it may not be shown, or is the newest."""
+    state, covered = seen.state, _covered(last.segments)
+    if (
+        last.generation != seen.head.generation
+        or last.segments == state.segments
+        or seen.older is None
+        or not seen.complete
+        # Another context of this conversation, composed beside this one, has changed it meanwhile.
+        or not seen.since <= covered <= state.covered
+        # A digest only stands in: it is not kept for the sake of money.
+        or any(segment.provisional for segment in last.segments)
+    ):
+        return None
+    state = replace(state, segments=last.segments)
+    back = [entry for entry in seen.older if entry.position > covered]
+    older = replace(seen, state=state, entries=[*back, *seen.entries], older=None)
+    if len(older.entries) > settings.limits.hard:
+        return None
+    most = room(settings, state)
+    if most is not None and sum(count(entry.message) for entry in older.entries) > most:
+        return None
+    return older
+
+
+def _choice(
+    last: _Showing, older: Seen, seen: Seen, settings: Settings, count: Count, now: float
+) -> SwapChoice:
+    # New segments are read anew once, now or later; the window after them at every swap.
+    anew = sum(count(entry.message) for entry in seen.entries)
+    return SwapChoice(
+        idle_seconds=now - last.at,
+        cache_seconds=settings.cache_seconds,
+        carried=last.carried,
+        swap_cost=anew * _anew_share(settings.price),
+        fresh=seen.state.segments != last.offered,
+        room=settings.limits.hard - len(older.entries),
+        batch=settings.limits.batch,
+    )
+
+
+def _carry(entries: Sequence[Entry], settings: Settings, count: Count) -> float:
+    """What one context pays for the messages that a summary could stand for: all before the last `floor`."""
+    price = settings.price
+    tokens = sum(count(entry.message) for entry in entries[: -settings.limits.floor])
+    return tokens * price.cached_input / price.input if price.input else 0.0
+
+
+def _anew_share(price: Price) -> float:
+    """What a token costs more when it is read anew than from the cache, as a part of `input`."""
+    return max(price.cache_write - price.cached_input, 0.0) / price.input if price.input else 0.0
+
+
+def _covered(segments: Sequence[StoredSegment]) -> int:
+    return segments[-1].last if segments else 0

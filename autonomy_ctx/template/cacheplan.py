@@ -1,0 +1,177 @@
+"""Where sections stand so that a provider's cache helps, and what it costs when they stand elsewhere.
+
+A provider caches the beginning of a request: from the first byte that differs, everything is read anew. So
+what never changes goes first, and what changes every turn as far to the end as it can. Pure: sections with
+their kinds and messages in, an order or warnings out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.models.prices import USUAL
+from autonomy_ctx.sections.section import Kind
+from autonomy_ctx.template.placement import HISTORY, REQUIRED
+
+MOST_BREAKPOINTS = 4
+# What a section has when nobody says: most are short, a conversation is not.
+TYPICAL_TOKENS, TYPICAL_HISTORY = 500, 3000
+# A request of an ordinary agent, as benchmarks/cost.py measures it: new tokens, written tokens, and what
+# summaries and their swaps cost, spread over all requests; of these, so many are the first of a turn.
+NEW_TOKENS, OUTPUT_TOKENS, UPKEEP, FIRST = 240, 75, 900, 0.68
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A section as a plan sees it: its name, how often it changes, and how many tokens it usually has."""
+
+    name: str
+    kind: Kind
+    tokens: int | None = None
+
+    @property
+    def is_history(self) -> bool:
+        return self.name == HISTORY
+
+    @property
+    def typical(self) -> int:
+        if self.tokens is not None:
+            return self.tokens
+        return TYPICAL_HISTORY if self.is_history else TYPICAL_TOKENS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheWarning:
+    """A section that changes every turn and stands before others that do not.
+
+    `cost_factor` is an estimate: the bill of a turn with the section where it is, divided by the bill
+    without it.
+    """
+
+    section: str
+    before: tuple[str, ...]
+    problem: str
+    cost_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Messages `first` to before `last` of one section, given by its index."""
+
+    section: int
+    first: int
+    last: int
+
+
+def lint(sections: Sequence[Planned]) -> list[CacheWarning]:
+    """A warning for each volatile section that stands before stable or slow ones."""
+    found: list[CacheWarning] = []
+    everything = sum(section.typical for section in sections if section.kind != "volatile")
+    for index, section in enumerate(sections):
+        after = [other for other in sections[index + 1 :] if other.kind != "volatile" or other.is_history]
+        if section.kind != "volatile" or section.is_history or not after:
+            continue
+        lost = sum(other.typical for other in after)
+        here, there = _factor(everything, section.typical, lost), _factor(everything, section.typical, 0)
+        names = tuple(other.name for other in after)
+        found.append(
+            CacheWarning(
+                section=section.name,
+                before=names,
+                problem=(
+                    f"section `{section.name}` changes every turn and stands before {_listed(names)}: "
+                    f"about {lost} tokens that a provider could take from its cache are read anew, and a "
+                    f"turn costs about {here:.1f} times what it would without the section. Put it after them "
+                    f'({there:.1f} times), or use arrange="cache"'
+                ),
+                cost_factor=round(here, 2),
+            )
+        )
+    return found
+
+
+def in_cache_order(sections: Sequence[Planned], messages: Sequence[Sequence[Message]]) -> list[Piece]:
+    """System instructions, then stable and slow sections, then the conversation, all in their given order.
+
+    Volatile sections stand right before the newest user message, so that what follows it in the same
+    turn, calls and results, is appended to a beginning that stays.
+    """
+    ranks = [_rank(section) for section in sections]
+    order = sorted(range(len(sections)), key=lambda index: ranks[index])
+    pieces = [Piece(index, 0, len(messages[index])) for index in order]
+    talks = [at for at, piece in enumerate(pieces) if ranks[piece.section] == _HISTORY]
+    for at in reversed(talks):
+        index = pieces[at].section
+        newest = _newest_user(messages[index])
+        if newest is not None:
+            end = talks[-1] + 1
+            earlier, later = Piece(index, 0, newest), Piece(index, newest, len(messages[index]))
+            own = pieces[:at] + ([earlier] if newest else [])
+            return [*own, *pieces[end:], later, *pieces[at + 1 : end]]
+    return pieces
+
+
+def as_given(messages: Sequence[Sequence[Message]]) -> list[Piece]:
+    """Every section where it stands."""
+    return [Piece(index, 0, len(own)) for index, own in enumerate(messages)]
+
+
+def breakpoints(messages: Sequence[Message], kinds: Sequence[Kind], shared: int) -> tuple[int, ...]:
+    """After which messages a provider's cache may be cut: at most 4 indexes, in order.
+
+    `kinds` has one entry per message, `shared` is how many messages begin as in the context before. In
+    order of worth: the newest message, where the next request goes on; the last that is shared, which was
+    cached the last time; the end of what is stable, which outlives every summary; the last before anything
+    volatile; the end of the summary.
+    """
+    if not messages:
+        return ()
+    last = len(messages) - 1
+    wanted: list[int] = []
+    # What is volatile at the end will not be there the next time.
+    if kinds[last] != "volatile":
+        wanted.append(last)
+    if shared:
+        wanted.append(shared - 1)
+    wanted.append(_run(kinds, ("stable",)) - 1)
+    wanted.append(next((at for at, kind in enumerate(kinds) if kind == "volatile"), 0) - 1)
+    wanted.append(next((at for at in range(last, -1, -1) if isinstance(messages[at], Summary)), -1))
+    wanted.append(_run(kinds, ("stable", "slow")) - 1)
+    chosen = list(dict.fromkeys(index for index in wanted if index >= 0))
+    return tuple(sorted(chosen[:MOST_BREAKPOINTS]))
+
+
+_SYSTEM, _STABLE, _SLOW, _HISTORY, _VOLATILE = range(5)
+
+
+def _rank(section: Planned) -> int:
+    if section.is_history:
+        return _HISTORY
+    if section.name in REQUIRED:
+        return _SYSTEM
+    return {"stable": _STABLE, "slow": _SLOW, "volatile": _VOLATILE}[section.kind]
+
+
+def _newest_user(messages: Sequence[Message]) -> int | None:
+    at = range(len(messages) - 1, -1, -1)
+    return next((index for index in at if messages[index].role is ChatRole.USER), None)
+
+
+def _run(kinds: Sequence[Kind], wanted: Sequence[Kind]) -> int:
+    """How many messages from the start are of these kinds."""
+    return next((at for at, kind in enumerate(kinds) if kind not in wanted), len(kinds))
+
+
+def _factor(cached: int, own: int, lost: int) -> float:
+    """A turn's bill with a volatile section by that without; `lost` are tokens it keeps from the cache."""
+    hit = USUAL.cached_input
+    base = hit * cached + NEW_TOKENS + USUAL.output * OUTPUT_TOKENS + UPKEEP
+    anew = FIRST * (own + (1 - hit) * lost) + (1 - FIRST) * hit * own
+    return (base + anew) / base
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

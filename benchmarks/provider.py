@@ -1,0 +1,122 @@
+"""A provider with a prompt cache, and what it would bill: the cost of a conversation without any network.
+
+It caches what providers say they do: the beginning of a request, byte for byte, in steps of 128 tokens from
+1,024 on. A token read costs 1, a cached one a tenth, a written one 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autonomy_ctx import Message
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.estimate import estimate_tokens
+from benchmarks.honest import summary_of
+from benchmarks.model_server import common
+
+STEP, LEAST = 128, 1024
+CACHED, OUTPUT = 0.1, 5.0
+# How many of the newest requests are looked through: those that share most are among them.
+KEPT = 24
+_MARKED = re.compile(r"<message ([0-9a-f]{16})>\n(.*?)\n</message \1>", re.DOTALL)
+_RECORDS = re.compile(r"Make those of messages (\d+) to (\d+) one record")
+_RECORD = re.compile(r"\[Messages (\d+) to (\d+)\]\n(.*?)(?=\n\[Messages |\n<|\Z)", re.DOTALL)
+
+
+class Provider:
+    """Reads requests, remembers their beginnings, and adds up what they cost."""
+
+    def __init__(self) -> None:
+        self.sent = self.cached = self.output = 0
+        self._requests: list[str] = []
+
+    @property
+    def cost(self) -> float:
+        return self.sent - self.cached + CACHED * self.cached + OUTPUT * self.output
+
+    @property
+    def share(self) -> float:
+        return self.cached / self.sent
+
+    def ask(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        answer: str,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Bill one request and its answer."""
+        text = "\n".join([*map(json.dumps, tools), rendered(messages)])
+        alike = max((common(text, known) for known in self._requests), default=0)
+        shared = estimate_tokens(text[:alike]) // STEP * STEP
+        self.sent += estimate_tokens(text)
+        self.cached += shared if shared >= LEAST else 0
+        self.output += estimate_tokens(answer)
+        self._requests = [*self._requests[1 - KEPT :], text]
+
+    def forget(self) -> None:
+        """What a pause does that is longer than the cache lives."""
+        self._requests = []
+
+
+class BilledModel:
+    """Writes honest summaries and has them billed; knows which task a turn runs in."""
+
+    name = "billed"
+
+    def __init__(self, provider: Provider, turns: asyncio.Task[Any] | None) -> None:
+        self._provider, self._turns = provider, turns
+        self.calls = 0
+        # Calls that were made by the turn itself, which had to wait for them.
+        self.waited = 0
+
+    async def complete_chat(
+        self, messages: list[dict[str, Any]], stream: bool = False, max_tokens: int = 2048
+    ) -> str:
+        self.calls += 1
+        self.waited += asyncio.current_task() is self._turns
+        text = summary_of(_named(messages) or messages, max_tokens)
+        self._provider.ask(messages, text)
+        return text
+
+
+def rendered(messages: Sequence[Message | Mapping[str, Any]]) -> str:
+    """Messages as one text: roles, parts in order, calls."""
+    lines: list[str] = []
+    for given in messages:
+        message = wire.from_dict(given)
+        lines.append(f"<{message.role.value}>")
+        lines += [getattr(part, "text", "") for part in message.parts]
+        lines += [f"{call.name}({call.arguments})" for call in message.tool_calls]
+    return "\n".join(lines)
+
+
+def _named(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of a context with a question after it: the stretch that the question names, and the question."""
+    *context, asked = messages
+    marks = [text.partition(": ")[2] for _, text in _MARKED.findall(str(asked["content"]))]
+    told = [rendered([message]).partition("\n")[2].strip() for message in context]
+    if marks:
+        start = _beginning(told, marks[0], 0)
+        end = len(told) - 1 if len(marks) == 1 else _beginning(told, marks[1], start)
+        return [_block("\n\n".join(told[start : end + 1])), asked]
+    if records := _RECORDS.search(str(asked["content"])):
+        first, last = int(records[1]), int(records[2])
+        summary = "\n".join(told)
+        found = [
+            text for since, to, text in _RECORD.findall(summary) if first <= int(since) and int(to) <= last
+        ]
+        return [_block("\n\n".join(found)), asked]
+    return []
+
+
+def _block(text: str) -> Mapping[str, Any]:
+    secret = "0" * 16
+    return {"role": "user", "content": f"<conversation {secret}>\n{text}\n</conversation {secret}>"}
+
+
+def _beginning(told: Sequence[str], mark: str, start: int) -> int:
+    return next(at for at in range(start, len(told)) if told[at].startswith(mark))
