@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,6 +21,22 @@ Job = Callable[[], Awaitable[None]]
 logger = logging.getLogger("autonomy_ctx.background")
 
 GRACE_SECONDS = 2.0
+
+
+class Closing:
+    """Closes at the end of an `async with`."""
+
+    async def close(self) -> None:
+        """Let go of what is held."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 class Background:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -31,7 +30,7 @@ from autonomy_ctx.agents.team import Team
 from autonomy_ctx.agents.turn import Turn
 from autonomy_ctx.agents.usual import usual_template
 from autonomy_ctx.agents.working import work
-from autonomy_ctx.background import Background
+from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
@@ -51,7 +50,7 @@ SCOPE = CONVERSATION = "default"
 QUEUE_LIMIT = 10
 
 
-class Agent(Shelved):
+class Agent(Shelved, Closing):
     """Answers users with a model and tools, and keeps every conversation.
 
     Without a `context_template` the context is: instructions, what the built-in tools are for, the
@@ -328,14 +327,6 @@ class Agent(Shelved):
                 steps.push_async_callback(self._team.close)
                 steps.push_async_callback(self._shelves.last_settle)
                 steps.push_async_callback(self._lines.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={[tool.name for tool in self.tools]})"

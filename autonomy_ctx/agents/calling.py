@@ -11,10 +11,10 @@ from autonomy_ctx.agents.shelves import Shelf
 from autonomy_ctx.errors import HookError, InvalidItem
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import MESSAGE_LIMIT
-from autonomy_ctx.tools.run import Ran, run_calls
+from autonomy_ctx.tools.run import Ran, result_message, run_calls
 
 # Room for what a row has besides the text, and for characters that JSON writes longer.
 _LONGEST_TEXT = MESSAGE_LIMIT // 4
@@ -97,15 +97,7 @@ def _whole(ran: Ran) -> Ran:
 
 
 def _refusal(setting: Setting, call: ToolCall, text: str) -> Message:
-    return Message(
-        ChatRole.TOOL,
-        text,
-        tool_call_id=call.id,
-        name=call.name,
-        is_error=True,
-        id=setting.new_id(),
-        created_at=setting.clock(),
-    )
+    return result_message(call, text, is_error=True, message_id=setting.new_id(), created_at=setting.clock())
 
 
 async def _fire(setting: Setting, event: AgentHook, key: Key, *args: Any, done: bool) -> None:

@@ -6,14 +6,13 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import anyio
 
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.connections import close_models
-from autonomy_ctx.background import Background
+from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.errors import AgentClosed, InvalidAgent, UnknownAgent
 from autonomy_ctx.memory.memory import Memory
 
@@ -23,7 +22,7 @@ logger = logging.getLogger("autonomy_ctx.agents")
 Serve: TypeAlias = Callable[["Node"], AbstractAsyncContextManager[Any]]
 
 
-class Node:
+class Node(Closing):
     """Hosts agents that share memory and background work; use it in an `async with`, or `Node.start(main)`.
 
     `memory` is a `Memory`, which stays its owner's, or a URL such as `sqlite:///agents.db`; without one
@@ -130,11 +129,6 @@ class Node:
                 await self.close()
                 raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}, agents={list(self._agents)})"

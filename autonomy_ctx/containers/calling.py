@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.errors import ToolTimeout
+from autonomy_ctx.errors import InvalidResult, ToolTimeout
 
 # What every provider takes as a tool's name.
 _OTHER = re.compile(r"[^a-zA-Z0-9_-]")
@@ -28,32 +30,53 @@ def check_callable(thing: Any, what: str) -> None:
 
 def name_of(tool: Any) -> str:
     """What a tool is called in a record."""
-    while isinstance(tool, functools.partial):
+    while isinstance(tool, partial):
         tool = tool.func
     found = getattr(tool, "name", None) or getattr(tool, "__name__", None)
     name = found if isinstance(found, str) else type(tool).__name__
     return _OTHER.sub("_", name)[:_LONGEST_NAME]
 
 
-async def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """What a function comes to; one that is not async runs in a worker thread.
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """What a generator yielded."""
 
-    A generator comes to the list of what it yields. When the caller is cancelled, a thread is left
-    alone and what it returns is dropped, as nothing can stop it.
+    values: list[Any]
+
+
+async def result_of(call: Callable[[], Any], *, finish: Callable[[Any], Any] | None = None) -> Any:
+    """What a call gives, awaited if it can be; unless it is async, a worker thread makes and finishes it.
+
+    When the caller is cancelled, a thread is left alone and what it returns is dropped, as nothing can
+    stop it.
     """
-    if _is_async(function):
-        value = function(**values)
+    if _is_async(call):
+        value = call()
     else:
         # A limiter of its own: a thread that hangs for ever must not take a place from others.
         (value,) = await anyio.to_thread.run_sync(
-            _call_sync, function, values, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            _call_sync, call, finish, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
         )
-    if inspect.isawaitable(value):
-        value = await value
-    if inspect.isasyncgen(value):
-        async with aclosing(value) as pieces:
-            return [piece async for piece in pieces]
-    return value
+    return await value if inspect.isawaitable(value) else value
+
+
+async def collected(call: Callable[[], Any], *, most: int | None = None) -> Any:
+    """What a call gives; a generator comes to all that it yields, which may not be more than `most`."""
+    value = await result_of(call, finish=partial(_drained, most=most))
+    if not inspect.isasyncgen(value):
+        return value
+    values: list[Any] = []
+    async with aclosing(value) as pieces:
+        async for piece in pieces:
+            values.append(piece)
+            _check_yielded(values, most)
+    return Yielded(values)
+
+
+async def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """What a function comes to; a generator, to the list of what it yields."""
+    value = await collected(partial(function, **values))
+    return value.values if isinstance(value, Yielded) else value
 
 
 async def called_in_time(tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
@@ -64,14 +87,27 @@ async def called_in_time(tool: Callable[..., Any], values: Mapping[str, Any]) ->
     raise ToolTimeout(name_of(tool), seconds or 0)
 
 
-def _call_sync(function: Callable[..., Any], values: Mapping[str, Any]) -> list[Any]:
+def _call_sync(call: Callable[[], Any], finish: Callable[[Any], Any] | None) -> list[Any]:
     """The result in a list: trio takes no coroutine out of a thread as it is."""
-    value = function(**values)
-    return [list(value)] if inspect.isgenerator(value) else [value]
+    value = call()
+    return [value if finish is None else finish(value)]
+
+
+def _drained(value: Any, *, most: int | None) -> Any:
+    if not inspect.isgenerator(value):
+        return value
+    values = list(value if most is None else islice(value, most + 1))
+    _check_yielded(values, most)
+    return Yielded(values)
+
+
+def _check_yielded(values: list[Any], most: int | None) -> None:
+    if most is not None and len(values) > most:
+        raise InvalidResult(f"is more than {most:,} pieces")
 
 
 def _is_async(function: Any) -> bool:
-    while isinstance(function, functools.partial):
+    while isinstance(function, partial):
         function = function.func
     # A tool is a plain call of its function; other objects may be async themselves.
     return any(

@@ -6,23 +6,15 @@ replaced by a few words that say what it was.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from pathlib import PurePath
 from typing import Any
-from uuid import UUID
 
 import anyio.to_thread
 
-from autonomy_ctx.items.frozen import MAX_DEPTH
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.plain import Binary, Plain
 
-_AS_TEXT = (PurePath, UUID, Decimal, timedelta)
 # Longer values are written out in a worker thread.
 _LIGHT, _FEW = 50_000, 50
 _ERROR_LIMIT = 4_000
@@ -39,7 +31,7 @@ async def written(write: Callable[[Any], str], value: Any) -> str:
 
 def json_text(value: Any) -> str:
     """A value as one line of JSON."""
-    return json.dumps(plain(value), ensure_ascii=False)
+    return _PLAIN.text(value)
 
 
 def said_text(value: Any) -> str:
@@ -52,7 +44,7 @@ def result_text(value: Any) -> str:
     """A result as a JSON object: its own, if it is one, else `{"result": ...}`."""
     text = _said(value)
     if text is None:
-        made = plain(value)
+        made = _PLAIN.of(value)
         return json.dumps(made if isinstance(made, dict) else {"result": made}, ensure_ascii=False)
     return text if _is_object(text) else json.dumps({"result": text}, ensure_ascii=False)
 
@@ -74,61 +66,6 @@ def error_text(error: BaseException) -> str:
     return text if over <= 0 else f"{text[:_ERROR_LIMIT]} [... {over:,} characters are not shown here]"
 
 
-def plain(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """A value in the types of JSON; `above` are the ids of what it is inside of."""
-    try:
-        return _plain(value, above)
-    except Exception:
-        # A class may raise in anything that is asked of it.
-        return _instead(value)
-
-
-def _plain(value: Any, above: tuple[int, ...]) -> Any:
-    if value is None or isinstance(value, bool) or type(value) is str:
-        return value
-    if len(above) > MAX_DEPTH or id(value) in above:
-        return _instead(value)
-    if isinstance(value, Enum):
-        return plain(value.value, (*above, id(value)))
-    if isinstance(value, int):
-        # Python refuses to write a number of too many digits, and says so here.
-        return int(str(int(value)))
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return f"<{memoryview(value).nbytes:,} bytes>"
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, _AS_TEXT):
-        return str(value)
-    within = (*above, id(value))
-    if isinstance(value, Mapping):
-        return {_key(key): plain(inner, within) for key, inner in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(inner, within) for name, inner in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner, within) for inner in value]
-    if isinstance(value, set | frozenset):
-        # Sorted: a set's own order changes from process to process.
-        return sorted((plain(inner, within) for inner in value), key=json.dumps)
-    return _fields(value, within)
-
-
-def _fields(value: Any, within: tuple[int, ...]) -> Any:
-    if isinstance(value, type):
-        return _instead(value)
-    text = _said(value)
-    if text is not None:
-        return text
-    if callable(dump := getattr(value, "model_dump", None)):
-        return plain(dump(), within)
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name), within) for field in dataclasses.fields(value)}
-    return _instead(value)
-
-
 def _said(value: Any) -> str | None:
     """The text of what is nothing but a text: a string, a message, or a reply whose `str()` it is."""
     try:
@@ -148,11 +85,8 @@ def _instead(value: Any) -> str:
     return f"<{value.__name__ if issubclass(kind, type) else kind.__name__}>"
 
 
-def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return str.__str__(key)
-    made = plain(key)
-    return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
+def _size(value: Binary) -> str:
+    return f"<{memoryview(value).nbytes:,} bytes>"
 
 
 def _is_object(text: str) -> bool:
@@ -166,3 +100,6 @@ def _is_object(text: str) -> bool:
 
 def _is_light(value: Any) -> bool:
     return value is None or type(value) in (bool, int, float) or (type(value) is str and len(value) <= _LIGHT)
+
+
+_PLAIN = Plain(binary=_size, said=_said, instead=_instead)

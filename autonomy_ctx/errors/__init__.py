@@ -54,6 +54,7 @@ from autonomy_ctx.errors.template import BudgetExceeded, SectionError
 from autonomy_ctx.errors.tools import (
     FileRefused,
     InvalidArguments,
+    InvalidRange,
     InvalidResult,
     InvalidTool,
     SubagentError,
@@ -82,6 +83,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidModelReply",
     "InvalidPassage",
+    "InvalidRange",
     "InvalidResult",
     "InvalidTool",
     "InvalidVectors",

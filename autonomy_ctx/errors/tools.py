@@ -74,3 +74,11 @@ class SubagentError(AutonomyCtxError, RuntimeError):
     def __init__(self, subagent: str, problem: str) -> None:
         super().__init__(f"sub-agent `{subagent}` {problem}")
         self.subagent, self.problem = subagent, problem
+
+
+class InvalidRange(AutonomyCtxError, ValueError):
+    """Positions that a conversation does not have."""
+
+    def __init__(self, first: int, last: int, problem: str) -> None:
+        super().__init__(f"positions {first} to {last} cannot be read: {problem}")
+        self.first, self.last, self.problem = first, last, problem

@@ -1,6 +1,6 @@
 """Which texts say most about a question: BM25, without an index and without a model.
 
-Words are compared without case, accents of width and a plural or possessive `s`; scripts without spaces
+Words are compared without case, width, accents and a plural or possessive `s`; scripts without spaces
 are compared by character. The same texts and question always give the same order.
 """
 
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from autonomy_ctx.items.terms import LITTLE_WORDS, UNSPACED, folded
+
 K1, B = 1.2, 0.75
-# Han, kana and Hangul: one word each.
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+(?:['\u2019][^\W_{_CJK}]+)*")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['\u2019][^\W_{UNSPACED}]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Ranked:
 
 def words(text: str) -> list[str]:
     """The words of a text in the form in which they are compared."""
-    return [_plain(word) for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold())]
+    return [_plain(word) for word in _WORD.findall(folded(text))]
 
 
 def rank(query: str | Iterable[str], texts: Sequence[str], *, k1: float = K1, b: float = B) -> list[Ranked]:
@@ -57,3 +56,7 @@ def rank(query: str | Iterable[str], texts: Sequence[str], *, k1: float = K1, b:
 def _plain(word: str) -> str:
     word = word.replace("\u2019", "'").removesuffix("'s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+# In the form in which words are compared.
+LITTLE = frozenset(words(LITTLE_WORDS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 # fmt: off
 LITTLE_WORDS = (
@@ -22,17 +22,17 @@ LITTLE_WORDS = (
 # fmt: on
 LONGEST_TERM = 64
 
-_LITTLE = frozenset(LITTLE_WORDS.split())
-# Han, kana and Hangul.
-_CJK = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_WORD = rf"[^\W_{_CJK}]+"
+# Han, kana and Hangul, as a part of a pattern.
+UNSPACED = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+_WORD = rf"[^\W_{UNSPACED}]+"
 _JOINT = "[-_./:@+]{1,3}"
-_RUN = re.compile(rf"[{_CJK}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+_RUN = re.compile(rf"[{UNSPACED}]+|{_WORD}(?:{_JOINT}{_WORD})*")
 # The same for plain text, which takes half the time.
 _ASCII_RUN = re.compile(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
 _JOINTS = re.compile(_JOINT)
-_unspaced = re.compile(f"[{_CJK}]").match
-_ACCENTS = dict.fromkeys(range(0x300, 0x370))
+_LITTLE = frozenset(LITTLE_WORDS.split())
+_IS_UNSPACED = re.compile(f"[{UNSPACED}]")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 
 
 def terms(text: str) -> list[str]:
@@ -45,11 +45,34 @@ def asked_terms(query: str) -> list[str]:
     return list(dict.fromkeys(_terms(query, lambda run: _pairs(run) if len(run) > 1 else [run])))
 
 
+def folded(text: str) -> str:
+    """The text without case, width and accents."""
+    if text.isascii():
+        return text.lower()
+    plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", plain))
+
+
+def is_unspaced(run: str) -> bool:
+    """Whether a run begins with a character of a script without spaces."""
+    return _IS_UNSPACED.match(run) is not None
+
+
+def ends(text: str, characters: int) -> str:
+    """A long text by its beginning and its end, this many characters of each: that is what it is about."""
+    return text if len(text) <= 2 * characters else f"{text[:characters]}\n{text[-characters:]}"
+
+
+def any_of(wanted: Iterable[str]) -> str:
+    """A question to a full-text index: any of these terms, in quotes, so that nothing is syntax."""
+    return " OR ".join(f'"{term}"' for term in wanted)
+
+
 def _terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
     found: list[str] = []
-    folded = _folded(text)
-    for run in (_ASCII_RUN if folded.isascii() else _RUN).findall(folded):
-        if not run.isascii() and _unspaced(run):
+    plain = folded(text)
+    for run in (_ASCII_RUN if plain.isascii() else _RUN).findall(plain):
+        if not run.isascii() and is_unspaced(run):
             found += cut(run)
         elif run.isalnum():
             found.append(run)
@@ -61,10 +84,3 @@ def _terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
-
-
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
-    return unicodedata.normalize("NFC", plain.translate(_ACCENTS))

@@ -5,33 +5,31 @@ The request loop is that of the models; only what an answer holds differs, so th
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import random
-from types import TracebackType
 from typing import Any
 
 import anyio
 
-from autonomy_ctx.errors import InvalidModelReply, MissingKey
-from autonomy_ctx.items.formats.format import Request, StreamReader
+from autonomy_ctx.background import Closing
+from autonomy_ctx.errors import InvalidModelReply
+from autonomy_ctx.items.formats.format import StreamReader
 from autonomy_ctx.items.formats.openai import OpenAIFormat
 from autonomy_ctx.items.formats.reply import ModelReply
-from autonomy_ctx.items.message import Message
 from autonomy_ctx.knowledge.knowledge import checked_limit, clean
-from autonomy_ctx.models.client import Client, Outgoing, Retrying, Timeouts
-from autonomy_ctx.models.model import Secret
+from autonomy_ctx.models.access import Access
+from autonomy_ctx.models.client import Client, Retrying, Timeouts
 from autonomy_ctx.models.pool import Pool
-from autonomy_ctx.models.providers import PROVIDERS, Choice, checked_url, choose, joined
+from autonomy_ctx.models.providers import PROVIDERS, Choice, checked_url, choose
 
 TOTAL_SECONDS = 60.0
 
 
-class HttpEmbedder:
+class HttpEmbedder(Closing):
     """Asks an embedding model over HTTP, in OpenAI's words.
 
     With `base_url` any server is asked, with `api_key` or none. Without it the name says the provider
@@ -55,12 +53,11 @@ class HttpEmbedder:
         now: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
-        self._base_url = None if base_url is None else checked_url(base_url)
-        choice = _choice(model, self._base_url)
+        base_url = None if base_url is None else checked_url(base_url)
+        choice = _choice(model, base_url)
         self.model, self.batch_size = model, checked_limit("batch_size", batch_size)
-        self._provider, self._model = choice.provider, choice.model
-        self._api_key = None if api_key is None else Secret(api_key, "api_key")
-        self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
+        self._model = choice.model
+        self._access = Access(model, choice.provider, base_url=base_url, api_key=api_key, headers=headers)
         for refused in ("model", "input", "encoding_format"):
             if refused in options:
                 raise TypeError(f"HttpEmbedder() does not take {refused} as an option")
@@ -73,7 +70,7 @@ class HttpEmbedder:
     @property
     def base_url(self) -> str | None:
         """Where it is asked: as given, or as the environment says now."""
-        return self._provider.address(self._base_url)
+        return self._access.base_url
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector for each text; asked in batches, one after the other."""
@@ -88,46 +85,19 @@ class HttpEmbedder:
         """Close its connections in the running loop; a client that was given stays open."""
         await self._pool.aclose()
 
-    async def __aenter__(self) -> HttpEmbedder:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def __repr__(self) -> str:
-        where = "" if self._base_url is None else f", base_url={self._base_url!r}"
+        given = self._access.given_url
+        where = "" if given is None else f", base_url={given!r}"
         return f"HttpEmbedder({self.model!r}{where})"
 
     async def _asked(self, texts: list[str]) -> list[list[float]]:
-        base = self.base_url
-        if base is None:
-            raise ValueError(f"embedding model {self.model!r} has no address; give its `base_url`")
         body = {"model": self._model, "input": texts, "encoding_format": "float", **self._options}
-        headers = self._provider.headers(self._key(base), body, version=None)
-        headers |= {"accept-encoding": "gzip", "user-agent": "autonomy-ctx"}
-        headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
-        out = Outgoing(
-            url=joined(base, "embeddings", self._provider.version),
-            headers=headers,
-            content=json.dumps(body, ensure_ascii=False, allow_nan=False).encode(),
-        )
+        out = self._access.outgoing("embeddings", body)
         reply = await self._client.complete(out)
         vectors = reply.vectors if isinstance(reply, EmbeddingReply) else ()
         if len(vectors) != len(texts):
             raise InvalidModelReply(self.model, f"holds {len(vectors)} vectors for {len(texts)} texts")
         return [list(vector) for vector in vectors]
-
-    def _key(self, base: str) -> str | None:
-        if self._api_key is not None:
-            return self._api_key.value
-        found = self._provider.key()
-        if found is not None:
-            return Secret(found, "the key in the environment").value
-        if self._provider.keys and base == self._provider.usual_address() and not self._headers:
-            raise MissingKey(self.model, self._provider.keys)
-        return None
 
 
 def _choice(model: str, base_url: str | None) -> Choice:
@@ -156,19 +126,6 @@ class _Embeddings:
     """The words of `/v1/embeddings`, for the request loop."""
 
     name = "embeddings"
-
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int | None = None,
-        stream: bool = False,
-        breakpoints: Sequence[int] = (),
-        **options: Any,
-    ) -> Request:
-        raise NotImplementedError("an embedder is asked about texts, not messages")
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         # Whatever is missing or no number raises, and the loop says that there is no answer.

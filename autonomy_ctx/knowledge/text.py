@@ -7,11 +7,11 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import anyio.to_thread
 
+from autonomy_ctx.background import Closing
 from autonomy_ctx.errors import KnowledgeError
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.knowledge import index
@@ -24,7 +24,7 @@ from autonomy_ctx.memory.sqlite.errors import translated
 T = TypeVar("T")
 
 
-class TextKnowledge:
+class TextKnowledge(Closing):
     """Texts, files and messages in a full-text index: in memory, or in a file that processes may share.
 
     Adding under a known `source` replaces what was there. Everything runs in worker threads.
@@ -96,14 +96,6 @@ class TextKnowledge:
     async def close(self) -> None:
         """Close the file. Twice is harmless."""
         await self._work(self._close)
-
-    async def __aenter__(self) -> TextKnowledge:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return f"TextKnowledge({self.path!r})" if self.path is not None else "TextKnowledge()"

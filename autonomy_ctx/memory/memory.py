@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from types import TracebackType
 from typing import Any
 
 import anyio.to_thread
 
+from autonomy_ctx.background import Closing
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
@@ -44,7 +44,7 @@ class MemoryHook(Enum):
     AFTER_DELETE = "after_delete"
 
 
-class Memory:
+class Memory(Closing):
     """Conversations by scope and name.
 
     `Memory()` lives in this process, `Memory("sqlite:///path.db")` on disk.
@@ -291,11 +291,6 @@ class Memory:
             await self.close()
             raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _draft(self, value: Message | Mapping[str, Any]) -> Draft:
         if rows.is_light(value):

@@ -7,13 +7,13 @@ everything that was acknowledged before the search began.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.parts import TextContent
-from autonomy_ctx.items.terms import asked_terms
+from autonomy_ctx.items.terms import asked_terms, ends
 
 # Of a large message the beginning and the end can be found, this many characters of each.
 END_CHARACTERS = 20_000
@@ -28,6 +28,24 @@ class Found:
     position: int
     message: Message
     score: float
+
+
+class Placed(NamedTuple):
+    """A message, and where it stands."""
+
+    conversation: str
+    position: int
+    message: Message
+
+
+@runtime_checkable
+class ReadsPlaces(Protocol):
+    """A store that reads messages from many places in one step; recall takes more steps without it."""
+
+    async def read_places(
+        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
+    ) -> Sequence[Placed]:
+        """The messages at these positions of these conversations, in any order; of others, nothing."""
 
 
 class Search(Protocol):
@@ -45,19 +63,14 @@ def wanted_terms(query: str, limit: int) -> list[str]:
         raise TypeError(f"query must be a string, not {type(query).__name__}")
     if limit < 1:
         raise ValueError(f"limit is {limit}; it must be at least 1")
-    return asked_terms(_ends(query))[:MOST_TERMS]
+    return asked_terms(ends(query, END_CHARACTERS))[:MOST_TERMS]
 
 
 def searchable(message: Message) -> str:
     """The text by which a message can be found: what was said, and the arguments of calls."""
     said = [part.text for part in message.parts if isinstance(part, TextContent)]
-    return _ends("\n".join([*said, *(_arguments(call.arguments) for call in message.tool_calls)]))
-
-
-def _ends(text: str) -> str:
-    if len(text) <= 2 * END_CHARACTERS:
-        return text
-    return f"{text[:END_CHARACTERS]}\n{text[-END_CHARACTERS:]}"
+    written = "\n".join([*said, *(_arguments(call.arguments) for call in message.tool_calls)])
+    return ends(written, END_CHARACTERS)
 
 
 def _arguments(text: str) -> str:

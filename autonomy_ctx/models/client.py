@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import anyio
 
 from autonomy_ctx.errors import InvalidModelReply, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.format import Answers
 from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.items.parts import TextContent
 from autonomy_ctx.models.body import MOST_BYTES, MOST_STREAMED, Body, Unreadable
@@ -86,7 +86,7 @@ class Retrying:
 class Client:
     """Asks one model."""
 
-    def __init__(self, name: str, words: Format, pool: Pool, timeouts: Timeouts, retrying: Retrying) -> None:
+    def __init__(self, name: str, words: Answers, pool: Pool, timeouts: Timeouts, retrying: Retrying) -> None:
         self._name, self._format, self._pool = name, words, pool
         self._timeouts, self._retrying = timeouts, retrying
 
@@ -121,13 +121,18 @@ class Client:
             await self._retrying.sleep(wait)
 
     async def _send(self, out: Outgoing, most: int) -> Body:
-        client = self._pool.client()
+        lease = self._pool.lease()
         # As a tuple, which clients of every kind take: connect, read, write, pool.
         timeout = (self._timeouts.connect, None, None, None)
-        request = client.build_request(
+        request = lease.client.build_request(
             "POST", out.url, headers=dict(out.headers), content=out.content, timeout=timeout
         )
-        return Body(await client.send(request, stream=True, follow_redirects=False), most=most)
+        try:
+            response = await lease.client.send(request, stream=True, follow_redirects=False)
+        except BaseException:
+            lease.end()
+            raise
+        return Body(response, most=most, closed=lease.end)
 
     async def _whole(self, out: Outgoing) -> ModelReply | Failure:
         body: Body | None = None

@@ -22,7 +22,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.format import Answers
 
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT, JITTER = 0.5, 8.0, 60.0, 0.25
 # Asking again does not help before somebody pays.
@@ -65,7 +65,7 @@ class Failure:
 
 
 def response_failure(
-    model: str, status: int, headers: Mapping[str, str], body: Any, *, words: Format, now: float
+    model: str, status: int, headers: Mapping[str, str], body: Any, *, words: Answers, now: float
 ) -> Failure:
     """What a response with an error status means."""
     # Amazon names its errors in a header.
@@ -90,7 +90,7 @@ def response_failure(
     return Failure(error, again, after)
 
 
-def told_failure(model: str, body: Any, *, words: Format, streamed: bool) -> Failure:
+def told_failure(model: str, body: Any, *, words: Answers, streamed: bool) -> Failure:
     """What an error means that came with the status of a success."""
     named = _words(body)
     code = code_of(body)
@@ -163,7 +163,7 @@ def _words(body: Any) -> list[str]:
     return sorted((word for word in words if word and word != "error"), key=str.isdigit)
 
 
-def _overflow(model: str, status: int, body: Any, words: Format, code: str | None) -> Failure | None:
+def _overflow(model: str, status: int, body: Any, words: Answers, code: str | None) -> Failure | None:
     too_long, window = words.overflow(status, body)
     if not too_long:
         return None

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import random
-from types import TracebackType
 from typing import Any, Literal, overload
 
 import anyio
 
-from autonomy_ctx.errors import ContextOverflow, MissingKey
-from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.background import Closing
+from autonomy_ctx.errors import ContextOverflow
+from autonomy_ctx.items.formats.format import Asking, Format
 from autonomy_ctx.items.formats.names import own_names
 from autonomy_ctx.items.formats.reply import ModelReply, with_own_names
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.wire import from_dict
+from autonomy_ctx.models.access import Access
 from autonomy_ctx.models.client import Client, Outgoing, Retrying, Timeouts
 from autonomy_ctx.models.offline import OfflineModel, ToldStream
 from autonomy_ctx.models.pool import Pool
-from autonomy_ctx.models.providers import checked_url, choose, joined
+from autonomy_ctx.models.providers import checked_url, choose
 from autonomy_ctx.models.stream import ModelStream
 from autonomy_ctx.models.windows import known_window
 
 logger = logging.getLogger("autonomy_ctx.models")
 
 
-class Model:
+class Model(Closing):
     """Asks one model, over HTTP or offline.
 
     The provider is known by the name (`claude-*`, `gpt-*`, `gemini-*`, `nova-*`, `ollama/llama3`) or
@@ -59,9 +59,7 @@ class Model:
         choice = choose(name, provider=provider, base_url=base_url)
         self.name = name
         self._provider, self._model = choice.provider, choice.model
-        self._base_url = base_url
-        self._api_key = None if api_key is None else Secret(api_key, "api_key")
-        self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
+        self._access = Access(name, choice.provider, base_url=base_url, api_key=api_key, headers=headers)
         self._version = anthropic_version
         for refused in ("stream", "messages", "tools"):
             if refused in options:
@@ -85,7 +83,7 @@ class Model:
     @property
     def base_url(self) -> str | None:
         """Where it is asked: as given, or as the environment says now."""
-        return self._provider.address(self._base_url)
+        return self._access.base_url
 
     @property
     def context_window(self) -> int | None:
@@ -146,9 +144,18 @@ class Model:
             return ToldStream(reply) if stream else reply
         chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
         usual = chosen.pop("max_tokens", None)
-        max_tokens = usual if max_tokens is None else max_tokens
         client = self._asking()
-        out = self._outgoing(read, specs, stream=stream, max_tokens=max_tokens, options=chosen)
+        if "model" in chosen:
+            raise TypeError("`model` is no option of a request; make another Model for another model")
+        asked = Asking(
+            tools=specs,
+            max_tokens=usual if max_tokens is None else max_tokens,
+            stream=stream,
+            breakpoints=chosen.pop("breakpoints", ()),
+            answered=chosen.pop("answered", ()),
+            options=chosen,
+        )
+        out = self._outgoing(read, asked)
         names = own_names(str(spec["name"]) for spec in specs)
         try:
             if not stream:
@@ -164,16 +171,9 @@ class Model:
         """Close its connections in the running loop; a client that was given stays open."""
         await self._pool.aclose()
 
-    async def __aenter__(self) -> Model:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def __repr__(self) -> str:
-        where = "" if self._base_url is None else f", base_url={self._base_url!r}"
+        given = self._access.given_url
+        where = "" if given is None else f", base_url={given!r}"
         return f"Model({self.name!r}, provider={self.provider!r}{where})"
 
     def _asking(self) -> Client:
@@ -182,69 +182,16 @@ class Model:
             self._client = Client(self.name, self._format, self._pool, self._timeouts, self._retrying)
         return self._client
 
-    def _outgoing(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]],
-        *,
-        stream: bool,
-        max_tokens: int | None,
-        options: Mapping[str, Any],
-    ) -> Outgoing:
-        base = self.base_url
-        if base is None:
-            raise ValueError(f"model {self.name!r} has no address; give its `base_url`")
-        key = self._key(base)
-        request = self._format.request(
-            self._model, messages, tools=tools, max_tokens=max_tokens, stream=stream, **options
-        )
+    def _outgoing(self, messages: Sequence[Message], asked: Asking) -> Outgoing:
+        request = self._format.request(self._model, messages, asked)
         if request.repairs:
             logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
-        headers = self._provider.headers(key, request.body, version=self._version)
-        # Compressing a stream would only hold its pieces back.
-        headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
-        headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
-        text = json.dumps(request.body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return Outgoing(
-            url=joined(base, request.path, self._provider.version),
-            headers=headers,
-            content=text.encode("utf-8", "replace"),
-        )
-
-    def _key(self, base: str) -> str | None:
-        if self._api_key is not None:
-            return self._api_key.value
-        found = self._provider.key()
-        if found is not None:
-            return Secret(found, "the key in the environment").value
-        # A server at another address than the provider's own may well need none.
-        if self._provider.keys and base == self._provider.usual_address() and not self._headers:
-            raise MissingKey(self.name, self._provider.keys)
-        return None
+        return self._access.outgoing(request.path, request.body, stream=asked.stream, version=self._version)
 
     def _learn(self, window: int | None) -> None:
         """Believe a provider that says its window is smaller than was thought."""
         if window is not None and window > 0 and window < (self._context_window or window + 1):
             self._context_window = window
-
-
-class Secret:
-    """Text for a header that shows itself nowhere."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: str, name: str) -> None:
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be a string, not {type(value).__name__}")
-        self.value = value.strip()
-        # Said here, because the HTTP client would show the value.
-        if not self.value or not self.value.isascii() or not self.value.isprintable():
-            raise ValueError(
-                f"{name} is empty or holds characters that no header can; check how it was copied"
-            )
-
-    def __repr__(self) -> str:
-        return "***"
 
 
 def tool_spec(tool: Any) -> dict[str, Any]:

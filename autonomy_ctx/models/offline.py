@@ -20,9 +20,8 @@ from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.formats.reply import Finished, ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import TextContent
-from autonomy_ctx.items.ranking import rank, words
+from autonomy_ctx.items.ranking import LITTLE, rank, words
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.terms import LITTLE_WORDS
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import body, called_names, speaker
 from autonomy_ctx.items.untrusted import BACKGROUND, CONVERSATION, SEGMENT
@@ -54,7 +53,6 @@ _SPEAKER = re.compile(
     r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )"
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
-_LITTLE = frozenset(words(LITTLE_WORDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +164,7 @@ class OfflineModel:
         # The same question asked before is no answer to it.
         passages = [one for one in dict.fromkeys(passages) if one.text != question]
         query = words(question)
-        telling = [word for word in query if word not in _LITTLE]
+        telling = [word for word in query if word not in LITTLE]
         ranked = rank(telling, [one.text for one in passages])
         best = [one for one in ranked if one.score >= RELEVANT * ranked[0].score][:MOST_PASSAGES]
         if not best:

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.format import Answers
 from autonomy_ctx.items.formats.reply import Finished, StreamEvent, event_with_own_names
 from autonomy_ctx.items.formats.stream_error import StreamError
 from autonomy_ctx.models.body import Body, Unreadable
@@ -34,7 +34,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
     def __init__(
         self,
         model: str,
-        words: Format,
+        words: Answers,
         body: Body,
         errors: tuple[type[Exception], ...],
         *,

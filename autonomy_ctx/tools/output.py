@@ -7,19 +7,13 @@ from typing import Any
 
 import anyio.to_thread
 
+from autonomy_ctx.containers.calling import Yielded
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool_view import catalogue_of
 from autonomy_ctx.tools.plain import json_text
 
 # Longer text is read and written outside the event loop.
 LIGHT = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Yielded:
-    """What a generator yielded."""
-
-    values: list[Any]
 
 
 @dataclass(frozen=True, slots=True)

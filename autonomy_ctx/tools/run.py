@@ -7,26 +7,25 @@ cancellation ends the run.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from functools import partial
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from autonomy_ctx.containers.calling import collected
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.errors import InvalidResult, ToolTimeout, UnknownTool
+from autonomy_ctx.errors import ToolTimeout, UnknownTool
 from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.frozen import EMPTY
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now
 from autonomy_ctx.tools.arguments import parse_arguments
-from autonomy_ctx.tools.output import LIGHT, Written, Yielded, cap_text, clean_text, written
+from autonomy_ctx.tools.output import LIGHT, Written, cap_text, clean_text, written
 from autonomy_ctx.tools.tool import LEAST_OUTPUT, Tool, tools_by_name
 
 TIMEOUT_SECONDS = 60.0
@@ -122,14 +121,8 @@ class _Run:
         )
 
     def _message(self, call: ToolCall, text: str, *, is_error: bool = False) -> Message:
-        return Message(
-            ChatRole.TOOL,
-            text,
-            tool_call_id=call.id,
-            name=call.name,
-            is_error=is_error,
-            id=self.new_id(),
-            created_at=self.clock(),
+        return result_message(
+            call, text, is_error=is_error, message_id=self.new_id(), created_at=self.clock()
         )
 
 
@@ -183,46 +176,21 @@ async def run_calls(
     return [ended[index] for index in range(len(calls))]
 
 
+def result_message(
+    call: ToolCall, text: str, *, is_error: bool, message_id: str, created_at: datetime
+) -> Message:
+    """What a model is told of its call."""
+    return Message(
+        ChatRole.TOOL,
+        text,
+        tool_call_id=call.id,
+        name=call.name,
+        is_error=is_error,
+        id=message_id,
+        created_at=created_at,
+    )
+
+
 async def call_function(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     """What a function of any colour comes to."""
-    if _is_async(function):
-        value = function(*bound.args, **bound.kwargs)
-    else:
-        # A limiter of its own: a thread that hangs for ever must not take a place from others.
-        (value,) = await anyio.to_thread.run_sync(
-            _call_sync, function, bound, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
-        )
-    if inspect.isawaitable(value):
-        value = await value
-    if not inspect.isasyncgen(value):
-        return value
-    values: list[Any] = []
-    async with aclosing(value) as pieces:
-        async for piece in pieces:
-            values.append(piece)
-            _check_yielded(values)
-    return Yielded(values)
-
-
-def _call_sync(function: Callable[..., Any], bound: inspect.BoundArguments) -> list[Any]:
-    """The result in a list: trio takes no coroutine out of a thread as it is."""
-    value = function(*bound.args, **bound.kwargs)
-    if not inspect.isgenerator(value):
-        return [value]
-    values = list(islice(value, MOST_YIELDED + 1))
-    _check_yielded(values)
-    return [Yielded(values)]
-
-
-def _check_yielded(values: list[Any]) -> None:
-    if len(values) > MOST_YIELDED:
-        raise InvalidResult(f"is more than {MOST_YIELDED:,} pieces")
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return any(
-        inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one)
-        for one in (function, getattr(function, "__call__", None))  # noqa: B004  # an object's own
-    )
+    return await collected(partial(function, *bound.args, **bound.kwargs), most=MOST_YIELDED)

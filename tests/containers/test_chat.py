@@ -322,6 +322,16 @@ async def test_any_object_with_complete_chat_will_do() -> None:
     assert texts(context)[1] == "[Conversation Summary]\nfrom a plain function"
 
 
+async def test_a_plain_function_that_gives_something_to_await_will_do_too() -> None:
+    class Wrapped(ScriptedModel):
+        def complete_chat(self, messages: Any, **options: Any) -> Any:
+            return super().complete_chat(messages, **options)
+
+    context = talk(3)
+    await context.summarize(Wrapped(["from behind a wrapper"]), keep_recent_turns=1)
+    assert texts(context)[1] == "[Conversation Summary]\nfrom behind a wrapper"
+
+
 async def test_structural_items_and_running_calls_survive_a_summary() -> None:
     context = talk(2)
     handoff = context.add_handoff("billing")

@@ -33,8 +33,9 @@ def test_shorter_texts_and_rarer_words_say_more() -> None:
     assert order("cat dog")[0] == 1
 
 
-def test_case_width_plural_and_possessive_make_no_difference() -> None:
+def test_case_width_accents_plural_and_possessive_make_no_difference() -> None:
     assert order("DOGS") == order("dog's") == order("dog\u2019s") == order("ｄｏｇ") == order("dog")  # noqa: RUF001
+    assert words("Überfahrt, CAFÉS") == ["uberfahrt", "cafe"]
     assert words("The glass of Ana's dogs, PR-1234") == ["the", "glass", "of", "ana", "dog", "pr", "1234"]
 
 

@@ -522,12 +522,24 @@ async def test_many_requests_share_a_pool() -> None:
         assert server.connections == 2
 
 
+async def test_many_requests_at_once_are_spread_over_clients_and_reuse_their_connections() -> None:
+    async with asking(FINE) as (model, server, _):
+        for _ in range(3):
+            async with anyio.create_task_group() as group:
+                for _ in range(40):
+                    group.start_soon(model.complete_chat, ASKED)
+        assert server.connections <= 40
+        [busy] = model._pool._clients.values()
+        assert 1 < len(busy) <= 5
+        assert set(busy.values()) == {0}, "each request has given its client back"
+
+
 def test_a_model_may_be_used_in_one_loop_after_the_other() -> None:
     model = Model("m", base_url="http://127.0.0.1:1", retries=0)
 
     async def main() -> str:
         async with serving(FINE) as server:
-            model._base_url = server.url
+            model._access.given_url = server.url
             return str(await model.complete_chat(ASKED))
 
     async def closing() -> str:

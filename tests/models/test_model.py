@@ -24,6 +24,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
+from autonomy_ctx.items.formats.prepared import NOT_SHOWN
 from autonomy_ctx.items.formats.reply import CallStarted, Finished, ModelReply, TextDelta, Usage
 from autonomy_ctx.items.replies import read_reply
 from autonomy_ctx.models.model import Model, tool_spec
@@ -131,7 +132,7 @@ STREAMED = [
 def at(url: str, name: str, **options: Any) -> Model:
     """The model at an address that comes from the environment, so that prefixes keep their meaning."""
     model = Model(name, api_key="k", **options)
-    model._base_url = f"{url}/v1" if model._provider.words in ("openai", "responses") else url
+    model._access.given_url = f"{url}/v1" if model._provider.words in ("openai", "responses") else url
     return model
 
 
@@ -564,6 +565,24 @@ async def test_max_tokens_of_the_model_is_a_default_for_its_calls() -> None:
         for given in (None, 7):
             await model.complete_chat([{"role": "user", "content": "hi"}], max_tokens=given)
     assert sent == [500, 7]
+
+
+async def test_breakpoints_and_answered_calls_are_asked_for_and_not_sent_as_they_are() -> None:
+    call = ToolCall("c1", "look", "{}")
+    history = [Message("user", "go"), Message("assistant", None, tool_calls=[call]), Message("user", "well?")]
+    async with serving(as_json(claude("yes"))) as server, at(server.url, "claude-x") as model:
+        await model.complete_chat(history, breakpoints=[0], answered=["c1"], metadata={"user_id": "u"})
+        body = server.seen[0].body
+    assert body["messages"][0]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+    assert NOT_SHOWN in str(body["messages"])
+    assert body["metadata"] == {"user_id": "u"}
+    assert not {"breakpoints", "answered"} & set(body)
+
+
+async def test_another_model_is_not_an_option_of_a_request() -> None:
+    model = Model("small", base_url="http://model.test/v1")
+    with pytest.raises(TypeError, match="make another Model"):
+        await model.complete_chat(ASKED, model="large")
 
 
 @pytest.mark.parametrize("name", ["stream", "messages", "tools"])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, assert_never
 
 from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.formats.anthropic_stream import AnthropicReader
 from autonomy_ctx.items.formats.blocks import Block, Image, Offer, Result, Text, Thinking, Turn, Use
-from autonomy_ctx.items.formats.format import Request
+from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
 from autonomy_ctx.items.formats.overflow_anthropic import overflowed
 from autonomy_ctx.items.formats.reading import count, entries, fields, text, word
 from autonomy_ctx.items.formats.reply import ModelReply, Usage
@@ -44,25 +44,14 @@ class AnthropicFormat:
 
     name = "anthropic"
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int | None = None,
-        stream: bool = False,
-        breakpoints: Sequence[int] = (),
-        answered: Collection[str] = (),
-        **options: Any,
-    ) -> Request:
+    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
         """A request that the provider takes; sampling parameters only if `options` has them."""
-        talk = conversation(
-            messages, tools=tools, breakpoints=breakpoints, carries=_CARRIES, answered=answered
-        )
+        talk = conversation(messages, _CARRIES, asked)
         body: dict[str, Any] = {
             "model": model,
-            "max_tokens": _default_max_tokens(options) if max_tokens is None else max_tokens,
+            "max_tokens": _default_max_tokens(asked.options)
+            if asked.max_tokens is None
+            else asked.max_tokens,
         }
         if talk.system:
             body["system"] = [_block(text) for text in talk.system]
@@ -71,9 +60,9 @@ class AnthropicFormat:
             body["tools"] = [_tool(offer) for offer in talk.tools]
             if not talk.offered:
                 body["tool_choice"] = {"type": "none"}
-        if stream:
+        if asked.stream:
             body["stream"] = True
-        return Request(path="/messages", body={**body, **options}, repairs=talk.repairs)
+        return Request(path="/messages", body={**body, **asked.options}, repairs=talk.repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -92,7 +81,7 @@ def anthropic_messages(
     messages: Sequence[Message], repairs: list[str], *, breakpoints: Sequence[int] = ()
 ) -> AnthropicMessages:
     """Messages as the Messages API takes them; `repairs` gets what was mended."""
-    talk = conversation(messages, tools=(), breakpoints=breakpoints, carries=_CARRIES)
+    talk = conversation(messages, _CARRIES, Asking(breakpoints=breakpoints))
     repairs += talk.repairs
     system = "\n\n".join(rule.text for rule in talk.system)
     return AnthropicMessages([_turn(turn) for turn in talk.turns], system or None)

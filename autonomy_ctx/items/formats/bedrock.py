@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 from urllib.parse import quote
 
 from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.formats.bedrock_stream import BedrockReader
 from autonomy_ctx.items.formats.blocks import Block, Image, Offer, Result, Text, Thinking, Turn, Use
-from autonomy_ctx.items.formats.format import Request
+from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
 from autonomy_ctx.items.formats.overflow_anthropic import overflowed
 from autonomy_ctx.items.formats.reading import count, entries, fields, text, word
 from autonomy_ctx.items.formats.reply import ModelReply, Usage
@@ -37,22 +37,10 @@ class BedrockFormat:
 
     name = "bedrock"
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int | None = None,
-        stream: bool = False,
-        breakpoints: Sequence[int] = (),
-        answered: Collection[str] = (),
-        **options: Any,
-    ) -> Request:
+    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
         """A request that the provider takes; `inferenceConfig` and `toolConfig` of `options` are added to."""
-        talk = conversation(
-            messages, tools=tools, breakpoints=breakpoints, carries=_CARRIES, answered=answered
-        )
+        talk = conversation(messages, _CARRIES, asked)
+        options = dict(asked.options)
         body: dict[str, Any] = {}
         if talk.system:
             body["system"] = _blocks(talk.system)
@@ -60,10 +48,10 @@ class BedrockFormat:
         if talk.tools:
             offered = {"tools": [_tool(offer) for offer in talk.tools]}
             body["toolConfig"] = {**offered, **fields(options.pop("toolConfig", None))}
-        if max_tokens is not None:
+        if asked.max_tokens is not None:
             given = fields(options.pop("inferenceConfig", None))
-            body["inferenceConfig"] = {**given, "maxTokens": max_tokens}
-        path = f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
+            body["inferenceConfig"] = {**given, "maxTokens": asked.max_tokens}
+        path = f"/model/{quote(model, safe='')}/{'converse-stream' if asked.stream else 'converse'}"
         return Request(path=path, body={**body, **options}, repairs=talk.repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from autonomy_ctx.items.formats.format import Request
+from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
 from autonomy_ctx.items.formats.google_parts import Part, model_parts, response, user_parts
 from autonomy_ctx.items.formats.google_reply import THOUGHT_SIGNATURE, GoogleReader
 from autonomy_ctx.items.formats.names import ToolNames, led
@@ -29,8 +29,8 @@ from autonomy_ctx.items.formats.sendable import (
     text_of,
     tool_names,
     tool_specs,
+    written,
 )
-from autonomy_ctx.items.formats.values import well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 
 _WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
@@ -51,38 +51,25 @@ class GoogleFormat:
     def __init__(self, *, new_id: Callable[[], str] = new_id) -> None:
         self._new_id = new_id
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int | None = None,
-        stream: bool = False,
-        breakpoints: Sequence[int] = (),
-        answered: Collection[str] = (),
-        **options: Any,
-    ) -> Request:
+    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
         """A request that the provider takes; it caches prefixes by itself."""
         repairs: list[str] = []
-        names = tool_names(tools)
+        names = tool_names(asked.tools)
         made = google_contents(
-            messages, repairs, names=names, unsigned_refused=wants_signatures(model), answered=answered
+            messages, repairs, names=names, unsigned_refused=wants_signatures(model), answered=asked.answered
         )
         body: dict[str, Any] = {"contents": made.contents}
         if made.system:
             body["systemInstruction"] = {"parts": [{"text": made.system}]}
-        if tools:
-            body["tools"] = [{"functionDeclarations": _declarations(tools, names, repairs)}]
-        body |= options
-        if max_tokens is not None:
-            configured = options.get("generationConfig") or {}
-            body["generationConfig"] = {"maxOutputTokens": max_tokens, **configured}
+        if asked.tools:
+            body["tools"] = [{"functionDeclarations": _declarations(asked.tools, names, repairs)}]
+        body |= asked.options
+        if asked.max_tokens is not None:
+            configured = asked.options.get("generationConfig") or {}
+            body["generationConfig"] = {"maxOutputTokens": asked.max_tokens, **configured}
         place = quote(model if "/" in model else f"models/{model}", safe="/-._~@")
-        verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        return Request(
-            path=f"/{place}:{verb}", body=well_formed_json(body), repairs=tuple(dict.fromkeys(repairs))
-        )
+        verb = "streamGenerateContent?alt=sse" if asked.stream else "generateContent"
+        return written(f"/{place}:{verb}", body, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""

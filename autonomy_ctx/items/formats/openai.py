@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.formats.format import Request
+from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
 from autonomy_ctx.items.formats.names import ToolNames
 from autonomy_ctx.items.formats.openai_reply import ChatReader, chat_reply
 from autonomy_ctx.items.formats.overflow import too_long
@@ -30,8 +30,9 @@ from autonomy_ctx.items.formats.sendable import (
     text_of,
     tool_names,
     tool_specs,
+    written,
 )
-from autonomy_ctx.items.formats.values import picture_of, well_formed_json
+from autonomy_ctx.items.formats.values import picture_of
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.items.parts import ImageContent, TextContent
 
@@ -53,23 +54,12 @@ class OpenAIFormat:
         self.reasoning_model = reasoning_model
         self._new_id = new_id
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int | None = None,
-        stream: bool = False,
-        breakpoints: Sequence[int] = (),
-        answered: Collection[str] = (),
-        reasoning_model: bool | None = None,
-        **options: Any,
-    ) -> Request:
+    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
         """A request that every server of these words takes; it caches prefixes by itself."""
-        reasons = first_of(reasoning_model, self.reasoning_model, is_reasoning(model))
+        options = dict(asked.options)
+        reasons = reasons_here(model, options, self.reasoning_model)
         repairs: list[str] = []
-        names = tool_names(tools)
+        names = tool_names(asked.tools)
         body: dict[str, Any] = {
             "model": model,
             "messages": openai_messages(
@@ -79,10 +69,10 @@ class OpenAIFormat:
                 reasoning_model=reasons,
                 attached="gemini" in model.lower(),
                 closed=bool(_USER_LAST.search(model.lower())),
-                answered=answered,
+                answered=asked.answered,
             ),
         }
-        if tools:
+        if asked.tools:
             body["tools"] = [
                 {
                     "type": "function",
@@ -92,16 +82,13 @@ class OpenAIFormat:
                         "parameters": spec.parameters,
                     },
                 }
-                for spec in tool_specs(tools, names, repairs)
+                for spec in tool_specs(asked.tools, names, repairs)
             ]
-        if max_tokens is not None:
-            body["max_completion_tokens" if reasons else "max_tokens"] = max_tokens
-        if stream:
+        if asked.max_tokens is not None:
+            body["max_completion_tokens" if reasons else "max_tokens"] = asked.max_tokens
+        if asked.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= options
-        return Request(
-            path="/chat/completions", body=well_formed_json(body), repairs=tuple(dict.fromkeys(repairs))
-        )
+        return written("/chat/completions", body | options, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -119,6 +106,13 @@ class OpenAIFormat:
 def is_reasoning(model: str) -> bool:
     """Whether the name is that of a model of OpenAI's that thinks before it answers."""
     return bool(_REASONING.match(model.lower()))
+
+
+def reasons_here(model: str, options: dict[str, Any], usual: bool | None) -> bool:
+    """Whether a model thinks before it answers; `reasoning_model` is taken out of the options."""
+    asked = options.pop("reasoning_model", None)
+    given = usual if asked is None else asked
+    return is_reasoning(model) if given is None else bool(given)
 
 
 def openai_messages(
@@ -218,7 +212,7 @@ def picture_url(image: ImageContent) -> str | None:
 
 
 def _call(call: ToolCall, names: ToolNames, repairs: list[str], *, attached: bool) -> dict[str, Any]:
-    written = {
+    sent = {
         "id": call.id,
         "type": "function",
         "function": {
@@ -226,9 +220,4 @@ def _call(call: ToolCall, names: ToolNames, repairs: list[str], *, attached: boo
             "arguments": arguments_json(call, repairs),
         },
     }
-    return written | {ATTACHED: call.extra[ATTACHED]} if attached and call.extra.get(ATTACHED) else written
-
-
-def first_of(*values: bool | None) -> bool:
-    """The first that is given."""
-    return next((value for value in values if value is not None), False)
+    return sent | {ATTACHED: call.extra[ATTACHED]} if attached and call.extra.get(ATTACHED) else sent

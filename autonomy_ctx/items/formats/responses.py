@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from autonomy_ctx.items.formats.format import Request
+from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
 from autonomy_ctx.items.formats.names import ToolNames
-from autonomy_ctx.items.formats.openai import first_of, is_reasoning, picture_url
+from autonomy_ctx.items.formats.openai import picture_url, reasons_here
 from autonomy_ctx.items.formats.overflow import too_long
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.reading import entries
@@ -30,9 +30,9 @@ from autonomy_ctx.items.formats.sendable import (
     text_of,
     tool_names,
     tool_specs,
+    written,
 )
 from autonomy_ctx.items.formats.signatures import RESPONSES, signature_of
-from autonomy_ctx.items.formats.values import well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
 
@@ -49,29 +49,20 @@ class ResponsesFormat:
         self.reasoning_model = reasoning_model
         self._new_id = new_id
 
-    def request(
-        self,
-        model: str,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] = (),
-        max_tokens: int | None = None,
-        stream: bool = False,
-        breakpoints: Sequence[int] = (),
-        answered: Collection[str] = (),
-        reasoning_model: bool | None = None,
-        **options: Any,
-    ) -> Request:
+    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
         """A request that carries the whole conversation; the server caches prefixes by itself."""
-        reasons = first_of(reasoning_model, self.reasoning_model, is_reasoning(model))
+        options = dict(asked.options)
+        reasons = reasons_here(model, options, self.reasoning_model)
         repairs: list[str] = []
-        names = tool_names(tools)
-        items = responses_input(messages, repairs, names=names, reasoning_model=reasons, answered=answered)
+        names = tool_names(asked.tools)
+        items = responses_input(
+            messages, repairs, names=names, reasoning_model=reasons, answered=asked.answered
+        )
         body: dict[str, Any] = {"model": model, "input": items, "store": False}
         if reasons:
             # Other models refuse to be asked for it.
             body["include"] = [ENCRYPTED]
-        if tools:
+        if asked.tools:
             body["tools"] = [
                 {
                     "type": "function",
@@ -81,16 +72,15 @@ class ResponsesFormat:
                     # Strict is the default here, and not every schema is fit for it.
                     "strict": False,
                 }
-                for spec in tool_specs(tools, names, repairs)
+                for spec in tool_specs(asked.tools, names, repairs)
             ]
-        if max_tokens is not None:
-            if max_tokens < FEWEST_TOKENS:
-                repairs.append(f"`max_tokens` {max_tokens} is sent as {FEWEST_TOKENS}, the least there is")
-            body["max_output_tokens"] = max(max_tokens, FEWEST_TOKENS)
-        if stream:
+        if (most := asked.max_tokens) is not None:
+            if most < FEWEST_TOKENS:
+                repairs.append(f"`max_tokens` {most} is sent as {FEWEST_TOKENS}, the least there is")
+            body["max_output_tokens"] = max(most, FEWEST_TOKENS)
+        if asked.stream:
             body["stream"] = True
-        body |= options
-        return Request(path="/responses", body=well_formed_json(body), repairs=tuple(dict.fromkeys(repairs)))
+        return written("/responses", body | options, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.formats.format import Request
 from autonomy_ctx.items.formats.names import ToolNames
-from autonomy_ctx.items.formats.values import RAW, arguments_of
+from autonomy_ctx.items.formats.values import RAW, arguments_of, well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import ImageContent, TextContent
 
@@ -122,3 +123,8 @@ def closing(repairs: list[str]) -> str:
     """A user's message to end with: many models refuse to go on from an answer of their own."""
     repairs.append("the conversation ends with the assistant's message: a neutral one was put after it")
     return CLOSING
+
+
+def written(path: str, body: Mapping[str, Any], repairs: Sequence[str]) -> Request:
+    """A request of nothing but well-formed JSON; what was mended is named once."""
+    return Request(path=path, body=well_formed_json(body), repairs=tuple(dict.fromkeys(repairs)))

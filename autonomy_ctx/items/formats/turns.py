@@ -7,10 +7,11 @@ their calls. Here none of that can come about, and whatever had to be changed fo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.formats.blocks import Block, Conversation, Offer, Text, Thinking, Turn, Use
+from autonomy_ctx.items.formats.format import Asking
 from autonomy_ctx.items.formats.names import ToolNames
 from autonomy_ctx.items.formats.prepared import prepared
 from autonomy_ctx.items.formats.said import Carries, Writer
@@ -21,18 +22,11 @@ from autonomy_ctx.items.message import ChatRole, Message
 MOST_BREAKPOINTS = 4
 
 
-def conversation(
-    messages: Sequence[Message],
-    *,
-    tools: Sequence[Mapping[str, Any]],
-    breakpoints: Iterable[int],
-    carries: Carries,
-    answered: Collection[str] = (),
-) -> Conversation:
+def conversation(messages: Sequence[Message], carries: Carries, asked: Asking) -> Conversation:
     """A request in blocks that only have to be spelled."""
-    ready = prepared(messages, answered=answered)
+    ready = prepared(messages, answered=asked.answered)
     repairs, said = list(ready.repairs), ready.messages
-    names = tool_names(tools)
+    names = tool_names(asked.tools)
     writer = Writer(carries, names, repairs)
     first = next((at for at, message in enumerate(said) if message.role not in INSTRUCTING), len(said))
     system = [text for at, rule in enumerate(said[:first]) for text in writer.rule(at, rule)]
@@ -41,8 +35,8 @@ def conversation(
         turns.insert(0, Turn("user", [Text(at=first, text=opening(repairs))]))
     if turns[-1].role == "assistant":
         turns.append(Turn("user", [Text(at=len(said), text=closing(repairs))]))
-    _cut(system, turns, _places(messages, said, breakpoints))
-    offers = _offers(tools, names, repairs)
+    _cut(system, turns, _places(messages, said, asked.breakpoints))
+    offers = _offers(asked.tools, names, repairs)
     if not offers and (called := _called(turns)):
         repairs.append("the history calls tools but none are offered: they are described without arguments")
         offers = [Offer(name=name, description="", schema={"type": "object"}) for name in called]
@@ -50,7 +44,7 @@ def conversation(
         system=system,
         turns=turns,
         tools=offers,
-        offered=bool(tools),
+        offered=bool(asked.tools),
         repairs=tuple(dict.fromkeys(repairs)),
     )
 

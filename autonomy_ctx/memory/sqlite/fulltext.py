@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.items.terms import terms
+from autonomy_ctx.items.terms import any_of, terms
 
 _CREATE = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
@@ -71,8 +71,7 @@ def find(
     connection: sqlite3.Connection, place: int, conversation_id: int | None, wanted: Sequence[str], limit: int
 ) -> list[Hit]:
     """What matches any of the terms, best first; of equals the newest."""
-    either = " OR ".join(f'"{place}x{term}"' for term in wanted)
-    match = f"text : ({either})"
+    match = f"text : ({any_of(f'{place}x{term}' for term in wanted)})"
     if conversation_id is not None:
         match = f'({match}) AND (place : "c{conversation_id}")'
     # SQLite takes no larger number; no index has so many rows.

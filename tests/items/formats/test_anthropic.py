@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from items.formats.asked import requested
 from items.formats.rich import BREAKPOINTS, PNG, RICH, TOOLS, any_history, golden, tool_lists
 from items.formats.rules_anthropic import anthropic_rules
 from strategies import many, some
@@ -32,7 +33,7 @@ FORMAT: Format = AnthropicFormat()
 
 
 def request(*messages: Message, **options: Any) -> Request:
-    made = FORMAT.request("claude-x", messages, **options)
+    made = requested(FORMAT, "claude-x", messages, **options)
     anthropic_rules(made.body)
     return made
 
@@ -72,9 +73,9 @@ def test_a_rich_conversation_is_sent_as_the_golden_file_says() -> None:
 def test_any_history_is_valid(
     history: list[Message], tools: list[dict[str, Any]], breakpoints: list[int], stream: bool
 ) -> None:
-    made = FORMAT.request("claude-x", history, tools=tools, breakpoints=breakpoints, stream=stream)
+    made = requested(FORMAT, "claude-x", history, tools=tools, breakpoints=breakpoints, stream=stream)
     anthropic_rules(made.body)
-    assert FORMAT.request("claude-x", history, tools=tools, breakpoints=breakpoints, stream=stream) == made
+    assert requested(FORMAT, "claude-x", history, tools=tools, breakpoints=breakpoints, stream=stream) == made
 
 
 @given(any_history, any_history)
@@ -84,8 +85,8 @@ def test_what_was_sent_is_sent_the_same_way_when_more_was_said(
 ) -> None:
     # Only up to a user's message: calls that are still open would be answered by what follows.
     before = [*(said for said in history if not said.tool_calls and said.role != "tool"), user("and?")]
-    first = FORMAT.request("claude-x", before).body
-    second = FORMAT.request("claude-x", [*before, *more]).body
+    first = requested(FORMAT, "claude-x", before).body
+    second = requested(FORMAT, "claude-x", [*before, *more]).body
     *turns, last = first["messages"]
     assert second["messages"][: len(turns)] == turns
     assert second["messages"][len(turns)]["content"][: len(last["content"])] == last["content"]
@@ -266,8 +267,8 @@ def test_max_tokens_has_a_default_that_leaves_room_for_thinking() -> None:
 
 
 def test_options_go_into_the_body_as_they_are() -> None:
-    assert FORMAT.request("m", [user()], temperature=0.5).body["temperature"] == 0.5
-    assert "stream" not in FORMAT.request("m", [user()]).body
+    assert requested(FORMAT, "m", [user()], temperature=0.5).body["temperature"] == 0.5
+    assert "stream" not in requested(FORMAT, "m", [user()]).body
 
 
 def marked(body: Mapping[str, Any]) -> list[str]:
@@ -367,7 +368,7 @@ def test_the_rich_conversation_has_the_official_types() -> None:
 @given(any_history, tool_lists)
 @some
 def test_any_history_has_the_official_types(history: list[Message], tools: list[dict[str, Any]]) -> None:
-    conforming(FORMAT.request("claude-x", history, tools=tools).body)
+    conforming(requested(FORMAT, "claude-x", history, tools=tools).body)
 
 
 def test_every_official_stop_reason_has_a_word() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from items.formats.asked import requested
 from items.formats.frames import event, frame, header
 from items.formats.rich import BREAKPOINTS, PNG, RICH, TOOLS, any_history, golden, tool_lists
 from items.formats.rules_anthropic import bedrock_rules
@@ -35,7 +36,7 @@ MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/claude:0"
 
 
 def request(*messages: Message, **options: Any) -> Request:
-    made = FORMAT.request(MODEL, messages, **options)
+    made = requested(FORMAT, MODEL, messages, **options)
     bedrock_rules(made.body)
     official(made.body)
     return made

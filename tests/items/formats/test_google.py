@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from items.formats.asked import requested
 from items.formats.conversations import (
     PIXEL,
     TOOLS,
@@ -35,7 +36,7 @@ RESPONSE = "google.genai.types.GenerateContentResponse"
 
 
 def contents_of(*history: Message, model: str = "gemini-2.5-pro") -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = FORMAT.request(model, history).body["contents"]
+    made: list[dict[str, Any]] = requested(FORMAT, model, history).body["contents"]
     return made
 
 
@@ -67,13 +68,13 @@ STREAM: list[dict[str, Any]] = [
 @given(any_history, tool_lists)
 def test_any_history_is_a_valid_request(history: list[Message], tools: list[dict[str, Any]]) -> None:
     for model in ("gemini-2.5-pro", "gemini-3-pro"):
-        google_rules(FORMAT.request(model, history, tools=tools, max_tokens=5, stream=True).body)
+        google_rules(requested(FORMAT, model, history, tools=tools, max_tokens=5, stream=True).body)
 
 
 @few
 @given(any_history, tool_lists)
 def test_any_history_is_of_the_packages_types(history: list[Message], tools: list[dict[str, Any]]) -> None:
-    google_takes(FORMAT.request("gemini-3-pro", history, tools=tools, max_tokens=5).body)
+    google_takes(requested(FORMAT, "gemini-3-pro", history, tools=tools, max_tokens=5).body)
 
 
 @some
@@ -107,7 +108,7 @@ def test_however_a_stream_is_cut_it_says_the_same(
 
 def test_a_rich_conversation_is_written_as_agreed() -> None:
     history = rich(ThinkingContent("hm", signature="google:c2ln"), thought_signature="Y2FsbA==")
-    made = FORMAT.request("gemini-3-pro", history, tools=TOOLS, max_tokens=500, stream=True)
+    made = requested(FORMAT, "gemini-3-pro", history, tools=TOOLS, max_tokens=500, stream=True)
     google_rules(made.body)
     google_takes(made.body)
     assert made.path == "/models/gemini-3-pro:streamGenerateContent?alt=sse"
@@ -124,18 +125,18 @@ def test_a_rich_conversation_is_written_as_agreed() -> None:
     ],
 )
 def test_the_path_names_the_model(model: str, path: str) -> None:
-    assert FORMAT.request(model, [said("user", "a")]).path == path
+    assert requested(FORMAT, model, [said("user", "a")]).path == path
 
 
 def test_system_texts_are_joined_wherever_they_were_said() -> None:
-    body = FORMAT.request("g", [said("system", "a"), said("user", "b"), said("developer", "c")]).body
+    body = requested(FORMAT, "g", [said("system", "a"), said("user", "b"), said("developer", "c")]).body
     assert body["systemInstruction"] == {"parts": [{"text": "a\n\nc"}]}
     assert body["contents"] == [{"role": "user", "parts": [{"text": "b"}]}]
 
 
 def test_neighbours_of_one_side_become_one_content_and_a_user_comes_first() -> None:
-    made = FORMAT.request(
-        "g", [said("assistant", "a"), said("assistant", "b"), said("user", "c"), said("user", "d")]
+    made = requested(
+        FORMAT, "g", [said("assistant", "a"), said("assistant", "b"), said("user", "c"), said("user", "d")]
     )
     opening, model, user = made.body["contents"]
     assert opening["role"] == "user"
@@ -200,7 +201,7 @@ def test_signatures_kept_apart_are_used_by_call_id() -> None:
 
 def test_a_signature_that_is_none_is_left_out() -> None:
     call = ToolCall("a", "x", "{}", {"thought_signature": "no base64!"})
-    made = FORMAT.request("g", [said("user", "?"), said("assistant", None, tool_calls=[call])])
+    made = requested(FORMAT, "g", [said("user", "?"), said("assistant", None, tool_calls=[call])])
     google_rules(made.body)
     assert any("not base64" in repair for repair in made.repairs)
 
@@ -209,7 +210,7 @@ def test_the_thinking_of_others_and_thinking_without_an_answer_is_not_sent() -> 
     other = said("assistant", [ThinkingContent("hm", signature="anthropic's own"), TextContent("yes")])
     assert contents_of(said("user", "?"), other)[1]["parts"] == [{"text": "yes"}]
     alone = said("assistant", [ThinkingContent("hm")])
-    made = FORMAT.request("g", [said("user", "a"), alone, said("user", "b")])
+    made = requested(FORMAT, "g", [said("user", "a"), alone, said("user", "b")])
     assert made.body["contents"] == [{"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}]
     assert "thinking that no answer follows: left out" in made.repairs
 
@@ -223,7 +224,7 @@ def test_images_travel_as_bytes_or_as_an_address() -> None:
 
 
 def test_a_limit_joins_the_configuration_that_is_given() -> None:
-    body = FORMAT.request("g", [said("user", "a")], max_tokens=9, generationConfig={"temperature": 0}).body
+    body = requested(FORMAT, "g", [said("user", "a")], max_tokens=9, generationConfig={"temperature": 0}).body
     assert body["generationConfig"] == {"maxOutputTokens": 9, "temperature": 0}
 
 

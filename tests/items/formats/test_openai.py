@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from items.formats.asked import requested
 from items.formats.conversations import (
     PIXEL,
     TOOLS,
@@ -37,7 +38,7 @@ CHUNK = "openai.types.chat.ChatCompletionChunk"
 
 
 def messages_of(*history: Message, **options: Any) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = FORMAT.request("gpt-4o", history, **options).body["messages"]
+    made: list[dict[str, Any]] = requested(FORMAT, "gpt-4o", history, **options).body["messages"]
     return made
 
 
@@ -87,13 +88,13 @@ STREAM: list[dict[str, Any]] = [
 @given(any_history, tool_lists)
 def test_any_history_is_a_valid_request(history: list[Message], tools: list[dict[str, Any]]) -> None:
     for model in ("gpt-4o", "gpt-5.6"):
-        openai_rules(FORMAT.request(model, history, tools=tools, max_tokens=5, stream=True).body)
+        openai_rules(requested(FORMAT, model, history, tools=tools, max_tokens=5, stream=True).body)
 
 
 @few
 @given(any_history, tool_lists)
 def test_any_history_is_of_the_packages_types(history: list[Message], tools: list[dict[str, Any]]) -> None:
-    openai_takes(FORMAT.request("gpt-4o", history, tools=tools, max_tokens=5, stream=True).body)
+    openai_takes(requested(FORMAT, "gpt-4o", history, tools=tools, max_tokens=5, stream=True).body)
 
 
 @some
@@ -123,8 +124,13 @@ def test_however_a_stream_is_cut_it_says_the_same(text: str, calls: list[ToolCal
 
 
 def test_a_rich_conversation_is_written_as_agreed() -> None:
-    made = FORMAT.request(
-        "gpt-5.6", rich(ThinkingContent("hm", signature="sig")), tools=TOOLS, max_tokens=500, stream=True
+    made = requested(
+        FORMAT,
+        "gpt-5.6",
+        rich(ThinkingContent("hm", signature="sig")),
+        tools=TOOLS,
+        max_tokens=500,
+        stream=True,
     )
     openai_rules(made.body)
     openai_takes(made.body)
@@ -148,22 +154,22 @@ def test_a_system_message_stays_where_it_was() -> None:
     ],
 )
 def test_the_models_name_tells_whether_it_reasons(model: str, limit: str, role: str) -> None:
-    body = FORMAT.request(model, [said("developer", "be kind")], max_tokens=9).body
+    body = requested(FORMAT, model, [said("developer", "be kind")], max_tokens=9).body
     assert body[limit] == 9
     assert body["messages"][0]["role"] == role
 
 
 def test_what_is_asked_for_is_stronger_than_the_name() -> None:
-    asked = OpenAIFormat(reasoning_model=True).request("own", [said("system", "a")], max_tokens=9).body
+    asked = requested(OpenAIFormat(reasoning_model=True), "own", [said("system", "a")], max_tokens=9).body
     assert asked["max_completion_tokens"] == 9
     assert asked["messages"] == [{"role": "developer", "content": "a"}]
-    other = FORMAT.request("o3", [said("system", "a")], reasoning_model=False).body
+    other = requested(FORMAT, "o3", [said("system", "a")], reasoning_model=False).body
     assert other["messages"] == [{"role": "system", "content": "a"}]
 
 
 def test_empty_arguments_are_an_empty_object_and_broken_ones_are_wrapped() -> None:
     calls = [ToolCall("a", "x", " "), ToolCall("b", "x", "{no"), ToolCall("c", "x", '{"n": NaN}')]
-    made = FORMAT.request("gpt-4o", [said("assistant", None, tool_calls=calls)])
+    made = requested(FORMAT, "gpt-4o", [said("assistant", None, tool_calls=calls)])
     written = [call["function"]["arguments"] for call in made.body["messages"][0]["tool_calls"]]
     assert written[0] == "{}"
     assert [json.loads(text) for text in written[1:]] == [{"_raw": "{no"}, {"_raw": '{"n": NaN}'}]
@@ -178,7 +184,7 @@ def test_a_user_who_speaks_between_call_and_result_is_heard_after_it() -> None:
 
 
 def test_a_call_without_a_result_says_so() -> None:
-    made = FORMAT.request("gpt-4o", [said("assistant", None, tool_calls=[ToolCall("a", "x", "{}")])])
+    made = requested(FORMAT, "gpt-4o", [said("assistant", None, tool_calls=[ToolCall("a", "x", "{}")])])
     assert made.body["messages"][1]["content"] == f"Error: {INTERRUPTED}"
     assert any("interrupted" in repair for repair in made.repairs)
 
@@ -199,7 +205,7 @@ def test_an_id_that_is_too_long_or_used_again_is_replaced_in_call_and_result() -
 def test_tools_whose_names_look_alike_stay_apart() -> None:
     tools = [{"name": "a.b"}, {"name": "a_b"}, {"name": "a_b"}]
     calls = [ToolCall("1", "a_b", "{}"), ToolCall("2", "a.b", "{}")]
-    body = FORMAT.request("gpt-4o", [said("assistant", None, tool_calls=calls)], tools=tools).body
+    body = requested(FORMAT, "gpt-4o", [said("assistant", None, tool_calls=calls)], tools=tools).body
     offered = [tool["function"]["name"] for tool in body["tools"]]
     called = [call["function"]["name"] for call in body["messages"][0]["tool_calls"]]
     assert len(offered) == 2
@@ -220,21 +226,23 @@ def test_an_image_in_a_result_is_shown_by_the_user_after_all_results() -> None:
 
 def test_halves_of_characters_are_replaced_wherever_they_are() -> None:
     call = ToolCall("a", "x", '{"q": "\\ud800"}')
-    made = FORMAT.request("gpt-4o", [said("user", "\udc00 hi"), said("assistant", None, tool_calls=[call])])
+    made = requested(
+        FORMAT, "gpt-4o", [said("user", "\udc00 hi"), said("assistant", None, tool_calls=[call])]
+    )
     openai_rules(made.body)
     assert made.body["messages"][0]["content"] == "\ufffd hi"
 
 
 def test_no_messages_and_empty_messages_are_mended_and_said_so() -> None:
     assert messages_of()[0]["role"] == "user"
-    made = FORMAT.request("gpt-4o", [said("user", "", 1), said("assistant", "", 2), said("system", "", 3)])
+    made = requested(FORMAT, "gpt-4o", [said("user", "", 1), said("assistant", "", 2), said("system", "", 3)])
     openai_rules(made.body)
     assert len(made.body["messages"]) == 1
     assert len(made.repairs) == 3
 
 
 def test_options_go_into_the_body_as_they_are() -> None:
-    assert FORMAT.request("gpt-4o", [said("user", "a")], temperature=0.1).body["temperature"] == 0.1
+    assert requested(FORMAT, "gpt-4o", [said("user", "a")], temperature=0.1).body["temperature"] == 0.1
 
 
 def test_a_whole_reply_is_read() -> None:
@@ -341,7 +349,7 @@ def test_what_gemini_attaches_to_a_call_goes_back_to_gemini_only() -> None:
     attached = {"google": {"thought_signature": "c2ln"}}
     wire = {"id": "a", "function": {"name": "x", "arguments": "{}"}, "extra_content": attached}
     reply = FORMAT.reply({"choices": [{"message": {"tool_calls": [wire]}}]})
-    sent = FORMAT.request("gemini-3-pro", [reply.message]).body["messages"][0]["tool_calls"][0]
+    sent = requested(FORMAT, "gemini-3-pro", [reply.message]).body["messages"][0]["tool_calls"][0]
     assert sent["extra_content"] == attached
     assert "extra_content" not in messages_of(reply.message)[0]["tool_calls"][0]
 

@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from items.formats.asked import requested
 from items.formats.conversations import any_history, said
 from strategies import NOON, some
 
@@ -175,10 +176,10 @@ def test_a_result_that_is_there_is_shown_whatever_is_known_of_it() -> None:
 def test_every_format_can_be_told_that_a_result_exists(words: Format) -> None:
     odd = "a:1"  # an id that is sent as another
     history = [said("user", "?", 0), call(odd), said("user", "well?", 5)]
-    body = json.dumps(words.request("m", history, answered=[odd]).body)
+    body = json.dumps(requested(words, "m", history, answered=[odd]).body)
     assert NOT_SHOWN in body
     assert INTERRUPTED not in body
-    assert INTERRUPTED in json.dumps(words.request("m", history).body)
+    assert INTERRUPTED in json.dumps(requested(words, "m", history).body)
 
 
 @pytest.mark.parametrize(
@@ -198,11 +199,13 @@ def test_every_format_can_be_told_that_a_result_exists(words: Format) -> None:
 def test_where_a_model_does_not_go_on_from_its_own_answer_a_user_speaks_last(
     words: Format, model: str, closed: bool
 ) -> None:
-    made = words.request(model, [said("user", "?", 0), said("assistant", "yes", 1)])
+    made = requested(words, model, [said("user", "?", 0), said("assistant", "yes", 1)])
     turns = made.body.get("messages") or made.body.get("contents") or made.body["input"]
     assert (turns[-1]["role"] == "user") == closed
     assert any("ends with the assistant's" in repair for repair in made.repairs) == closed
-    asked = words.request(model, [said("user", "?", 0), said("assistant", "yes", 1), said("user", "go", 2)])
+    asked = requested(
+        words, model, [said("user", "?", 0), said("assistant", "yes", 1), said("user", "go", 2)]
+    )
     assert len(asked.body.get("messages") or asked.body.get("contents") or asked.body["input"]) == 3
     assert asked.repairs == ()
 

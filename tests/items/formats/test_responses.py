@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from items.formats.asked import requested
 from items.formats.conversations import (
     PIXEL,
     TOOLS,
@@ -43,7 +44,7 @@ REASONING = {
 
 
 def input_of(*history: Message) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = FORMAT.request("gpt-5.6", history).body["input"]
+    made: list[dict[str, Any]] = requested(FORMAT, "gpt-5.6", history).body["input"]
     return made
 
 
@@ -140,13 +141,13 @@ STREAM: list[dict[str, Any]] = [
 @given(any_history, tool_lists)
 def test_any_history_is_a_valid_request(history: list[Message], tools: list[dict[str, Any]]) -> None:
     for model in ("gpt-4o", "gpt-5.6"):
-        responses_rules(FORMAT.request(model, history, tools=tools, max_tokens=5, stream=True).body)
+        responses_rules(requested(FORMAT, model, history, tools=tools, max_tokens=5, stream=True).body)
 
 
 @few
 @given(any_history, tool_lists)
 def test_any_history_is_of_the_packages_types(history: list[Message], tools: list[dict[str, Any]]) -> None:
-    responses_takes(FORMAT.request("gpt-5.6", history, tools=tools, max_tokens=5, stream=True).body)
+    responses_takes(requested(FORMAT, "gpt-5.6", history, tools=tools, max_tokens=5, stream=True).body)
 
 
 @some
@@ -177,8 +178,13 @@ def test_however_a_stream_is_cut_it_says_the_same(text: str, calls: list[ToolCal
 
 
 def test_a_rich_conversation_is_written_as_agreed() -> None:
-    made = FORMAT.request(
-        "gpt-5.6", rich(ThinkingContent("hm", signature=SIGNED)), tools=TOOLS, max_tokens=500, stream=True
+    made = requested(
+        FORMAT,
+        "gpt-5.6",
+        rich(ThinkingContent("hm", signature=SIGNED)),
+        tools=TOOLS,
+        max_tokens=500,
+        stream=True,
     )
     responses_rules(made.body)
     responses_takes(made.body)
@@ -187,15 +193,15 @@ def test_a_rich_conversation_is_written_as_agreed() -> None:
 
 
 def test_nothing_is_stored_and_encrypted_reasoning_is_asked_for_where_there_is_some() -> None:
-    asked = FORMAT.request("gpt-5.6", [said("user", "a")]).body
+    asked = requested(FORMAT, "gpt-5.6", [said("user", "a")]).body
     assert (asked["store"], asked["include"]) == (False, ["reasoning.encrypted_content"])
-    assert "include" not in FORMAT.request("gpt-4o", [said("user", "a")]).body
+    assert "include" not in requested(FORMAT, "gpt-4o", [said("user", "a")]).body
 
 
 def test_what_is_asked_for_is_stronger_than_the_name() -> None:
     rule = said("system", "Be brief.")
     for asked, role in ((True, "developer"), (False, "system")):
-        body = FORMAT.request("own-name", [rule], reasoning_model=asked).body
+        body = requested(FORMAT, "own-name", [rule], reasoning_model=asked).body
         assert body["input"][0]["role"] == role
         assert ("include" in body) == asked
         assert "reasoning_model" not in body
@@ -227,7 +233,7 @@ def test_the_thinking_of_others_and_thinking_without_an_answer_is_not_sent() -> 
     other = said("assistant", [ThinkingContent("hm", signature="anthropic's own"), TextContent("yes")])
     assert [item["type"] for item in input_of(other)] == ["message"]
     alone = said("assistant", [ThinkingContent("hm", signature=SIGNED)])
-    made = FORMAT.request("gpt-5.6", [alone, said("user", "and?")])
+    made = requested(FORMAT, "gpt-5.6", [alone, said("user", "and?")])
     assert [item["type"] for item in made.body["input"]] == ["message"]
     assert "thinking that no answer follows: left out" in made.repairs
 
@@ -256,7 +262,7 @@ def test_an_image_in_a_result_stays_in_it_and_an_error_is_marked() -> None:
 
 
 def test_a_limit_below_the_least_is_raised_and_said() -> None:
-    made = FORMAT.request("gpt-4o", [said("user", "a")], max_tokens=1)
+    made = requested(FORMAT, "gpt-4o", [said("user", "a")], max_tokens=1)
     assert made.body["max_output_tokens"] == 16
     assert len(made.repairs) == 1
 

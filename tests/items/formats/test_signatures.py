@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from items.formats.asked import requested
 from strategies import some
 
 from autonomy_ctx import Message, ThinkingContent, ToolCall
@@ -71,7 +72,7 @@ def answer(owner: str, mark: str) -> dict[str, Any]:
 
 
 def sent(reader: str, *messages: Message) -> str:
-    made = FORMATS[reader].request(MODELS.get(reader, "gpt-5"), messages)
+    made = requested(FORMATS[reader], MODELS.get(reader, "gpt-5"), messages)
     return json.dumps(made.body)
 
 
