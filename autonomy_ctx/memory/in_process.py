@@ -19,7 +19,7 @@ from autonomy_ctx.memory.in_process_work import WorkRows
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.records import Record, check_drop, check_put, check_read
 from autonomy_ctx.memory.rows import encoded, same_content
-from autonomy_ctx.memory.search import Found, wanted_terms
+from autonomy_ctx.memory.search import Found, Placed, wanted_terms
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.store import Draft, Entry, Head, Window
 from autonomy_ctx.memory.work import Lease
@@ -285,6 +285,15 @@ class InProcessStore:
             for hit in await anyio.to_thread.run_sync(look)
             # It may have been deleted meanwhile.
             if meant[hit.key].has(hit.position)
+        ]
+
+    async def read_places(self, agent: str, scope: str, places: Sequence[tuple[str, int]]) -> list[Placed]:
+        self._open()
+        logs = {name: self._conversations.get(Key(agent, scope, name)) for name, _ in places}
+        return [
+            Placed(name, position, kept.entry(position).message)
+            for name, position in places
+            if (kept := logs[name]) is not None and kept.has(position)
         ]
 
     @property

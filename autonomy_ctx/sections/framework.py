@@ -47,11 +47,19 @@ _ITEMS = """### Context items
 Longer material is kept as items that are listed as `- [id] description`.
 - `read_context_item`: read the whole content of an item by its id, before you rely on it."""
 
+_RECALL = """### Earlier messages
+Everything that was said is kept, also where you see only a summary or a cut. Every message has a position.
+- `search_history`: find messages by their words, in all conversations with this user or in one.
+- `read_messages`: read messages word for word, from one position to another.
+- `expand_summary`: read the messages behind a part of the summary."""
+
 
 class FrameworkInstructionsSection(ContributingSection):
     """One system message that describes exactly the built-in tools that are enabled."""
 
     kind = "stable"
+    # A model without them would not know its own tools: the history gives first.
+    priority = 20
 
     def __init__(
         self,
@@ -62,6 +70,7 @@ class FrameworkInstructionsSection(ContributingSection):
         enabled: bool = True,
         *,
         enable_context_items: bool = False,
+        enable_recall: bool = False,
     ) -> None:
         if filesystem_visibility not in _VISIBILITY:
             raise ValueError(
@@ -74,6 +83,7 @@ class FrameworkInstructionsSection(ContributingSection):
         self.filesystem_visibility = filesystem_visibility
         self.subagent_configs = dict(subagent_configs or {})
         self.enable_context_items = enable_context_items
+        self.enable_recall = enable_recall
         self._text = ""
         self._contribution = Contribution(())
 
@@ -98,6 +108,8 @@ class FrameworkInstructionsSection(ContributingSection):
             blocks.append(_SUBAGENTS.replace("{agents}", agents))
         if self.enable_context_items:
             blocks.append(_ITEMS)
+        if self.enable_recall:
+            blocks.append(_RECALL)
         return "\n\n".join(blocks)
 
 

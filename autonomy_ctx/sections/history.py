@@ -56,8 +56,10 @@ class ConversationHistorySection(ContributingSection):
         messages = [entry.message for entry in entries]
         if self.transform_fn is not None:
             messages = [self._transformed(message) async for some in Strides(messages) for message in some]
+        positions = [entry.position for entry in entries]
         params["conversation_message_count"] = len(messages)
-        return Contribution(messages, [entry.position for entry in entries], omitted)
+        params["conversation_positions"] = positions
+        return Contribution(messages, positions, omitted)
 
     async def _read(self, memory: Memory, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """Read backwards from the end, no further than the window needs."""

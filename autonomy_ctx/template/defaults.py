@@ -32,6 +32,7 @@ def create_default_template(
     subagent_configs: Mapping[str, Any] | None = None,
     tools: Sequence[Any] = (),
     enable_context_items: bool = False,
+    enable_recall: bool = False,
 ) -> ContextTemplate:
     """System instructions, framework instructions, the conversation's history, and last those of `tools`.
 
@@ -47,6 +48,7 @@ def create_default_template(
                 filesystem_visibility=filesystem_visibility,
                 subagent_configs=subagent_configs,
                 enable_context_items=enable_context_items,
+                enable_recall=enable_recall,
             ),
             _history(context_summary, model, background),
             *([ToolInstructionsSection(tools)] if instructed(tools) else []),

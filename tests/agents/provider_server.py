@@ -13,7 +13,7 @@ import anyio
 from agents.provider_words import ALL, Asked, Bedrock, Say, Words, sse
 from anyio.abc import SocketAttribute
 from items.formats.frames import frame, header
-from models.server import Answer, ModelServer, Seen, as_json
+from models.model_server import Answer, ModelServer, Seen, as_json
 
 RETRY_AFTER = 7
 SSE, FRAMES = "text/event-stream", "application/vnd.amazon.eventstream"

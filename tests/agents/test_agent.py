@@ -23,6 +23,7 @@ from autonomy_ctx import (
     InvalidMessage,
     InvalidModelReply,
     Memory,
+    MemoryHook,
     Message,
     ModelReply,
     StoreError,
@@ -30,6 +31,7 @@ from autonomy_ctx import (
     TextContent,
     ToolCall,
     Usage,
+    hook,
     tool,
 )
 from autonomy_ctx.agents.agent import Agent
@@ -88,6 +90,13 @@ async def test_a_call_and_its_results_are_stored_together(memory: Memory) -> Non
         await held.wait()
         return "waited"
 
+    kept: list[list[str]] = []
+
+    @hook(MemoryHook.AFTER_APPEND)
+    def note(scope: str, conversation: str, messages: list[Message]) -> None:
+        kept.append([message.role.value for message in messages])
+
+    memory.hooks.append(note)
     model = ScriptedModel([calls(call("wait"), call("add_up", a=1, b=2), text="Let me see."), "done"])
     agent = made(memory, model, wait, add_up)
     async with anyio.create_task_group() as group:
@@ -102,6 +111,8 @@ async def test_a_call_and_its_results_are_stored_together(memory: Memory) -> Non
         ("tool", "3"),
         ("assistant", "done"),
     ]
+    # In one step, so that no kill can come between them.
+    assert kept == [["user"], ["assistant", "tool", "tool"], ["assistant"]]
     assert [message["role"] for message in model.calls[1].messages[-3:]] == ["assistant", "tool", "tool"]
     assert agent.get_metrics()["tool_calls"] == 2
 

@@ -64,6 +64,7 @@ async def test_mail_stays_in_the_inbox_until_the_model_has_answered(memory: Memo
     await writer.message(to="reader", content="the plan", **WHERE)
     with pytest.raises(OSError, match="down"):
         await reader.send("Go on.", **WHERE)
+    assert [message["content"] for message in await reader.history(**WHERE)] == ["Go on."]
     await reader.send("Once more.", **WHERE)
     assert sum("the plan" in text for text in shown(model)) == 1
     assert sum("the plan" in str(message["content"]) for message in await reader.history(**WHERE)) == 1

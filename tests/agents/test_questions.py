@@ -50,6 +50,20 @@ async def test_an_answer_to_several_questions_answers_them_all(memory: Memory) -
     assert_valid(history)
 
 
+@pytest.mark.parametrize("other", [("default", "other"), ("bob", "default")])
+async def test_a_question_is_answered_in_its_own_conversation_only(
+    memory: Memory, other: tuple[str, str]
+) -> None:
+    model = ScriptedModel([calls(asked("Which day?")), "Hello.", "Booked."])
+    agent = made(memory, model, enable_ask_for_user_input=True)
+    await agent.send("book a table")
+    scope, conversation = other
+    assert (await agent.send("hi", scope=scope, conversation=conversation)).text == "Hello."
+    assert users(await stored(agent.memory, *other)) == ["hi"]
+    assert (await agent.send("Friday")).text == "Booked."
+    assert users(await stored(agent.memory)) == ["book a table"]
+
+
 async def test_an_answer_or_a_request_sent_again_is_no_second_answer(memory: Memory) -> None:
     model = ScriptedModel([calls(asked("Day?")), RuntimeError("cut off"), "Booked.", "Booked again."])
     agent = made(memory, model, enable_ask_for_user_input=True)

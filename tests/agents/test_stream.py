@@ -159,11 +159,16 @@ async def test_an_error_reaches_the_listener_once_after_what_was_said(memory: Me
 
 async def test_after_some_of_an_answer_was_heard_no_other_follows_it(memory: Memory) -> None:
     overflow = ContextOverflow("speaking", window=None)
-    late = helper(memory, Speaking([TextDelta("well, "), overflow], ["never"]))
+    model = Speaking([TextDelta("well, "), overflow], ["never"])
+    late = helper(memory, model)
+    # Something to leave out: without it there is no smaller context to try.
+    await late.memory.append("default", "default", Message("user", "long " * 2000))
+    stream = late.stream("hi")
+    assert await anext(stream) == TextDelta("well, ")
     with pytest.raises(ContextOverflow):
-        [event async for event in late.stream("hi")]
+        await anext(stream)
+    assert model.closed == 1
     early = helper(memory, Speaking([overflow], ["a shorter way"]))
-    await early.memory.append("default", "default", Message("user", "long " * 2000))
     events = [event async for event in early.stream("hi")]
     assert events[0] == TextDelta("a shorter way")
 

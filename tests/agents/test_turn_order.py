@@ -34,7 +34,8 @@ async def test_turns_of_one_conversation_queue_and_others_run_side_by_side(memor
 
         group.start_soon(beside, "default", "other")
         group.start_soon(beside, "other", "default")
-        await model.called(3)
+        with anyio.fail_after(10):
+            await model.called(3)
         assert [asked.messages[-1]["content"] for asked in model.calls] == ["one", "beside", "beside"]
         for number, asked in enumerate(list(model.calls)):
             asked.answer(f"answer {number}")

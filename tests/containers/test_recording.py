@@ -221,7 +221,6 @@ class Reply:
         (b"1234", '{"result": "<4 bytes>"}'),
         (object(), '{"result": "<object>"}'),
     ],
-    ids=str,
 )
 async def test_an_output_is_recorded_as_an_object(result: Any, recorded: str) -> None:
     runtime = Runtime()

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from models.server import Answer, as_json, serving
+from models.model_server import Answer, as_json, serving
 
 from autonomy_ctx import (
     AuthenticationFailed,

@@ -13,7 +13,16 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from models.server import Answer, ModelServer, as_json, chat, chat_events, claude_events, events, serving
+from models.model_server import (
+    Answer,
+    ModelServer,
+    as_json,
+    chat,
+    chat_events,
+    claude_events,
+    events,
+    serving,
+)
 
 from autonomy_ctx.errors import (
     AuthenticationFailed,

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from models.server import Answer, as_json, chat, chat_events, claude, claude_events, events, serving
+from models.model_server import Answer, as_json, chat, chat_events, claude, claude_events, events, serving
 
 from autonomy_ctx import Memory, Message, SummarizedHistorySection, TextContent, ToolCall
 from autonomy_ctx.errors import (

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from knowledge.bases import CountsTopics, Gives, Hangs, Plain
-from models.server import Answer, as_json, serving
+from models.model_server import Answer, as_json, serving
 
 from autonomy_ctx import (
     ComposedContext,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from models.server import as_json, claude, serving
+from models.model_server import as_json, claude, serving
 from summary_models import Call, ScriptedModel, refusing, shown, summarized
 
 from autonomy_ctx import (

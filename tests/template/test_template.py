@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,15 +106,18 @@ async def test_sections_get_the_memory_the_scope_and_the_conversation_as_they_ar
 async def test_params_are_copied_once_and_shared_in_order() -> None:
     seen: list[tuple[int, Any]] = []
 
-    def look(params: dict[str, Any]) -> list[Any]:
-        seen.append((id(params), params.get("left")))
-        params["left"] = len(seen)
-        return []
+    def looking(name: str) -> Callable[[dict[str, Any]], list[Any]]:
+        def look(params: dict[str, Any]) -> list[Any]:
+            seen.append((id(params), params.get("left")))
+            params["left"] = name
+            return []
+
+        return look
 
     given = {"turn": 1}
-    template = ContextTemplate([Does("first", look), Does("second", look)])
+    template = ContextTemplate([Does(name, looking(name)) for name in ("first", "second", "third")])
     await template.compose(Memory(), "ana", "trip", given)
-    assert [left for _, left in seen] == [None, 1]
+    assert [left for _, left in seen] == [None, "first", "second"]
     assert seen[0][0] == seen[1][0] != id(given)
     assert given == {"turn": 1}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from autonomy_ctx.memory.search import Found, searchable
+from autonomy_ctx.memory.search import Found, Placed, searchable
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.rows import Transaction, entry_of
 
@@ -22,10 +22,16 @@ _NEXT = """
     SELECT size, position, id, created, tokens, counter, body FROM message
     WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?
 """
-_MESSAGE = """
-    SELECT c.conversation, m.position, m.id, m.created, m.tokens, m.counter, m.body
-    FROM message m JOIN conversation c ON c.id = m.conversation_id
-    WHERE m.conversation_id = ? AND m.position = ? AND c.agent = ? AND c.scope = ?
+_NAME = "SELECT conversation FROM conversation WHERE id = ? AND agent = ? AND scope = ?"
+_CONVERSATION = """
+    SELECT id, (SELECT count(*) FROM (SELECT 1 FROM conversation WHERE agent = ?1 AND scope = ?2 LIMIT 2))
+    FROM conversation WHERE agent = ?1 AND scope = ?2 AND conversation = ?3
+"""
+_PLACES = """
+    SELECT m.position, m.id, m.created, m.tokens, m.counter, CASE WHEN m.size <= ?5 THEN m.body END
+    FROM conversation c CROSS JOIN json_each(?4) wanted CROSS JOIN message m
+    WHERE c.agent = ?1 AND c.scope = ?2 AND c.conversation = ?3
+    AND m.conversation_id = c.id AND m.position = wanted.value
 """
 
 
@@ -110,29 +116,49 @@ def look(
         connection.execute("COMMIT")
 
 
+def read_places(
+    connection: sqlite3.Connection,
+    agent: str,
+    scope: str,
+    places: Sequence[tuple[str, int]],
+    largest: int = 2**62,
+) -> list[Placed] | None:
+    """The messages at many places; None when one of them is larger than it may be."""
+    positions: dict[str, list[int]] = {}
+    for conversation, position in places:
+        positions.setdefault(conversation, []).append(position)
+    found: list[Placed] = []
+    for conversation, some in positions.items():
+        rows = connection.execute(_PLACES, (agent, scope, conversation, str(some), largest)).fetchall()
+        if any(row[-1] is None for row in rows):
+            return None
+        found += [Placed(conversation, *entry_of(*row)) for row in rows]
+    return found
+
+
 def _found(connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int) -> list[Found]:
     number = fulltext.place_of(connection, place.agent, place.scope)
     if number is None:
         return []
     conversation_id = None
     if place.conversation is not None:
-        one = connection.execute(
-            "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ?", place
-        ).fetchone()
+        one = connection.execute(_CONVERSATION, place).fetchone()
         if one is None:
             return []
-        [conversation_id] = one
-    found = []
-    for hit in fulltext.find(connection, number, conversation_id, terms, limit):
-        meant = (hit.conversation_id, hit.position, place.agent, place.scope)
-        for conversation, *row in connection.execute(_MESSAGE, meant).fetchall():
-            entry = entry_of(*row)
-            found.append(
-                Found(
-                    conversation=conversation,
-                    position=entry.position,
-                    message=entry.message,
-                    score=hit.score,
-                )
-            )
-    return found
+        # To tell conversations apart takes as long as to search; where there is one, nothing is to be told.
+        if one[1] > 1:
+            conversation_id = one[0]
+    hits = fulltext.find(connection, number, conversation_id, terms, limit)
+    names = {
+        one: connection.execute(_NAME, (one, place.agent, place.scope)).fetchone()
+        for one in {hit.conversation_id for hit in hits}
+    }
+    places = [(name[0], hit.position) for hit in hits if (name := names[hit.conversation_id])]
+    read = read_places(connection, place.agent, place.scope, places)
+    messages = {(conversation, position): message for conversation, position, message in read or ()}
+    return [
+        Found(conversation=name[0], position=hit.position, message=message, score=hit.score)
+        for hit in hits
+        if (name := names[hit.conversation_id])
+        and (message := messages.get((name[0], hit.position))) is not None
+    ]

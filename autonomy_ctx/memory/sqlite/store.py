@@ -18,7 +18,7 @@ import anyio
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.records import Record, check_drop, check_put, check_read
-from autonomy_ctx.memory.search import Found, wanted_terms
+from autonomy_ctx.memory.search import Found, Placed, wanted_terms
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.sqlite import leases, searching, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 SMALL_READ = 64 * 1024
 MANY_ROWS = 512
+MANY_PLACES = 64
 _CLOSE_SECONDS = 5.0
 # Before this version, two connections that checkpoint and write at once could damage the file.
 _WAL_RESET_MENDED = (3, 51, 3)
@@ -220,6 +221,17 @@ class SqliteStore:
             found = await self._read_there(lambda connection: look(connection, anyway=True))
         assert not isinstance(found, searching.Owed)
         return found
+
+    async def read_places(self, agent: str, scope: str, places: Sequence[tuple[str, int]]) -> list[Placed]:
+        def read(connection: sqlite3.Connection, *largest: int) -> list[Placed] | None:
+            return searching.read_places(connection, agent, scope, places, *largest)
+
+        found = None
+        if len(places) <= MANY_PLACES:
+            found = await self._read_here(lambda connection: read(connection, SMALL_READ // MANY_PLACES))
+        if found is None:
+            found = await self._read_there(lambda connection: read(connection))
+        return found or []
 
     @property
     def identity(self) -> object:

@@ -1,0 +1,69 @@
+"""What was said long ago and has to do with the newest question, found anew each turn.
+
+A summary keeps the gist; the exact words of what it covers are still in memory, and this brings back
+those that matter now. It stands after the history and shows nothing that the history shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.tokens import PER_MESSAGE
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.recall import recall
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+
+# Where a history section says which positions of the conversation it shows.
+SHOWN = "conversation_positions"
+# Room for one message, if it is cut, with what stands around it.
+LEAST_TOKENS = 128
+
+
+class RecallSection(ContributingSection):
+    """Messages the history does not show that fit the newest user message, as data in one message.
+
+    With `across` also those of the scope's other conversations. Optional; nothing that fits, no message.
+    """
+
+    required = False
+
+    def __init__(
+        self,
+        *,
+        max_tokens: int = 1024,
+        across: bool = False,
+        name: str = "recall",
+        timeout: float | None = 2.0,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__(name, enabled)
+        if type(max_tokens) is not int or max_tokens < LEAST_TOKENS:
+            raise ValueError(f"max_tokens is {max_tokens!r}; it must be at least {LEAST_TOKENS}")
+        self.max_tokens = max_tokens
+        self.across = across
+        self.timeout = timeout
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        if not isinstance(memory, Memory):
+            problem = f"cannot search a {type(memory).__name__}; it needs a `Memory`"
+            return Contribution((), problem=problem)
+        head = await memory.head(scope, conversation)
+        newest = head.last_user
+        shown = {newest, *(at for at in params.get(SHOWN) or () if at is not None)}
+        if not newest or (len(shown) >= head.count and not self.across):
+            return Contribution(())
+        asked = (await memory.read(scope, conversation, after=newest - 1, before=newest + 1)).entries
+        found = await recall(
+            memory,
+            scope,
+            asked[0].message.text if asked else "",
+            conversation=None if self.across else conversation,
+            max_tokens=self.max_tokens - PER_MESSAGE,
+            exclude={conversation: shown},
+        )
+        if not found.text:
+            return Contribution(())
+        # A user's message: in a system message, what somebody once said would be a rule. Made from a dict,
+        # it has no id or time of its own in that form, so the same passages give the same bytes.
+        return Contribution([wire.from_dict({"role": "user", "content": found.text})])

@@ -1,0 +1,307 @@
+"""Recall: what is found, what comes with it, how it is written, and that it stays within its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autonomy_ctx import Memory, Message, ReadsPlaces, recall
+from autonomy_ctx.items.recall import LONGEST, Recollection, inherited, written
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.in_process import InProcessStore
+from benchmarks import recall as figures
+from benchmarks import recall_corpus
+
+COUNTER = TokenCounter()
+COUNT = COUNTER.count_text
+START = datetime(2024, 5, 1, 9, 0, tzinfo=UTC)
+
+
+def at(day: int, text: str, number: int, role: str = "user", **fields: Any) -> dict[str, Any]:
+    time = START + timedelta(days=day, minutes=number)
+    return {"role": role, "content": text, "id": f"m{number}", "timestamp": time.isoformat(), **fields}
+
+
+async def talk(memory: Memory, *texts: str, scope: str = "ana", conversation: str = "trip") -> None:
+    """User and assistant in turn, ten messages a day."""
+    count = await memory.get_message_count(scope, conversation)
+    for number, text in enumerate(texts, count):
+        role = "assistant" if number % 2 else "user"
+        await memory.add_message(scope, conversation, at(number // 10, text, number + 1, role))
+
+
+def filler(count: int) -> list[str]:
+    return [f"We talked about the weather of day {number}." for number in range(count)]
+
+
+async def positions(memory: Memory, query: str, **options: Any) -> list[int]:
+    return [one.position for one in (await recall(memory, "ana", query, **options)).passages]
+
+
+# -- ranking ------------------------------------------------------------------------------------------
+
+
+def test_a_message_inherits_more_from_the_one_before_it_than_from_the_one_after() -> None:
+    scores = inherited({10: 1.0})
+    assert scores[10] > scores[11] > scores[12] > scores[9] > scores[8] > 0
+    assert set(scores) == {8, 9, 10, 11, 12}
+
+
+def test_a_message_between_two_that_match_has_more_than_one_beside_a_single_match() -> None:
+    assert inherited({10: 1.0, 12: 1.0})[11] > inherited({12: 1.0})[11]
+    assert inherited({1: 1.0}).keys() == {1, 2, 3}
+
+
+@given(st.dictionaries(st.integers(1, 60), st.floats(0.01, 20), max_size=20))
+def test_nobody_loses_by_inheriting_and_only_two_steps_are_taken(scores: dict[int, float]) -> None:
+    made = inherited(scores)
+    assert all(made[position] >= score for position, score in scores.items())
+    assert all(any(abs(position - hit) <= 2 for hit in scores) for position in made)
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+recollections = st.builds(
+    lambda conversation, position, text, score, day: Recollection(
+        conversation=conversation,
+        position=position,
+        message=Message("user", text, id=f"{conversation}{position}", created_at=START + timedelta(days=day)),
+        score=score,
+    ),
+    conversation=st.sampled_from(["trip", "work", "</recalled>\nend"]),
+    position=st.integers(1, 999),
+    text=st.text(max_size=400)
+    | st.sampled_from(["x" * 9000, "\n\n</recalled 0123456789abcdef>", "好" * 700]),
+    score=st.floats(0.01, 9),
+    day=st.integers(0, 9),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(recollections, max_size=12, unique_by=lambda one: one.message.id), st.integers(1, 900))
+def test_a_budget_is_respected_and_what_is_shown_stands_in_order(
+    passages: list[Recollection], budget: int
+) -> None:
+    made = written(passages, budget, COUNTER)
+    assert made.tokens == (COUNT(made.text) if made.text else 0)
+    assert made.tokens <= budget
+    assert bool(made.text) == bool(made.passages)
+    order = [(one.message.created_at.date(), one.conversation, one.position) for one in made.passages]
+    assert order == sorted(order)
+    assert made.text.count("</recalled ") == bool(made.text), "nobody closes the block from inside"
+
+
+def test_days_have_one_line_and_every_message_its_position() -> None:
+    passages = [
+        Recollection(
+            conversation="trip",
+            position=number,
+            message=Message("user", text, created_at=START + day),
+            score=1,
+        )
+        for number, text, day in (
+            (31, "Ferry", timedelta(days=2)),
+            (4, "Boat\nand train", timedelta()),
+            (3, "Hotel", timedelta()),
+        )
+    ]
+    lines = written(passages, 500, COUNTER).text.splitlines()
+    assert lines[2:-1] == [
+        "2024-05-01, conversation trip",
+        "[3] User: Hotel",
+        "[4] User: Boat",
+        "  and train",
+        "2024-05-03, conversation trip",
+        "[31] User: Ferry",
+    ]
+    assert "2024-05-01" in written(passages, 500, COUNTER, named=False).text.splitlines()
+
+
+def test_a_huge_message_is_cut_in_the_middle_and_says_so() -> None:
+    text = "begin " + "x " * 90_000 + " end"
+    huge = Recollection(conversation="c", position=7, message=Message("user", text), score=1)
+    made = written([huge], 4000, COUNTER)
+    assert "begin" in made.text
+    assert made.text.rstrip().splitlines()[-2].endswith(" end")
+    assert "characters" in made.text
+    assert made.tokens < LONGEST + 80
+
+
+# -- from memory --------------------------------------------------------------------------------------
+
+
+async def test_the_answer_to_a_question_is_recalled_although_it_shares_no_word(memory: Memory) -> None:
+    await talk(
+        memory, *filler(30), "Which colour did you pick for the kitchen?", "The sage one.", *filler(30)
+    )
+    found = await recall(
+        memory, "ana", "What colour will the kitchen be?", conversation="trip", max_tokens=200
+    )
+    assert [one.message.text for one in found.passages][:2] == [
+        "Which colour did you pick for the kitchen?",
+        "The sage one.",
+    ]
+    assert "[32] Assistant: The sage one." in found.text
+    assert found.tokens <= 200
+
+
+async def test_what_is_shown_already_is_not_recalled_and_does_not_use_up_the_search(memory: Memory) -> None:
+    await talk(memory, "the museum of Faro", *filler(20), *["museum of Faro museum"] * 60)
+    shown = {"trip": range(22, 82)}
+    assert await positions(memory, "museum of Faro", conversation="trip", exclude=shown) == [1, 2, 3]
+
+
+async def test_a_question_that_says_nothing_recalls_nothing(memory: Memory) -> None:
+    await talk(memory, "what is the one that you said", *filler(10))
+    for query in ("", "what is it?", "the", "zebra"):
+        found = await recall(memory, "ana", query)
+        assert (found.passages, found.text, found.tokens) == ((), "", 0)
+
+
+async def test_what_shares_only_a_common_word_is_left_out_beside_what_fits(memory: Memory) -> None:
+    texts = [*filler(40), "The aquarium of Setubal opens at nine in any weather", *filler(40)]
+    await talk(memory, *texts)
+    found = await positions(memory, "aquarium Setubal weather", conversation="trip", max_tokens=2000)
+    assert 41 in found
+    assert max(found) - min(found) <= 4
+
+
+async def test_only_one_conversation_or_all_of_the_scope_are_searched_and_never_another_scope(
+    memory: Memory,
+) -> None:
+    await talk(memory, "museum in Faro", *filler(5))
+    await talk(memory, "museum in Porto", *filler(5), conversation="work")
+    await talk(memory, "museum in secret", *filler(5), scope="bob")
+    found = await recall(memory, "ana", "museum", conversation="work")
+    assert {one.conversation for one in found.passages} == {"work"}
+    both = await recall(memory, "ana", "museum")
+    assert {one.conversation for one in both.passages} == {"trip", "work"}
+    assert "conversation work" in both.text
+    assert "secret" not in both.text
+    assert not (await recall(memory.for_agent("other"), "ana", "museum")).text
+
+
+async def test_deleted_messages_are_neither_found_nor_brought_along(memory: Memory) -> None:
+    await talk(memory, *filler(12), "Which hotel in Riga?", "Hotel secret.", *filler(12))
+    await memory.delete_message("ana", "trip", "m14")
+    found = await recall(memory, "ana", "hotel Riga", conversation="trip")
+    assert 13 in [one.position for one in found.passages]
+    assert "secret" not in found.text
+    await memory.delete_message("ana", "trip", "m13")
+    assert "Riga" not in (await recall(memory, "ana", "hotel Riga", conversation="trip")).text
+
+
+async def test_a_budget_below_one_is_refused(memory: Memory) -> None:
+    for tokens in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="max_tokens"):
+            await recall(memory, "ana", "museum", max_tokens=tokens)  # type: ignore[arg-type]
+
+
+async def test_many_places_are_read_in_one_step_and_none_that_is_not_meant(memory: Memory) -> None:
+    await talk(memory, "one", "two", "three")
+    await talk(memory, "four", conversation='it\'s a "plan"')
+    await talk(memory, "secret", scope="bob", conversation="other")
+    await memory.for_agent("helper").append("ana", "own", {"role": "user", "content": "secret"})
+    await memory.delete_message("ana", "trip", "m2")
+    wanted = [("trip", at) for at in (3, 1, 2, 9, 0, -1)]
+    wanted += [('it\'s a "plan"', 1), ("other", 1), ("own", 1), ("unknown", 1)]
+    store = memory.store
+    assert isinstance(store, ReadsPlaces)
+    found = await store.read_places("", "ana", wanted)
+    assert sorted((one.conversation, one.position, one.message.text) for one in found) == [
+        ('it\'s a "plan"', 1, "four"),
+        ("trip", 1, "one"),
+        ("trip", 3, "three"),
+    ]
+    assert list(await store.read_places("", "ana", [])) == []
+
+
+class Plain:
+    """A store that can read one stretch at a time and no more."""
+
+    def __init__(self) -> None:
+        self._store = InProcessStore()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "read_places":
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
+async def test_a_store_that_cannot_read_many_places_at_once_gives_the_same() -> None:
+    texts = [*filler(9), "museum of Faro", "Yes.", "No.", *filler(9), "museum of Riga", "Maybe.", *filler(9)]
+    found = []
+    for memory in (Memory(), Memory(store=Plain())):
+        await talk(memory, *texts)
+        await talk(memory, *texts, conversation="work")
+        found.append((await recall(memory, "ana", "museum of Faro")).text)
+        await memory.close()
+    assert found[0] == found[1] != ""
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from(["museum", "ferry", "hotel"])
+        ),
+        max_size=30,
+    ),
+    st.sampled_from([None, "x", "y"]),
+    st.integers(20, 400),
+)
+def test_recall_stays_in_its_scope_its_conversation_and_its_budget(
+    moves: list[tuple[str, str, str]], conversation: str | None, budget: int
+) -> None:
+    async def run() -> None:
+        async with Memory() as memory:
+            for number, (scope, name, word) in enumerate(moves):
+                await memory.add_message(scope, name, at(0, f"{word} of {scope} {name}", number))
+            found = await recall(memory, "a", "museum hotel", conversation=conversation, max_tokens=budget)
+            assert found.tokens <= budget
+            for one in found.passages:
+                assert " of a " in one.message.text
+                assert conversation in (None, one.conversation)
+                assert one.message.text.endswith(one.conversation)
+
+    anyio.run(run)
+
+
+# -- the loop, and the corpus -------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def long_talk(tmp_path: Path) -> AsyncIterator[Memory]:
+    async with Memory(f"sqlite:///{tmp_path}/memory.db") as memory:
+        corpus = recall_corpus.make()
+        await memory.add_messages(figures.SCOPE, figures.TALK, corpus.messages[:2000])
+        yield memory
+
+
+def test_the_corpus_is_the_one_that_was_measured() -> None:
+    corpus = recall_corpus.make()
+    assert corpus.digest == figures.DIGEST
+    assert len(corpus.messages) >= 3000
+    assert len(corpus.questions) >= 300
+    several = sum(len(question.evidence) > 1 for question in corpus.questions)
+    assert 0.3 <= several / len(corpus.questions) <= 0.4
+    known = {message["id"] for message in corpus.messages}
+    assert all(set(question.evidence) <= known for question in corpus.questions)
+
+
+async def test_more_evidence_is_recalled_than_plain_search_finds(long_talk: Memory) -> None:
+    corpus = recall_corpus.make()
+    ways = figures.Ways(long_talk, corpus)
+    early = {message["id"] for message in corpus.messages[:2000]}
+    questions = [one for one in corpus.questions if set(one.evidence) <= early][:40]
+    recalled = sum([set(one.evidence) <= await ways.recall(one, 2000) for one in questions])
+    searched = sum([set(one.evidence) <= await ways.bm25(one, 2000) for one in questions])
+    assert len(questions) == 40
+    assert recalled >= searched + 4, "ten points"
