@@ -28,7 +28,6 @@ from autonomy_ctx.agents.shelves import Shelved, Shelves
 from autonomy_ctx.agents.stream import AgentStream
 from autonomy_ctx.agents.team import Team
 from autonomy_ctx.agents.turn import Turn
-from autonomy_ctx.agents.usual import usual_template
 from autonomy_ctx.agents.working import work
 from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.compaction.config import ContextSummaryConfig
@@ -43,6 +42,7 @@ from autonomy_ctx.memory.key import Key, make_key
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool
 
@@ -126,15 +126,14 @@ class Agent(Shelved, Closing):
         )
         self._tools = equipped(tools, built_in, self._team.tools)
         self._specs = specs_of(self._tools)
-        self.context_template = context_template or usual_template(
+        self.context_template = context_template or create_default_template(
             self.instructions,
-            built_in,
             context_summary=context_summary,
             model=model,
             background=self._background,
-            subagents=subagents if self._team.tools else None,
+            subagent_configs=subagents if self._team.tools else None,
             tools=list(self._tools.values()),
-            clock=clock,
+            **built_in.described(),
         )
         self._shelves = Shelves(
             self.memory.store,

@@ -30,6 +30,16 @@ class BuiltIn:
     recall: bool = False
     context_items: bool = False
 
+    def described(self) -> dict[str, Any]:
+        """What a template has to say about them."""
+        return {
+            "enable_ask_for_user_input": self.ask_for_user_input,
+            "enable_filesystem": self.filesystem,
+            "filesystem_visibility": self.filesystem_visibility,
+            "enable_recall": self.recall,
+            "enable_context_items": self.context_items,
+        }
+
 
 def equipped(
     given: Iterable[Any], built_in: BuiltIn, others: Sequence[Tool[..., Any]]

@@ -24,7 +24,9 @@ from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.formats.reply import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.models.model import Model
+from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.shelves import POOL, QUEUE
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.tools.builtin.ask_user import question_of
@@ -83,7 +85,15 @@ class Exchange:
         setting, key = self._setting, self._key
         await self._fire(AgentHook.BEFORE_TURN, message, done=False)
         self._generation = (await setting.memory.head(key.scope, key.conversation)).generation
-        taken = await take_in(setting.memory, key, message, setting.tools, setting.new_id)
+        shows_mail = any(isinstance(section, InboxSection) for section in setting.template.sections)
+        taken = await take_in(
+            setting.memory,
+            key,
+            message,
+            tools=setting.tools,
+            mailbox=None if shows_mail else Mailbox(setting.memory, clock=setting.clock),
+            new_id=setting.new_id,
+        )
         self._user = (taken.position, taken.message)
         return self._paused("", taken.waiting) if taken.waiting else None
 
@@ -186,7 +196,8 @@ class Exchange:
             section = self._setting.template.get_section(report.name)
             taken = getattr(section, "taken", None)
             if callable(taken) and report.messages:
-                shown = composed.messages[report.start : report.start + report.messages]
+                messages = composed.messages
+                shown = [messages[index] for index in report.indexes]
                 await taken(self._setting.memory, scope, conversation, shown)
 
     async def _call(self, reply: ModelReply) -> list[str]:

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from autonomy_ctx import Agent, ContextItem, ContextTemplate, Memory, PoolSection, QueueSection, tool
+from autonomy_ctx import (
+    Agent,
+    ContextItem,
+    ContextTemplate,
+    InboxSection,
+    Memory,
+    PoolSection,
+    QueueSection,
+    tool,
+)
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.testing import ScriptedModel, StoppedClock
 
@@ -26,17 +35,16 @@ async def test_mail_is_read_in_the_next_turn_most_urgent_first_and_then_part_of_
     await writer.message(to="reader", content="Now: the migration.", priority=0.9, **WHERE)
 
     await reader.send("Go on.", **WHERE)
-    mail = [text for text in shown(model) if text.startswith("[Direct message")]
-    assert mail == [
+    assert shown(model)[-3:] == [
         "[Direct message from writer] Now: the migration.",
         "[Direct message from writer] Later: the minutes.",
+        "Go on.",
     ]
 
     await reader.send("And now?", **WHERE)
     assert sum("the migration" in text for text in shown(model)) == 1
     log = [message["content"] for message in await reader.history(**WHERE)]
-    assert log[0] == "Go on."
-    assert log[3:] == ["done", "And now?", "done"]
+    assert log[2:] == ["Go on.", "done", "And now?", "done"]
 
 
 async def test_mail_of_another_scope_or_conversation_is_not_seen(memory: Memory) -> None:
@@ -58,16 +66,43 @@ async def test_mail_that_has_expired_is_not_read(memory: Memory) -> None:
     assert not [text for text in shown(model) if "quick" in text]
 
 
-async def test_mail_stays_in_the_inbox_until_the_model_has_answered(memory: Memory) -> None:
+async def test_mail_is_not_lost_when_the_model_fails(memory: Memory) -> None:
     model = ScriptedModel([OSError("down"), "done"])
     writer, reader = Agent("writer", memory=memory), Agent("reader", model=model, memory=memory)
     await writer.message(to="reader", content="the plan", **WHERE)
     with pytest.raises(OSError, match="down"):
         await reader.send("Go on.", **WHERE)
-    assert [message["content"] for message in await reader.history(**WHERE)] == ["Go on."]
     await reader.send("Once more.", **WHERE)
     assert sum("the plan" in text for text in shown(model)) == 1
     assert sum("the plan" in str(message["content"]) for message in await reader.history(**WHERE)) == 1
+
+
+async def test_with_an_inbox_mail_stays_in_it_until_the_model_has_answered(memory: Memory) -> None:
+    model = ScriptedModel([OSError("down"), "done"])
+    template = ContextTemplate([ConversationHistorySection(), InboxSection()])
+    writer = Agent("writer", memory=memory)
+    reader = Agent("reader", model=model, memory=memory, context_template=template)
+    await writer.message(to="reader", content="the plan", **WHERE)
+    with pytest.raises(OSError, match="down"):
+        await reader.send("Go on.", **WHERE)
+    assert len(await reader.history(**WHERE)) == 1
+    await reader.send("Once more.", **WHERE)
+    assert shown(model)[-1] == "[Direct message from writer] the plan"
+    texts = [str(message["content"]) for message in await reader.history(**WHERE)]
+    assert texts == ["Go on.", "Once more.", "[Direct message from writer] the plan", "done"]
+
+
+async def test_mail_does_not_close_a_question(memory: Memory) -> None:
+    ask = {"id": "c1", "name": "ask_user_for_input", "arguments": {"question": "For how many?"}}
+    model = ScriptedModel([{"tool_calls": [ask]}, "booked", "fine"])
+    writer = Agent("writer", memory=memory)
+    reader = Agent("reader", model=model, memory=memory, enable_ask_for_user_input=True)
+    await reader.send("A table.", **WHERE)
+    await writer.message(to="reader", content="the plan", **WHERE)
+    assert str(await reader.send("Two.", **WHERE)) == "booked"
+    assert not [text for text in shown(model) if "the plan" in text]
+    await reader.send("And?", **WHERE)
+    assert shown(model)[-2:] == ["[Direct message from writer] the plan", "And?"]
 
 
 async def test_sections_show_the_shelves_of_the_conversation_they_are_for(memory: Memory) -> None:

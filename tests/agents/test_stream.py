@@ -199,15 +199,16 @@ async def test_leaving_the_loop_lets_the_turn_end_by_itself(memory: Memory) -> N
 async def test_closing_the_stream_cancels_the_turn(memory: Memory) -> None:
     model = HeldModel()
     agent = helper(memory, model, look)
-    async with agent.stream("hi") as stream:
-        async with anyio.create_task_group() as group:
+    with anyio.fail_after(10):
+        async with agent.stream("hi") as stream:
+            async with anyio.create_task_group() as group:
 
-            async def first() -> None:
-                assert isinstance(await anext(stream), ToolAnswered)
+                async def first() -> None:
+                    assert isinstance(await anext(stream), ToolAnswered)
 
-            group.start_soon(first)
-            (await model.called()).answer(calls(call("look", place="Rome")))
-        await model.called(2)
+                group.start_soon(first)
+                (await model.called()).answer(calls(call("look", place="Rome")))
+            await model.called(2)
     assert agent._background.running == 0
     assert len(agent._lines) == 0
     assert [event async for event in stream] == []
