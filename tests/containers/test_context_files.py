@@ -279,15 +279,14 @@ while True:
 
 def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
     path = tmp_path / "talk.json"
-    process = run(APPEND_UNTIL_KILLED, path)
-    assert process.stdout
-    for line in process.stdout:
-        if int(line) >= 30:
-            break
-    process.send_signal(signal.SIGKILL)
-    # Not `communicate`, which would not see the lines that the loop above has read ahead.
-    acknowledged = [30, *map(int, process.stdout.read().split())][-1]
-    process.wait(timeout=60)
+    with run(APPEND_UNTIL_KILLED, path) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if int(line) >= 30:
+                break
+        process.send_signal(signal.SIGKILL)
+        # Not `communicate`, which would not see the lines that the loop above has read ahead.
+        acknowledged = [30, *map(int, process.stdout.read().split())][-1]
     found = [int(text.split()[0]) for text in texts(Context.from_file(path))]
     assert found == list(range(len(found)))
     assert len(found) in (acknowledged + 1, acknowledged + 2)
