@@ -110,20 +110,20 @@ def test_any_function_with_a_type_is_a_hook() -> None:
     def plain() -> None: ...
 
     plain.type = Event.BEFORE  # type: ignore[attr-defined]
-    assert checked_hooks((plain,)) == [plain]
-    assert checked_hooks(None) == []
+    assert checked_hooks((plain,), Event) == [plain]
+    assert checked_hooks(None, Event) == []
 
 
 @pytest.mark.parametrize("wrong", [print, "note", 3, None, Event.BEFORE])
 def test_what_is_not_a_hook_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"is not a hook: a hook is a function whose `.type` is an event"):
-        checked_hooks([wrong])
+        checked_hooks([wrong], Event)
 
 
 @pytest.mark.parametrize("wrong", ["note", 3, made("alone", Event.BEFORE), {"before": []}])
 def test_hooks_come_in_a_list(wrong: Any) -> None:
     with pytest.raises(TypeError, match="hooks must be a list of hooks, not an object of type"):
-        checked_hooks(wrong)
+        checked_hooks(wrong, Event)
 
 
 async def test_all_hooks_of_an_event_are_called_in_order_sync_or_async() -> None:

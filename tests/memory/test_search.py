@@ -139,6 +139,21 @@ async def test_memory_searches_as_its_agent(memory: Memory) -> None:
             await memory.search("ana", words)
 
 
+async def test_better_words_of_others_take_no_place_among_those_that_are_found(memory: Memory) -> None:
+    told = "the museum is closed on most days of the week"
+    for scope, conversation in (("ana", "trip"), ("carl", "trip")):
+        await memory.append(scope, conversation, said(told, id="m1"))
+    for number in range(5):
+        await memory.append("bob", "trip", said("museum", id=f"b{number}"))
+        await memory.append("carl", "other", said("museum", id=f"c{number}"))
+    assert len(await memory.search("bob", "museum")) == 5
+    [found] = await memory.search("ana", "museum", limit=1)
+    assert found.message.text == told
+    assert len(await memory.search("carl", "museum")) == 6
+    [found] = await memory.search("carl", "museum", conversation="trip", limit=1)
+    assert found.message.text == told
+
+
 async def test_a_closed_store_in_this_process_holds_no_index() -> None:
     store = InProcessStore()
     await store.append(MAIN, drafted(said("museum", id="m1")))

@@ -941,6 +941,29 @@ async def test_a_deletion_that_cannot_be_done_fails_alone(memory: Memory, path: 
     assert await ids(memory) == ["m0"]
 
 
+async def test_an_append_to_a_damaged_conversation_fails_alone(memory: Memory, path: Path) -> None:
+    """The transaction that it spoils is shared, and the others in it are done again without it."""
+    await memory.append("ana", "trip", hello(1), hello(2), hello(3))
+    inside(path, "UPDATE conversation SET head = 1")
+    positions: dict[str, list[int]] = {}
+    refused: list[str] = []
+
+    async def speak(scope: str) -> None:
+        try:
+            positions[scope] = await memory.append(scope, "trip", hello(4))
+        except StoreCorrupt:
+            refused.append(scope)
+
+    lock = FileLock(f"{path}.lock")
+    async with anyio.create_task_group() as group:
+        with lock:
+            for scope in ("bob", "ana", "carl"):
+                group.start_soon(speak, scope)
+            await anyio.wait_all_tasks_blocked()
+    lock.close()
+    assert (positions, refused) == ({"bob": [1], "carl": [1]}, ["ana"])
+
+
 class Drafts(list[Draft]):
     """A list that can be watched until nobody holds it any more."""
 

@@ -1,0 +1,266 @@
+"""Broken builds of who does the work: agents, their turns and shelves, and what runs are recorded."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+AGENT = "tests/agents/test_agent.py"
+EXPLAIN = "tests/agents/test_explain.py"
+ORDER = "tests/agents/test_turn_order.py"
+QUESTIONS = "tests/agents/test_questions.py"
+TEAM = "tests/agents/test_agents_of_agents.py"
+RECORDING = "tests/containers/test_recording.py"
+MUTANTS = [
+    Mutant(
+        "what a user said is kept before the model is asked",
+        "agents/exchange.py",
+        "            reply = await self._take_in(message) or await self._steps()\n",
+        "            reply = await self._steps()\n            await self._take_in(message)\n",
+        AGENT,
+    ),
+    Mutant(
+        "a call and its results are kept in one step",
+        "agents/exchange.py",
+        "            await self._keep(said, *_results(kept))\n        except",
+        "            await self._keep(said)\n            await self._keep(*_results(kept))\n        except",
+        AGENT,
+    ),
+    Mutant(
+        "what a tool has done is kept when the turn is cancelled",
+        "agents/exchange.py",
+        "            await self._anyway(self._rescue(said, ended, kept))\n",
+        "",
+        "tests/agents/test_cancelled_turns.py",
+    ),
+    Mutant(
+        "a context without the newest message is not sent",
+        "agents/exchange.py",
+        "        if not _shows(composed, position, message):",
+        "        if False:",
+        AGENT,
+    ),
+    Mutant(
+        "too long a context is sent once more and not twice",
+        "agents/exchange.py",
+        "            reply = await self._ask(composed)\n        record_model_call",
+        "            try:\n                reply = await self._ask(composed)\n"
+        "            except ContextOverflow:\n                reply = await self._ask(composed)\n"
+        "        record_model_call",
+        AGENT,
+    ),
+    Mutant(
+        "after some of an answer was heard no other follows",
+        "agents/exchange.py",
+        "            if self._spoke:",
+        "            if False:",
+        "tests/agents/test_stream.py",
+    ),
+    Mutant(
+        "a known window is not overfilled",
+        "agents/exchange.py",
+        "        return max(1, int(window * WINDOW_SHARE) - (setting.limits.output_tokens or 0))",
+        "        return None",
+        AGENT,
+    ),
+    Mutant(
+        "a turn ends at its limit of tokens",
+        "agents/exchange.py",
+        "            if limits.tokens is not None and self._spent >= limits.tokens:",
+        "            if False:",
+        AGENT,
+    ),
+    Mutant(
+        "in an inbox mail waits until the model has answered",
+        "agents/exchange.py",
+        "        composed = await self._compose(self._room())\n        try:",
+        "        composed = await self._compose(self._room())\n        await self._deliver()\n        try:",
+        "tests/agents/test_mail.py",
+    ),
+    Mutant(
+        "a hook may keep a call from being run",
+        "agents/calling.py",
+        "            vetoed[index] = Ran(",
+        "            Ran(",
+        "tests/agents/test_agent_hooks.py",
+    ),
+    Mutant(
+        "an answer goes to a question of its own conversation",
+        "agents/intake.py",
+        "        found = await memory.read(scope, conversation, limit=QUESTION_REACH)",
+        '        found = await memory.read(scope, "default", limit=QUESTION_REACH)',
+        QUESTIONS,
+    ),
+    Mutant(
+        "a question of a turn that was cut short was never asked",
+        "agents/intake.py",
+        "for one in window if one.phase == WAITING for call",
+        "for one in window for call",
+        QUESTIONS,
+    ),
+    Mutant(
+        "turns of one conversation wait for each other",
+        "agents/lines.py",
+        "        line = lines.setdefault(key, _Line())",
+        "        line = _Line()",
+        ORDER,
+    ),
+    Mutant(
+        "turns of different conversations run side by side",
+        "agents/lines.py",
+        "        line = lines.setdefault(key, _Line())",
+        "        line = lines.setdefault(None, _Line())",
+        ORDER,
+    ),
+    Mutant(
+        "close waits for the turns that go on",
+        "agents/lines.py",
+        "                while self._going.keys() - own or self._standing:",
+        "                while self._standing:",
+        ORDER,
+    ),
+    Mutant(
+        "close ends the turns that do not end",
+        "agents/lines.py",
+        "                self._going[held].cancel()\n",
+        "                pass\n",
+        ORDER,
+    ),
+    Mutant(
+        "shelves belong to one scope",
+        "agents/shelves.py",
+        "        shelf = self._own if key == self._own_key else self._others.get(key)\n",
+        "        key = key._replace(scope=self._own_key.scope)\n"
+        "        shelf = self._own if key == self._own_key else self._others.get(key)\n",
+        "tests/agents/test_mail.py",
+    ),
+    Mutant(
+        "what was taken out of a shelf does not come back",
+        "agents/shelves.py",
+        "            await self._records.drop_records(key, POOL, sorted(gone))\n",
+        "",
+        "tests/agents/test_agent_shelves.py",
+    ),
+    Mutant(
+        "an explanation goes with the messages it shows",
+        "agents/explained.py",
+        "derived=True",
+        "derived=False",
+        EXPLAIN,
+    ),
+    Mutant(
+        "what was deleted during a turn is not recorded",
+        "agents/explained.py",
+        ", generation=generation\n",
+        "\n",
+        EXPLAIN,
+    ),
+    Mutant(
+        "every step of a turn is explained",
+        "agents/explained.py",
+        "        form = forms[-1 if step is None else step - 1]",
+        "        form = forms[-1]",
+        EXPLAIN,
+    ),
+    Mutant(
+        "only so many turns are explained",
+        "agents/explained.py",
+        "keep=self._turns, ",
+        "",
+        EXPLAIN,
+    ),
+    Mutant(
+        "sub-agents go only so deep",
+        "agents/team.py",
+        "depth=agent.count(PATH)",
+        "depth=0",
+        TEAM,
+    ),
+    Mutant(
+        "a deleted conversation takes its sub-agents along",
+        "agents/agent.py",
+        "            deleted = await self._team.delete(scope, conversation)",
+        "            deleted = 0",
+        TEAM,
+    ),
+    Mutant(
+        "closing a stream ends its turn",
+        "agents/stream.py",
+        "            self._scope.cancel()\n",
+        "            pass\n",
+        "tests/agents/test_stream.py",
+    ),
+    Mutant(
+        "a node closes its agents",
+        "agents/node.py",
+        "                steps.push_async_callback(_close_all, agents)\n",
+        "",
+        "tests/agents/test_node.py",
+    ),
+    Mutant(
+        "a run that fails leaves main alone",
+        "containers/recording.py",
+        "                if not retries:\n                    raise\n",
+        "                if not retries:\n"
+        "                    self.keep(attempt)\n                    raise\n",
+        RECORDING,
+    ),
+    Mutant(
+        "a run reaches main in one step",
+        "containers/recording.py",
+        "            self.recorder.add(place, [*attempt.messages, answer], {attempt.context: [answer]})\n",
+        "            self.recorder.add(place, attempt.messages)\n"
+        "            self.recorder.add(place, [answer], {attempt.context: [answer]})\n",
+        RECORDING,
+    ),
+    Mutant(
+        "a tool that fails is recorded with its error",
+        "containers/recording.py",
+        "                self.add(place, [asked, _answered(call, error_text(error), is_error=True)])\n",
+        "                pass\n",
+        RECORDING,
+    ),
+    Mutant(
+        "a turn asked for from inside itself is refused",
+        "agents/lines.py",
+        "        if _waits_for(line, around):",
+        "        if False:",
+        ORDER,
+    ),
+    Mutant(
+        "an agent and its branch stand in one line",
+        "agents/saved.py",
+        "        made._lines = Lines(made.name, beside=agent._lines)\n",
+        "        pass\n",
+        "tests/agents/test_agent_copies.py",
+    ),
+    Mutant(
+        "what a tool found is there after a restart",
+        "agents/shelves.py",
+        "            await self._records.put_records(key, POOL, pooled, keep=shelf.pool.limit)\n",
+        "",
+        "tests/agents/test_agent_shelves.py",
+    ),
+    Mutant(
+        "only turns up to an age are explained",
+        "agents/explained.py",
+        "        return [record for record in found if record.at >= oldest]",
+        "        return list(found)",
+        EXPLAIN,
+    ),
+    Mutant(
+        "mail comes before what the user says",
+        "agents/intake.py",
+        "            await _receive(mailbox, key)\n        position = await memory.add_message("
+        "scope, conversation, message)\n",
+        "            pass\n        position = await memory.add_message(scope, conversation, message)\n"
+        "        if before is None and mailbox is not None:\n            await _receive(mailbox, key)\n",
+        "tests/agents/test_mail.py",
+    ),
+    Mutant(
+        "mail does not close a question",
+        "agents/intake.py",
+        "    waiting = _waiting(window)\n",
+        "    if mailbox is not None:\n        await _receive(mailbox, key)\n    waiting = _waiting(window)\n",
+        "tests/agents/test_mail.py",
+    ),
+]

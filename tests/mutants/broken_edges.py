@@ -1,0 +1,167 @@
+"""Broken builds of what faces the world outside: tools, files, HTTP and the formats of providers."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+ACCESS = "tests/server/test_http_access.py"
+FILES = "tests/tools/test_files.py"
+PREPARED = "tests/items/formats/test_prepared.py"
+MUTANTS = [
+    Mutant(
+        "a tool is given what its annotations say",
+        "tools/arguments.py",
+        "    elif type(value) is kind.type:\n",
+        "    elif True:\n",
+        "tests/tools/test_arguments.py",
+    ),
+    Mutant(
+        "an argument that nobody asked for is refused",
+        "tools/arguments.py",
+        "    if record.rest is None and (unknown := [",
+        "    if False and (unknown := [",
+        "tests/tools/test_arguments.py",
+    ),
+    Mutant(
+        "a missing argument is named",
+        "tools/arguments.py",
+        "        if field.required and field.name not in given:",
+        "        if False:",
+        "tests/tools/test_arguments.py",
+    ),
+    Mutant(
+        "no folder is entered through a link",
+        "tools/builtin/beneath.py",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC",
+        FILES,
+    ),
+    Mutant(
+        "a file with a second name is not touched",
+        "tools/builtin/beneath.py",
+        "    if info.st_nlink > 1:",
+        "    if False:",
+        FILES,
+    ),
+    Mutant(
+        "no path leads up",
+        "tools/builtin/beneath.py",
+        '    if ".." in parts:',
+        "    if False:",
+        FILES,
+    ),
+    Mutant(
+        "at the greatest depth there are no tools for sub-agents",
+        "tools/builtin/subagents.py",
+        "        if self._configs and depth < max_depth:",
+        "        if self._configs:",
+        "tests/tools/test_subagents.py",
+    ),
+    Mutant(
+        "an error of one call is its answer",
+        "tools/run.py",
+        "        except (Exception, SystemExit) as error:",
+        "        except SystemExit as error:",
+        "tests/tools/test_run.py",
+    ),
+    Mutant(
+        "on loopback the Host must name this machine",
+        "server/guard.py",
+        "        if self.loopback and not (",
+        "        if False and not (",
+        ACCESS,
+    ),
+    Mutant(
+        "pages of other sites are refused",
+        "server/guard.py",
+        "        if any(origin.lower() not in own for origin",
+        "        if any(not origin for origin",
+        ACCESS,
+    ),
+    Mutant(
+        "every route but health needs the token",
+        "server/guard.py",
+        "path != OPEN and",
+        'path not in (OPEN, "/metrics") and',
+        ACCESS,
+    ),
+    Mutant(
+        "a post that a form could send is refused",
+        "server/asked.py",
+        '.strip().lower() != "application/json":',
+        '.strip().lower() == "never":',
+        ACCESS,
+    ),
+    Mutant(
+        "a body over the limit is refused",
+        "server/asked.py",
+        "        if len(body) > BODY_LIMIT:",
+        "        if False:",
+        "tests/server/test_http.py",
+    ),
+    Mutant(
+        "a client that hangs up ends its turn",
+        "server/events.py",
+        "                group.start_soon(cancel_when_gone, receive, group.cancel_scope)\n",
+        "",
+        "tests/server/test_http_streams.py",
+    ),
+    Mutant(
+        "a turn that is underway may end when the server closes",
+        "server/underway.py",
+        "            while self._scopes:",
+        "            while False:",
+        "tests/server/test_http_closing.py",
+    ),
+    Mutant(
+        "a signature goes to its owner alone",
+        "items/formats/signatures.py",
+        "    return own or None if name == owner else None",
+        "    return own or None",
+        "tests/items/formats/test_signatures.py",
+    ),
+    Mutant(
+        "an id of a call is used once in a request",
+        "items/formats/names.py",
+        "        self._taken.add(free)\n",
+        "",
+        PREPARED,
+    ),
+    Mutant(
+        "tools whose names look alike stay apart",
+        "items/formats/names.py",
+        "        self._taken.add(name)\n",
+        "",
+        "tests/items/formats/test_openai.py",
+    ),
+    Mutant(
+        "a call that has no result is answered as interrupted",
+        "items/formats/prepared.py",
+        " or _stand_in(call, own, answered, repairs)\n",
+        "\n            if found is None:\n                continue\n",
+        PREPARED,
+    ),
+    Mutant(
+        "a result without its call is left out",
+        "items/formats/prepared.py",
+        "        if message.role is ChatRole.TOOL:\n            continue\n",
+        "        if message.role is ChatRole.TOOL:\n            if message.tool_call_id not in "
+        "[call.id for one in messages for call in one.tool_calls]:\n"
+        "                out.append(message)\n            continue\n",
+        PREPARED,
+    ),
+    Mutant(
+        "a summary has no authority of a rule",
+        "items/formats/prepared.py",
+        '    return Message("user", parts, id=summary.id',
+        '    return Message("system", parts, id=summary.id',
+        PREPARED,
+    ),
+    Mutant(
+        "what would be refused again is not asked again",
+        "models/client.py",
+        "            if not found.again or tries",
+        "            if tries",
+        "tests/models/test_client.py",
+    ),
+]
