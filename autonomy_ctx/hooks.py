@@ -78,15 +78,21 @@ def types_of(function: Hook) -> tuple[Enum, ...]:
     return tuple(types)
 
 
-def checked_hooks(hooks: Iterable[Hook] | None) -> list[Hook]:
-    """Hooks as a new list, or `TypeError` for the first that is none."""
+def checked_hooks(hooks: Iterable[Hook] | None, events: type[Enum]) -> list[Hook]:
+    """Hooks as a new list, or `TypeError` for the first that is none or would never be called."""
     if hooks is None:
         return []
     if not isinstance(hooks, Iterable) or isinstance(hooks, str | Mapping):
         raise TypeError(f"hooks must be a list of hooks, not {_kind(hooks)}")
     made = list(hooks)
     for one in made:
-        types_of(one)
+        types = types_of(one)
+        if not any(isinstance(own, events) for own in types):
+            others = ", ".join(str(own) for own in types)
+            raise TypeError(
+                f"hook `{_name(one)}` is for {others}, and would never be called here, where the events are "
+                f"those of {events.__name__}; give it to what has its events"
+            )
     return made
 
 

@@ -202,6 +202,8 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (TypeError, "object is not a section: it needs a `name`", by(ContextTemplate, [object()])),
     (TypeError, "Plain is not a section: it needs a `name`", by(ContextTemplate, [Plain(name="")])),
+    (TypeError, "sections must be a list of sections, not Half", by(ContextTemplate, Half())),
+    (TypeError, "url must be text such as 'sqlite:///memory.db', not int", by(Memory, 5)),
     (
         TypeError,
         "section `half` is not a section: it needs a `get_messages` method",

@@ -23,7 +23,7 @@ from autonomy_ctx.agents.latest import latest_contexts
 from autonomy_ctx.agents.lines import Lines
 from autonomy_ctx.agents.metrics import AgentMetrics
 from autonomy_ctx.agents.reply import AgentReply
-from autonomy_ctx.agents.setting import Setting, TurnLimits, read_limits
+from autonomy_ctx.agents.setting import AgentHook, Setting, TurnLimits, read_limits
 from autonomy_ctx.agents.shelves import Shelved, Shelves
 from autonomy_ctx.agents.stream import AgentStream
 from autonomy_ctx.agents.team import Team
@@ -33,7 +33,7 @@ from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
-from autonomy_ctx.errors import InvalidAgent
+from autonomy_ctx.errors import AgentClosed, InvalidAgent
 from autonomy_ctx.hooks import Hook, checked_hooks
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.frozen import EMPTY
@@ -90,7 +90,7 @@ class Agent(Shelved, Closing):
     ) -> None:
         # What makes another agent like this one.
         self.options = {option: value for option, value in locals().items() if option in saved.OPTIONS}
-        self.options["tools"] = tools = tuple(tools)
+        self.options["tools"] = tools = described.checked_tools(name, tools)
         self.name = described.checked_name(name) if self._top else name
         self.description, self.instructions = description, instructions or description
         self.model = described.checked_model(name, model)
@@ -99,14 +99,17 @@ class Agent(Shelved, Closing):
                 "give context_summary for a summarized history in the usual context, or context_template "
                 "to decide everything yourself (a SummarizedHistorySection in it summarizes), not both"
             )
+        described.checked_template(name, context_template)
         self._owns_memory = memory is None and node is None
-        memory = memory or (node.memory if node is not None else Memory(clock=clock, new_id=new_id))
+        memory = described.checked_memory(name, memory) or (
+            node.memory if node is not None else Memory(clock=clock, new_id=new_id)
+        )
         # A view that was given belongs to whoever shares it.
         self.memory = memory if memory.agent else memory.for_agent(name)
         self._node = node
         self._background = node.background if node is not None else Background()
         self.limits = read_limits(limits)
-        self.hooks = checked_hooks(hooks)
+        self.hooks = checked_hooks(hooks, AgentHook)
         self._clock, self._new_id = clock, new_id
         built_in = BuiltIn(
             ask_for_user_input=enable_ask_for_user_input,
@@ -118,7 +121,7 @@ class Agent(Shelved, Closing):
         )
         self._team = Team(
             name,
-            subagents or {},
+            described.checked_subagents(name, subagents),
             make=partial(_Member, clock=clock, new_id=new_id),
             model=model,
             memory=self.memory,
@@ -153,8 +156,14 @@ class Agent(Shelved, Closing):
     @classmethod
     async def start(cls, *, node: Host, name: str, instructions: str, model: Any, **options: Any) -> Self:
         """An agent that a node hosts, ready for its first turn; it takes all arguments of `Agent`."""
+        if not isinstance(node, Host):
+            raise InvalidAgent(
+                name, f"is started on {type(node).__name__}; give a Node, or make an Agent without one"
+            )
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
         node.host(agent)
+        # What earlier turns put on its shelf is there at once.
+        await agent._shelves.of(agent._key(SCOPE, CONVERSATION))
         return agent
 
     # -- turns ----------------------------------------------------------------------------------
@@ -186,6 +195,7 @@ class Agent(Shelved, Closing):
     ) -> AgentStream:
         """The same turn, piece by piece: text, thinking, calls, results, and last `TurnEnded`."""
         message, key = self._message(text, message_id), self._key(scope, conversation)
+        described.check_turn(self.name, self.model, params)
         return AgentStream(self.name, partial(self._turn, message, key, params), self._background)
 
     async def __call__(self, **values: Any) -> str:
@@ -211,6 +221,9 @@ class Agent(Shelved, Closing):
         metadata: Mapping[str, Any] = EMPTY,
     ) -> DirectMessage:
         """Write to another agent that uses the same memory; it reads it in its next turn there."""
+        if self._closed:
+            raise AgentClosed(self.name)
+        described.check_mail(to, content)
         mail = DirectMessage(
             source_agent=self.name,
             target_agent=to,
@@ -243,6 +256,8 @@ class Agent(Shelved, Closing):
         """Add a tool call to those that `run` will make."""
         if not isinstance(turn, Turn):
             raise TypeError(f"put takes a Turn, not {type(turn).__name__}")
+        if self._closed:
+            raise AgentClosed(self.name)
         described.check_tool(turn.tool, self._tools)
         self.waiting.append(turn)
 
@@ -333,10 +348,7 @@ class Agent(Shelved, Closing):
     async def _turn(
         self, message: Message, key: Key, params: Mapping[str, Any] | None, heard: Heard | None
     ) -> AgentReply:
-        if self.model is None:
-            raise InvalidAgent(
-                self.name, "has no model to answer with; give it one, or `put` turns and `run` them"
-            )
+        described.check_turn(self.name, self.model, params)
         async with self._lines.turn(key):
             exchange = Exchange(
                 self._setting(),

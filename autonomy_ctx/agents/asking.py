@@ -10,6 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -31,6 +32,9 @@ from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.models.model import Model
 
 Heard = Callable[[StreamEvent], None]
+# What functions take, for as long as these exist: to look at a signature takes longer than to call.
+_TAKEN: WeakKeyDictionary[Callable[..., Any], frozenset[str] | None] = WeakKeyDictionary()
+_UNKNOWN: frozenset[str] = frozenset(("unknown",))
 
 
 async def ask(
@@ -106,14 +110,25 @@ def _nobody(event: StreamEvent) -> None:
 
 def _accepted(call: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
     """Those of the options that a stand-in takes."""
+    function = getattr(call, "__func__", call)
+    plain = inspect.isfunction(function)
+    known = _TAKEN.get(function, _UNKNOWN) if plain else _UNKNOWN
+    if known is _UNKNOWN:
+        known = _taken(call)
+        if plain:
+            _TAKEN[function] = known
+    return options if known is None else {name: value for name, value in options.items() if name in known}
+
+
+def _taken(call: Callable[..., Any]) -> frozenset[str] | None:
+    """The names of what a call takes; None for anything, or when that cannot be told."""
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):
-        return options
+        return None
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return options
-    known = {parameter.name for parameter in parameters}
-    return {name: value for name, value in options.items() if name in known}
+        return None
+    return frozenset(parameter.name for parameter in parameters)
 
 
 def _read(model: Any, answer: Any) -> ModelReply:

@@ -139,8 +139,9 @@ class Exchange:
         reported = reply.usage.input_tokens
         if reported:
             counter.observe(composed.messages, reported, tools=setting.specs)
-        sent = reported or composed.tokens + counter.count_tools(setting.specs)
-        self._spent += sent + (reply.usage.output_tokens or counter.count_messages([reply.message]))
+        if setting.limits.tokens is not None:
+            sent = reported or composed.tokens + counter.count_tools(setting.specs)
+            self._spent += sent + (reply.usage.output_tokens or counter.count_messages([reply.message]))
         return reply
 
     async def _compose(self, max_tokens: int | None) -> ComposedContext:
@@ -173,16 +174,22 @@ class Exchange:
             composed.messages,
             setting.specs,
             max_tokens=setting.limits.output_tokens,
-            breakpoints=composed.breakpoints,
+            # A stand-in has no cache to mark places in.
+            breakpoints=composed.breakpoints if isinstance(setting.model, Model) else (),
             answered=await self._answered(composed),
             heard=None if self._heard is None else self._tell,
         )
 
     async def _answered(self, composed: ComposedContext) -> list[str]:
         """The calls in a context whose results memory has, although a section leaves them out."""
-        shown = {one.tool_call_id for one in composed.messages if one.role is ChatRole.TOOL}
-        calls = {call.id for one in composed.messages for call in one.tool_calls}
-        missing = calls - shown - {None}
+        shown: set[str | None] = {None}
+        calls: set[str | None] = set()
+        for one in composed.messages:
+            if one.tool_calls:
+                calls.update(call.id for call in one.tool_calls)
+            if one.role is ChatRole.TOOL:
+                shown.add(one.tool_call_id)
+        missing = calls - shown
         if not missing:
             return []
         found = await self._setting.memory.read(self._key.scope, self._key.conversation, limit=RESULT_REACH)
@@ -255,11 +262,13 @@ class Exchange:
 
     def _room(self) -> int | None:
         """What a context may fill, unless the template has a budget of its own."""
-        setting = self._setting
+        setting, limits = self._setting, self._setting.limits
         window = getattr(setting.model, "context_window", None)
+        if limits.context_tokens is not None:
+            return limits.context_tokens
         if setting.template.max_tokens is not None or type(window) is not int:
             return None
-        return max(1, int(window * WINDOW_SHARE) - (setting.limits.output_tokens or 0))
+        return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))
 
     def _less(self, composed: ComposedContext, window: int | None) -> int:
         tools = self._setting.memory.token_counter.count_tools(self._setting.specs)

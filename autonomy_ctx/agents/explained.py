@@ -38,10 +38,10 @@ class ContextRecords:
         seconds: float = SECONDS,
         clock: Callable[[], datetime],
     ) -> None:
-        if turns < 0 or seconds <= 0:
-            raise ValueError(
-                f"records of {turns} turns and {seconds} seconds; give at least 0 and more than 0"
-            )
+        if type(turns) is not int or turns < 0:
+            raise ValueError(f"explain_turns is {turns!r}; it must be a whole number, 0 or more")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+            raise ValueError(f"explain_seconds is {seconds!r}; it must be a number of seconds, more than 0")
         self._memory, self._turns, self._seconds, self._clock = memory, turns, seconds, clock
         self._swept: LRUCache[Key, float] = LRUCache(1024)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.memory.memory import Memory
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.agents.agent import Agent
 
 
+@runtime_checkable
 class Host(Protocol):
     """What an agent needs of the node that hosts it."""
 

@@ -106,7 +106,7 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
             options[field] = container.from_dict(data[field])
     if "hooks" not in given:
         options["hooks"] = from_names(data.get("hooks") or {})
-    agent = kind(name, **{**options, **given})
+    agent = kind(**{"name": name, **options, **given})
     agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
     return agent
 

@@ -32,16 +32,21 @@ class AgentHook(Enum):
     AFTER_TURN = "after_turn"
 
 
+_OPTIONAL = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnLimits:
     """What one turn may take: `steps` asks of the model, `tokens` in all, and what each tool call may.
 
+    `context_tokens` are for one context with its tools; unless given, the template or the model says it.
     None means no limit. `tool_output` is in bytes. A turn that reaches `steps` or `tokens` ends there,
     with everything it did kept.
     """
 
     steps: int = 25
     tokens: int | None = None
+    context_tokens: int | None = None
     output_tokens: int | None = None
     tool_timeout: float | None = TIMEOUT_SECONDS
     tool_output: int = OUTPUT_LIMIT
@@ -50,11 +55,14 @@ class TurnLimits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None and field.name in ("tokens", "output_tokens", "tool_timeout"):
+            if value is None and field.name in _OPTIONAL:
                 continue
-            number = int | float if field.name == "tool_timeout" else int
-            if isinstance(value, bool) or not isinstance(value, number) or value <= 0:
-                raise ValueError(f"TurnLimits: {field.name} is {value!r}; it must be more than 0")
+            seconds = field.name == "tool_timeout"
+            number = int | float if seconds else int
+            # Not `<= 0`, which nan is not either.
+            if isinstance(value, bool) or not isinstance(value, number) or not value > 0:
+                wanted = "a number of seconds" if seconds else "a whole number"
+                raise ValueError(f"TurnLimits: {field.name} is {value!r}; it must be {wanted}, more than 0")
 
 
 def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:

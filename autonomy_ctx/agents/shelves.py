@@ -56,6 +56,7 @@ class Shelves:
         *,
         new_id: Callable[[], str] = new_id,
     ) -> None:
+        _check(queue, pool)
         self._records, self._own_key, self._new_id = records, own, new_id
         self._own = Shelf(queue, pool)
         self._queue, self._pool = queue.branch(), pool.branch()
@@ -196,8 +197,7 @@ class Shelved:
 
     @context_queue.setter
     def context_queue(self, queue: ContextQueue) -> None:
-        if not isinstance(queue, ContextQueue):
-            raise TypeError(f"context_queue must be a ContextQueue, not {type(queue).__name__}")
+        _check(queue, self._shelves.own.pool)
         self._shelves.give(queue=queue)
 
     @property
@@ -207,6 +207,12 @@ class Shelved:
 
     @context_pool.setter
     def context_pool(self, pool: ContextPool) -> None:
-        if not isinstance(pool, ContextPool):
-            raise TypeError(f"context_pool must be a ContextPool, not {type(pool).__name__}")
+        _check(self._shelves.own.queue, pool)
         self._shelves.give(pool=pool)
+
+
+def _check(queue: object, pool: object) -> None:
+    if not isinstance(queue, ContextQueue):
+        raise TypeError(f"context_queue must be a ContextQueue, not {type(queue).__name__}")
+    if not isinstance(pool, ContextPool):
+        raise TypeError(f"context_pool must be a ContextPool, not {type(pool).__name__}")

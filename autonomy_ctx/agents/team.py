@@ -69,7 +69,7 @@ class Team:
         memory: Memory,
         background: Background,
     ) -> None:
-        self._path, self._configs = agent, {name: dict(config) for name, config in configs.items()}
+        self._path, self._configs = agent, configs
         self._make, self._model = make, model
         self.memory, self.background = memory, background
         for name, config in self._configs.items():
@@ -79,6 +79,8 @@ class Team:
                 raise InvalidAgent(agent, f"{problem}; it takes {', '.join(sorted(_OPTIONS))}")
         self._subagents = subagent_tools(self._configs, self._spawn, depth=agent.count(PATH))
         self.tools = self._subagents.tools
+        for name in self._configs if self.tools else ():
+            self._try_out(name)
         # Those that run, by their path and the conversation they work in.
         self._running: dict[Key, Agent] = {}
 
@@ -118,13 +120,28 @@ class Team:
         key = make_key(path, scope, conversation)
         # Written down first, so that whatever it keeps is found again to be deleted.
         await self.memory.store.put_records(key._replace(agent=self.memory.agent), KIND, [(path, "")])
-        options = {"model": self._model, **self._configs[name]}
-        agent = self._make(path, node=self, memory=self.memory.for_agent(path), **options)
+        agent = self._made(name, path)
         self._running[key] = agent
         return _Member(agent, key, lambda key: self._running.pop(key, None))
 
+    def _made(self, name: str, path: str) -> Agent:
+        options = {"model": self._model, **self._configs[name]}
+        return self._make(path, node=self, memory=self.memory.for_agent(path), **options)
 
-def _models(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Any]:
+    def _try_out(self, name: str) -> None:
+        """Meet what is wrong with a sub-agent now: in the middle of a turn only the model would be told."""
+        try:
+            self._made(name, f"{self._path}{PATH}{name}")
+        except (TypeError, ValueError) as error:
+            raise InvalidAgent(
+                self._path, f"has a sub-agent {name!r} that cannot be made: {error}"
+            ) from error
+
+
+def _models(configs: Mapping[str, Mapping[str, Any]], above: frozenset[int] = frozenset()) -> Iterator[Any]:
+    # A sub-agent may have itself as a sub-agent: only its depth is limited.
+    if id(configs) in above:
+        return
     for config in configs.values():
         yield config.get("model")
-        yield from _models(config.get("subagents") or {})
+        yield from _models(config.get("subagents") or {}, above | {id(configs)})

@@ -25,7 +25,9 @@ class Turn:
     ) -> None:
         name = tool.name if isinstance(tool, Tool) else tool
         if not isinstance(name, str) or not name:
-            raise TypeError(f"Turn takes a tool or its name, not {type(tool).__name__}")
+            raise TypeError(
+                f"Turn takes a tool or its name, not {type(tool).__name__}; give the name of a function"
+            )
         if kwargs is not None and not isinstance(kwargs, Mapping):
             raise TypeError(f"kwargs of a turn must be a dict, not {type(kwargs).__name__}")
         if timeout is not None and not timeout > 0:

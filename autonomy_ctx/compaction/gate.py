@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from autonomy_ctx.items.identifiers import coverage, identifiers
+from autonomy_ctx.items.identifiers import identifiers, share_of
 from autonomy_ctx.items.replies import CUT_OFF, REFUSED, Reply
 from autonomy_ctx.items.untrusted import MARKS, broken
 
@@ -51,12 +51,23 @@ class Verdict:
 
 
 def judge(
-    reply: Reply, *, source: str, source_tokens: int, cap: int, count: Callable[[str], int], secret: str
+    reply: Reply,
+    *,
+    source: str,
+    source_tokens: int,
+    cap: int,
+    count: Callable[[str], int],
+    secret: str,
+    names: Sequence[str] | None = None,
 ) -> Verdict:
-    """Whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt."""
+    """Whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt.
+
+    `names` are the identifiers of the source, where they are known.
+    """
     text = neutral(reply.text)
+    wanted = identifiers(source) if names is None else names
     # Of a text far too long only the head can be kept; searching the rest for every name takes seconds.
-    covered = coverage(source, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
+    covered = share_of(wanted, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
 
     def verdict(problem: str | None, repair: str | None = None, *, fit: bool = False) -> Verdict:
         return Verdict(text=text, fit=fit, problem=problem, repair=repair, coverage=covered)
@@ -77,7 +88,7 @@ def judge(
     if tokens > most:
         return verdict("too long", f"It is too long; write at most {most} tokens.")
     if covered < LEAST_COVERAGE:
-        known = [name for name in identifiers(source) if not _SMALL_NUMBER.fullmatch(name)]
+        known = [name for name in wanted if not _SMALL_NUMBER.fullmatch(name)]
         if len(known) >= LEAST_IDENTIFIERS:
             return verdict("poor coverage", _leaves_out(known, text), fit=True)
     return verdict(None, fit=True)

@@ -30,7 +30,7 @@ from autonomy_ctx.compaction.writing import SegmentWriter, Unfit, Written
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.store import Entry, Window
 from autonomy_ctx.memory.work import Lease
 
 # Positions looked at in one step; a longer backlog takes several.
@@ -77,7 +77,7 @@ class Job:
         """What is to be summarized now, read from the store."""
         state = await self._memory.store.summary(self._key)
         after = state.written
-        window = await self._memory.store.read(self._key, after=after, before=after + READ_AHEAD + 1)
+        window = await self._read(after)
         head, entries = window.head, window.entries
         if not entries:
             return state, None
@@ -167,7 +167,7 @@ class Job:
         """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
         state = await self._memory.store.summary(self._key)
         after = state.covered
-        window = await self._memory.store.read(self._key, after=after, before=after + READ_AHEAD + 1)
+        window = await self._read(after)
         entries = window.entries
         if not entries or window.head.generation != state.head.generation:
             return False
@@ -186,6 +186,14 @@ class Job:
             self._metrics.add("digests_committed")
             await self._merge_stand_ins()
         return done
+
+    async def _read(self, after: int) -> Window:
+        """What comes after a position, from memory's own window where that is of the same agent."""
+        memory, (agent, scope, conversation) = self._memory, self._key
+        before = after + READ_AHEAD + 1
+        if memory.agent == agent:
+            return await memory.read(scope, conversation, after=after, before=before)
+        return await memory.store.read(self._key, after=after, before=before)
 
     def _long(self, entries: Sequence[Entry]) -> bool:
         """Whether the summarizer is shown some of these messages in part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -55,5 +56,7 @@ def policy_of(swap: Any) -> SwapPolicy:
     found = POLICIES.get(swap) if isinstance(swap, str) else swap
     if not callable(found):
         raise ValueError(f"swap is {swap!r}; it must be one of {', '.join(POLICIES)}, or a function")
+    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(type(found).__call__):
+        raise TypeError("swap is an async function; it must be a plain one: what it returns decides at once")
     policy: SwapPolicy = found
     return policy

@@ -96,7 +96,7 @@ class Summarizer:
     ) -> None:
         self.settings, self._metrics, self._sent = settings, metrics, sent
         self._background, self._clock = background, clock
-        self._hooks = checked_hooks(hooks)
+        self._hooks = checked_hooks(hooks, SummaryHook)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
         self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
         self._task = settings.fingerprint()

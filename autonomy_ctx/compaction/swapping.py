@@ -8,6 +8,7 @@ older summary, and every message that it does not cover.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ from autonomy_ctx.compaction.view import room
 from autonomy_ctx.memory.segments import StoredSegment
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.models.prices import Price
+
+logger = logging.getLogger("autonomy_ctx.compaction")
 
 
 @dataclass(slots=True)
@@ -57,7 +60,11 @@ class Swaps:
         """What to show: the newest summary, or for now the one that was shown and all it does not cover."""
         last = self._showing.get(place)
         older = None if last is None else _older(last, seen, settings, count)
-        if last is None or older is None or settings.swap(_choice(last, older, seen, settings, count, now)):
+        if (
+            last is None
+            or older is None
+            or _wanted(settings, _choice(last, older, seen, settings, count, now))
+        ):
             generation, segments = seen.head.generation, seen.state.segments
             if last is None or (last.generation, last.segments) != (generation, segments):
                 self._metrics.add("swaps", 0 if last is None else 1)
@@ -74,6 +81,15 @@ class Swaps:
         for place in list(self._showing):
             if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
                 self._showing.pop(place, None)
+
+
+def _wanted(settings: Settings, choice: SwapChoice) -> bool:
+    """Whether the policy wants the newest summary; one that fails costs some tokens, not the turn."""
+    try:
+        return bool(settings.swap(choice))
+    except Exception:
+        logger.warning("the `swap` function failed, so the newest summary is shown", exc_info=True)
+        return True
 
 
 def _older(last: _Showing, seen: Seen, settings: Settings, count: Count) -> Seen | None:

@@ -19,7 +19,7 @@ from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.compaction.sharing import Sent, cheaper, shared_merge_prompt, shared_prompt
 from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.identifiers import coverage
+from autonomy_ctx.items.identifiers import coverage, identifiers
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.replies import Reply
 from autonomy_ctx.items.tokens import TokenCounter
@@ -167,11 +167,14 @@ class SegmentWriter:
         cap = min(self._settings.size // 4, max(tokens, 256) - 1)
         spent = [0, 0]
         started = time.monotonic()
-        verdict = await self._judged(prompt, source, tokens, cap, counter, spent)
+        # Once for an answer and its repair.
+        names = await _done(len(source) <= LIGHT, partial(identifiers, source))
+        judged = partial(self._judged, source, names, tokens, cap, counter, spent)
+        verdict = await judged(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
             again = repair_prompt(prompt, verdict.text, verdict.repair)
-            verdict = better(verdict, await self._judged(again, source, tokens, cap, counter, spent))
+            verdict = better(verdict, await judged(again))
         text = verdict.text
         if not verdict.fit:
             if verdict.problem not in ("too long", "cut off") or not text:
@@ -190,7 +193,14 @@ class SegmentWriter:
         )
 
     async def _judged(
-        self, prompt: Prompt, source: str, tokens: int, cap: int, counter: TokenCounter, spent: list[int]
+        self,
+        source: str,
+        names: Sequence[str],
+        tokens: int,
+        cap: int,
+        counter: TokenCounter,
+        spent: list[int],
+        prompt: Prompt,
     ) -> Verdict:
         self._metrics.add("summarizer_calls")
         reply = await self._asked(prompt)
@@ -212,6 +222,7 @@ class SegmentWriter:
             cap=cap,
             count=counter.count_text,
             secret=prompt.secret,
+            names=names,
         )
         return await _done(len(source) + len(reply.text) <= LIGHT, judged)
 

@@ -36,7 +36,7 @@ class ContextPool:
 
     def __init__(self, limit: int | None = None, hooks: Iterable[Hook] | None = None) -> None:
         self._limit = None if limit is None else parse_limit(limit)
-        self.hooks: list[Hook] = checked_hooks(hooks)
+        self.hooks: list[Hook] = checked_hooks(hooks, ContextPoolHook)
         self._items: dict[str, ContextItem[Any]] = {}
         # Whether a branch, or what this is a branch of, reads the same dict: then it is not to be changed.
         self._shared = False
@@ -114,7 +114,9 @@ class ContextPool:
         child = object.__new__(type(self))
         vars(child).update(vars(self))
         child._turns = Turns()
-        child.hooks = list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks)
+        child.hooks = (
+            list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextPoolHook)
+        )
         if not isinstance(limit, Inherit):
             child._limit = None if limit is None else parse_limit(limit)
         room = len(self) if child._limit is None else min(len(self), child._limit)

@@ -32,7 +32,7 @@ class ContextQueue:
 
     def __init__(self, limit: int, hooks: Iterable[Hook] | None = None) -> None:
         self._limit = parse_limit(limit)
-        self.hooks: list[Hook] = checked_hooks(hooks)
+        self.hooks: list[Hook] = checked_hooks(hooks, ContextQueueHook)
         self._items: deque[ContextItem[Any]] = deque(maxlen=self._limit)
         # Whether a branch, or what this is a branch of, reads the same deque: then it is not to be changed.
         self._shared = False
@@ -82,7 +82,9 @@ class ContextQueue:
         child = object.__new__(type(self))
         vars(child).update(vars(self))
         child._turns = Turns()
-        child.hooks = list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks)
+        child.hooks = (
+            list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextQueueHook)
+        )
         child._limit = self._limit if limit is None else parse_limit(limit)
         if child._limit < len(self._items):
             newest = list(islice(reversed(self._items), child._limit))

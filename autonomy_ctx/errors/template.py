@@ -36,13 +36,14 @@ class BudgetExceeded(AutonomyCtxError):
         if max_tokens is None:
             limit, advice = f"its own `max_tokens` is {budget}", "raise it, or make what it must show shorter"
         else:
-            limit = f"of `max_tokens` {max_tokens} messages may have {budget}"
+            left = f"messages may have {budget}" if budget > 0 else "nothing is left for messages"
+            limit = f"of `max_tokens` {max_tokens} {left}"
             if tools or reserved:
                 limit += f" ({tools} are for tools, {reserved} for the output)"
             advice = "raise `max_tokens`, or give a required section one of its own"
-            if tools > budget:
+            if tools > max(budget, 0):
                 advice += ", or offer fewer tools"
-            if reserved > budget:
+            if reserved > max(budget, 0):
                 advice += ", or lower `reserve_output`"
         super().__init__(
             f"what may not be left out needs {needed} tokens ({shown}), but {limit}; "

@@ -65,7 +65,12 @@ def freeze(value: Any) -> Any:
 def thaw(value: Any) -> Any:
     """A plain copy of a JSON value that nobody else holds."""
     if isinstance(value, dict):
-        return {key: inner if type(inner) is str else thaw(inner) for key, inner in value.items()}
+        # Copied at once, then only what is no text is looked at: most values are.
+        copy = dict(value)
+        for key, inner in copy.items():
+            if type(inner) is not str:
+                copy[key] = thaw(inner)
+        return copy
     if isinstance(value, list):
         return [thaw(inner) for inner in value]
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 MOST = 4000
 LONGEST = 200
@@ -63,7 +63,11 @@ def identifiers(text: str) -> list[str]:
 
 def coverage(source: str, text: str) -> float:
     """The share of the source's identifiers that the text has too, 1.0 when there are none."""
-    wanted = identifiers(source)
+    return share_of(identifiers(source), text)
+
+
+def share_of(wanted: Sequence[str], text: str) -> float:
+    """The share of identifiers that are known already which the text has, 1.0 when there are none."""
     if not wanted:
         return 1.0
     plain = _THOUSANDS.sub("", text)

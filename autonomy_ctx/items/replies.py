@@ -77,6 +77,9 @@ def read_reply(reply: Any) -> Reply:
 
 def _get(value: Any, name: str) -> Any:
     """A field of an object or dict; None when it is absent, is a method or cannot be read."""
+    # Most places of a reply are empty, and what is no dict takes long to tell from a mapping.
+    if value is None:
+        return None
     try:
         found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     except Exception:  # a property of a foreign class may raise anything
@@ -92,6 +95,8 @@ def _is_text(value: Any) -> bool:
 
 def _string(value: Any) -> str | None:
     """A string, or the string that an enum member stands for."""
+    if value is None:
+        return None
     if _is_text(value):
         return str.__str__(value)
     for name in ("value", "name"):
@@ -174,9 +179,9 @@ def _stop(reply: Any, places: Sequence[Any], *, refused: bool) -> str | None:
     if refused and any(_string(_get(place, "refusal")) for place in places):
         return "refusal"
     metadata = _get(reply, "response_metadata")
-    found = [_string(_get(place, name)) for place in (*places, metadata) for name in _STOPS]
-    found.append(_string(_get(_get(reply, "incomplete_details"), "reason")))
-    stop = next((stop.lower() for stop in found if stop), None)
+    found = (_string(_get(place, name)) for place in (*places, metadata) for name in _STOPS)
+    stop = next(filter(None, found), None) or _string(_get(_get(reply, "incomplete_details"), "reason"))
+    stop = stop.lower() if stop else None
     return None if stop is None else _OWN_STOPS.get(stop, stop)
 
 

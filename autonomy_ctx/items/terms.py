@@ -71,7 +71,15 @@ def any_of(wanted: Iterable[str]) -> str:
 def _terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
     found: list[str] = []
     plain = folded(text)
-    for run in (_ASCII_RUN if plain.isascii() else _RUN).findall(plain):
+    is_ascii = plain.isascii()
+    runs = (_ASCII_RUN if is_ascii else _RUN).findall(plain)
+    if is_ascii and "".join(runs).isalnum():
+        # Words and nothing else, as in most messages: looked at all at once.
+        words = [run for run in runs if run not in _LITTLE]
+        if max(map(len, words), default=0) > LONGEST_TERM:
+            words = [word[:LONGEST_TERM] for word in words]
+        return words
+    for run in runs:
         if not run.isascii() and is_unspaced(run):
             found += cut(run)
         elif run.isalnum():

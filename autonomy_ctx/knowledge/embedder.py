@@ -106,7 +106,13 @@ def _choice(model: str, base_url: str | None) -> Choice:
             raise ValueError('an embedding model needs a name, such as "text-embedding-3-small"')
         # No key of another provider is ever sent to an address that was given.
         return Choice(PROVIDERS["compatible"], model)
-    choice = choose(model)
+    try:
+        choice = choose(model)
+    except ValueError as error:
+        raise ValueError(
+            f"nothing is known about model {model!r}; say who serves it, as in "
+            f"'openai/text-embedding-3-small', or give the `base_url` of a server with /v1/embeddings"
+        ) from error
     if choice.provider.words != "openai" or choice.provider.name == "offline":
         raise ValueError(
             f"provider {choice.provider.name!r} has no /v1/embeddings; "

@@ -35,7 +35,7 @@ async def shown(passages: Sequence[Passage], max_tokens: int, count: Count) -> s
 def written(passages: Sequence[Passage], max_tokens: int, count: Count) -> str | None:
     """The same, at once; None when there is nothing to show, or no room to show it."""
     most = max_tokens * CHARACTERS_PER_TOKEN
-    # One secret for all: a budget that cuts the message in the middle leaves an opening and a closing mark.
+    # One secret for all: whoever cuts the message in the middle leaves an opening and a closing mark.
     secret = nonce(*(_inside(passage, passage.text[:most]) for passage in passages))
     room = max_tokens - count(ABOUT)
     blocks: list[str] = []

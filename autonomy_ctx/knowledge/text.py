@@ -20,6 +20,7 @@ from autonomy_ctx.knowledge.documents import Document, document, message_documen
 from autonomy_ctx.knowledge.knowledge import Passage, checked_limit
 from autonomy_ctx.knowledge.terms import question
 from autonomy_ctx.memory.sqlite.errors import translated
+from autonomy_ctx.memory.sqlite.location import check_folder
 
 T = TypeVar("T")
 
@@ -36,6 +37,8 @@ class TextKnowledge(Closing):
         self._timeout = timeout
         # One connection, one thread at a time; a thread lock, as an index may serve several loops.
         self._lock = threading.Lock()
+        if self.path is not None:
+            check_folder(self.path)
         try:
             self._connection: sqlite3.Connection | None = index.opened(self.path or ":memory:", timeout)
         except (sqlite3.Error, OSError) as error:

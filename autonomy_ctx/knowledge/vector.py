@@ -128,14 +128,16 @@ class VectorKnowledgeBase:
                 await self._replace(one, texts, vectors)
 
     async def _replace(self, one: Document, texts: list[str], vectors: list[list[float]]) -> None:
+        add, ids = self.vector_store.add, [f"{one.source}#{number}" for number in range(1, len(texts) + 1)]
+        payloads = [{"text": text, "source": one.source, "title": one.title} for text in texts]
         if callable(getattr(self.vector_store, "remove", None)):
+            # A store that refuses these vectors, such as those of another model, says so while the old
+            # document is there.
+            if vectors:
+                await add(ids[:1], vectors[:1], payloads[:1])
             await self.remove(one.source)
         if vectors:
-            await self.vector_store.add(
-                [f"{one.source}#{number}" for number in range(1, len(texts) + 1)],
-                vectors,
-                [{"text": text, "source": one.source, "title": one.title} for text in texts],
-            )
+            await add(ids, vectors, payloads)
 
     async def _embedded(self, texts: list[str]) -> list[list[float]]:
         vectors = await self.embedding_provider.embed(texts)

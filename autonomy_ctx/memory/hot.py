@@ -2,12 +2,14 @@
 
 Before a kept window is served, the conversation's head is read: one indexed row. Same position and
 generation, same window, whoever wrote in the meantime; a head that moved on costs only the rows that
-are new; a new generation costs the whole window again.
+are new; a new generation costs the whole window again. What is read right before a kept window is kept
+with it, up to a length: who looks back once mostly does so every turn.
 """
 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from cachetools import LRUCache
@@ -21,6 +23,8 @@ from autonomy_ctx.memory.store import Draft, Entry, Head, Store, Window
 OVERHEAD = 1_500
 # Of one window, and of all of them: in bytes, more or less.
 LARGEST_WINDOW = 2048
+# How long a window gets by what is read before it.
+LOOKED_BACK = 512
 LARGEST_WEIGHT = 3_500_000
 TOTAL_WEIGHT = 48_000_000
 CONVERSATIONS = 512
@@ -56,16 +60,20 @@ class HotWindows:
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
-        if before is not None or (limit is not None and limit > LARGEST_WINDOW):
+        if limit is not None and limit > LARGEST_WINDOW:
             return await self._log.read(key, after=after, before=before, limit=limit)
         with self._lock:
             kept = self._kept.get(key)
+        if before is not None and (kept is None or not _reaches(kept, before)):
+            return await self._log.read(key, after=after, before=before, limit=limit)
         if kept is not None:
             head = await self._log.head(key)
             if kept.identity != self._log.identity:
                 kept = None
             elif head != kept.head:
                 kept = await self._caught_up(key, kept, head)
+        if before is not None:
+            return await self._read_before(key, kept, after, before, limit)
         if kept is None or not _holds(kept, after, limit):
             self.misses += 1
             window = await self._log.read(key, after=after, limit=limit)
@@ -78,6 +86,31 @@ class HotWindows:
         if entries and entries[0].position <= after:
             entries = [entry for entry in entries if entry.position > after]
         return Window(kept.head, entries)
+
+    async def _read_before(
+        self, key: Key, kept: _Kept | None, after: int, before: int, limit: int | None
+    ) -> Window:
+        """A window that ends inside the log; one that ends where the kept one begins is kept with it."""
+        if kept is not None:
+            end = bisect_left(kept.entries, before, key=_position)
+            start = bisect_right(kept.entries, after, hi=end, key=_position)
+            if kept.base <= after or (limit is not None and end - start >= limit):
+                self.hits += 1
+                first = start if limit is None else max(start, end - limit)
+                return Window(kept.head, kept.entries[first:end])
+        window = await self._log.read(key, after=after, before=before, limit=limit)
+        if (
+            kept is not None
+            and window.entries
+            and window.head == kept.head
+            and before == kept.entries[0].position
+            and len(window.entries) + len(kept.entries) <= LOOKED_BACK
+        ):
+            weighs = kept.weight + _weight(window.entries)
+            if weighs <= LARGEST_WEIGHT:
+                entries, base = [*window.entries, *kept.entries], _base(window, after, limit)
+                self._keep(key, _Kept(kept.identity, base, kept.head, entries, weighs))
+        return window
 
     async def head(self, key: Key) -> Head:
         return await self._log.head(key)
@@ -145,11 +178,20 @@ def _holds(kept: _Kept, after: int, limit: int | None) -> bool:
     return kept.base <= after or (limit is not None and len(kept.entries) >= limit)
 
 
+def _reaches(kept: _Kept, before: int) -> bool:
+    """Whether a window up to there is one of the kept entries, or stands right before them."""
+    return bool(kept.entries) and kept.entries[0].position <= before
+
+
 def _base(window: Window, after: int, limit: int | None) -> int:
     """The position after which nothing is missing from a window."""
     if limit is None or len(window.entries) < limit:
         return after
     return window.entries[0].position - 1 if window.entries else window.head.position
+
+
+def _position(entry: Entry) -> int:
+    return entry.position
 
 
 def _weight(entries: Sequence[Entry]) -> int:

@@ -14,6 +14,9 @@ from autonomy_ctx.memory.sqlite.errors import translated
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.store import Entry
 
+# How many messages go into the index together.
+_BLOCK = 1000
+
 
 class Match(NamedTuple):
     """A message that was found, and how well it fits."""
@@ -79,11 +82,12 @@ class Index:
             self._numbers[key], self._indexed[key] = len(self._keys), 0
         number = self._numbers[key]
         place = fulltext.made_place(connection, key.agent, key.scope)
-        for position, message in entries:
-            # Another search may have been here.
-            if position > self._indexed[key]:
-                fulltext.add(connection, place, number, position, searchable(message))
-                self._indexed[key] = position
+        # Another search may have been here.
+        new = [entry for entry in entries if entry.position > self._indexed[key]]
+        for first in range(0, len(new), _BLOCK):
+            texts = {entry.position: searchable(entry.message) for entry in new[first : first + _BLOCK]}
+            fulltext.add_all(connection, place, number, texts)
+            self._indexed[key] = max(texts)
 
     def _sweep(self) -> None:
         if self.retired and self._lock.acquire(blocking=False):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from autonomy_ctx.errors import ConflictingMessage, MailboxFull, MessageTooLarge
+from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, MailboxFull, MessageTooLarge
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import now
 from autonomy_ctx.memory.key import Key, make_key
@@ -49,6 +49,8 @@ class Mailbox:
 
         `ConflictingMessage` if it is another one of that id, `MailboxFull` if too much waits.
         """
+        if not isinstance(mail, DirectMessage):
+            raise InvalidMessage("mail", f"must be a DirectMessage, not {type(mail).__name__}")
         check_id(mail.id)
         key, store = make_key(mail.target_agent, scope, conversation), self._memory.store
         body = to_body(mail)

@@ -67,6 +67,9 @@ class Memory(Closing):
         if url is not None and store is not None:
             raise ValueError("give memory a url or a store, not both")
 
+        if not isinstance(url, str | None):
+            raise TypeError(f"url must be text such as 'sqlite:///memory.db', not {type(url).__name__}")
+
         def seconds() -> float:
             return clock().timestamp()
 
@@ -79,7 +82,7 @@ class Memory(Closing):
         self._hot = None if isinstance(self._store, InProcessStore) else HotWindows(self._store)
         self._log: Log = self._hot or self._store
         self._clock, self._new_id = clock, new_id
-        self.hooks = checked_hooks(hooks)
+        self.hooks = checked_hooks(hooks, MemoryHook)
         self._instructions: list[Message] = []
         self._metrics = {"messages_added": 0, "messages_deleted": 0, "reads": 0}
 

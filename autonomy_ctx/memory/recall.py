@@ -39,6 +39,8 @@ async def recall(
     if type(max_tokens) is not int or max_tokens < 1:
         raise ValueError(f"max_tokens is {max_tokens!r}; it must be at least 1")
     hidden = exclude or {}
+    if not isinstance(hidden, Mapping) or not all(isinstance(some, Container) for some in hidden.values()):
+        raise TypeError("exclude must map conversations to sets of positions, such as {'trip': {1, 2}}")
     found = await _found(memory, scope, query, conversation, hits_for(max_tokens), hidden)
     passages = await _surrounded(memory, scope, found, hidden)
     if not passages:

@@ -18,6 +18,11 @@ from autonomy_ctx.items.terms import asked_terms, ends
 # Of a large message the beginning and the end can be found, this many characters of each.
 END_CHARACTERS = 20_000
 MOST_TERMS = 64
+# What a row may have besides its content that says nothing about how to read it.
+_PLAIN = frozenset(
+    ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
+)
+_TEXT = frozenset(("type", "text"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,20 @@ def searchable(message: Message) -> str:
     said = [part.text for part in message.parts if isinstance(part, TextContent)]
     written = "\n".join([*said, *(_arguments(call.arguments) for call in message.tool_calls)])
     return ends(written, END_CHARACTERS)
+
+
+def plain_text(body: str) -> str | None:
+    """The same of the body of a row that holds nothing but text; None for any other."""
+    try:
+        form = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(form, dict) or not _PLAIN.issuperset(form) or form.get("tool_calls"):
+        return None
+    content = form.get("content")
+    if type(content) is dict and content.keys() == _TEXT and content["type"] == "text":
+        content = content["text"]
+    return ends(content, END_CHARACTERS) if type(content) is str else None
 
 
 def _arguments(text: str) -> str:

@@ -74,7 +74,7 @@ class ConversationHistorySection(ContributingSection):
         start = _known_start(entries, limit)
         while start is None and len(page) == size and (looked < LOOKBACK or len(entries) <= limit):
             looked += size
-            size = min(max(64, 2 * size), LOOKBACK)
+            size = min(max(16, 2 * size), LOOKBACK)
             _, page = await memory.read(scope, conversation, before=page[0].position, limit=size)
             entries = await self._passing(page) + entries
             start = _known_start(entries, limit)

@@ -17,7 +17,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
 from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, checked_limit
-from autonomy_ctx.knowledge.shown import shown
+from autonomy_ctx.knowledge.shown import shown, written
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, keeps_time
 
@@ -85,10 +85,13 @@ class KnowledgeSection(ContributingSection):
         )
         if text is None and answer.passages:
             problem = f"found passages, but max_tokens={self.max_tokens} has no room for one"
-        # A user's message: in a system message, what a document says would be a rule. Made from a dict, it
-        # has no id or time of its own in that form, so the same passages give the same bytes.
-        messages = [] if text is None else [wire.from_dict({"role": "user", "content": text})]
-        return Contribution(messages, problem=problem)
+
+        def shorter(tokens: int) -> Message | None:
+            less = written(answer.passages, tokens - PER_MESSAGE, counter.count_text)
+            return None if less is None else _message(less)
+
+        messages = [] if text is None else [_message(text)]
+        return Contribution(messages, problem=problem, shorter=shorter)
 
     async def _question(self, memory: Any, scope: str, conversation: str) -> str:
         if self.query is None:
@@ -104,6 +107,12 @@ class KnowledgeSection(ContributingSection):
                 f"query returned {type(made).__name__}; it must return text, or None to ask nothing"
             )
         return (made or "").strip()
+
+
+def _message(text: str) -> Message:
+    # A user's message: in a system message, what a document says would be a rule. Made from a dict, it
+    # has no id or time of its own in that form, so the same passages give the same bytes.
+    return wire.from_dict({"role": "user", "content": text})
 
 
 async def _newest_user_text(memory: Any, scope: str, conversation: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.recall import written
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import recall
@@ -64,6 +66,15 @@ class RecallSection(ContributingSection):
         )
         if not found.text:
             return Contribution(())
-        # A user's message: in a system message, what somebody once said would be a rule. Made from a dict,
-        # it has no id or time of its own in that form, so the same passages give the same bytes.
-        return Contribution([wire.from_dict({"role": "user", "content": found.text})])
+
+        def shorter(tokens: int) -> Message | None:
+            less = written(found.passages, tokens - PER_MESSAGE, memory.token_counter, named=self.across)
+            return _message(less.text) if less.text else None
+
+        return Contribution([_message(found.text)], shorter=shorter)
+
+
+def _message(text: str) -> Message:
+    # A user's message: in a system message, what somebody once said would be a rule. Made from a dict, it
+    # has no id or time of its own in that form, so the same passages give the same bytes.
+    return wire.from_dict({"role": "user", "content": text})

@@ -49,6 +49,8 @@ class Contribution:
     omitted: tuple[Omission, ...] = ()
     # Something went wrong, but not with these messages.
     problem: str | None = None
+    # Its only message in at most so many tokens, for one that may not be cut anywhere; None: too few.
+    shorter: Callable[[int], Message | None] | None = None
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):

@@ -91,8 +91,9 @@ def parse_asked(raw: bytes) -> Asked:
 def parse_history(query: Mapping[str, str]) -> dict[str, Any]:
     """What `history` of an agent is asked for."""
     known = ("scope", "conversation", "limit")
-    if any(name not in known for name in query):
-        raise bad_request(f"the query has unknown parameters; it takes {', '.join(known)}")
+    unknown = next((name for name in query if name not in known), None)
+    if unknown is not None:
+        raise bad_request(f"the query has an unknown parameter {unknown[:40]!r}; it takes {', '.join(known)}")
     text = query.get("limit", str(HISTORY))
     limit = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not 1 <= limit <= LONGEST_HISTORY:

@@ -109,6 +109,11 @@ class ComposedContext:
         return sum(self._counts)
 
     @property
+    def counts(self) -> list[int]:
+        """The tokens of each message."""
+        return list(self._counts)
+
+    @property
     def milliseconds(self) -> float:
         """What the sections took, added up."""
         return sum(section.milliseconds for section in self.sections)
@@ -141,6 +146,14 @@ class ComposedContext:
                 found[index] = Origin(section=section.name, position=position, tokens=tokens)
         return [found[index] for index in range(len(self._messages))]
 
+    def positions(self) -> list[int | None]:
+        """For each message its position in the log, if it has one."""
+        found: list[int | None] = [None] * len(self._messages)
+        for section in self.sections:
+            for index, position in zip(section.indexes, section.positions, strict=True):
+                found[index] = position
+        return found
+
     @property
     def breakpoints(self) -> tuple[int, ...]:
         """After which messages a provider's cache may be cut: at most 4 indexes, in order."""
@@ -153,6 +166,12 @@ class ComposedContext:
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
         """What sending it costs, in the money of the price, when the shared prefix comes from the cache."""
+        if not isinstance(price, Price):
+            raise TypeError(
+                f"price is {type(price).__name__}; give a Price, such as price_of(model) if it knows one"
+            )
+        if output_tokens < 0:
+            raise ValueError(f"output_tokens is {output_tokens}; it must be 0 tokens or more")
         tools = 0 if self.budget is None else self.budget.tools
         cached = 0 if self._previous is None else tools + self._previous.tokens
         if cached < LEAST_CACHED:

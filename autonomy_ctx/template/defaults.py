@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig, read_config
@@ -33,6 +33,9 @@ def create_default_template(
     tools: Sequence[Any] = (),
     enable_context_items: bool = False,
     enable_recall: bool = False,
+    max_tokens: int | float | None = None,
+    reserve_output: int = 0,
+    arrange: Literal["given", "cache"] = "given",
 ) -> ContextTemplate:
     """System instructions, framework instructions, the conversation's history, and last those of `tools`.
 
@@ -52,7 +55,11 @@ def create_default_template(
             ),
             _history(context_summary, model, background),
             *([ToolInstructionsSection(tools)] if instructed(tools) else []),
-        ]
+        ],
+        max_tokens=max_tokens,
+        reserve_output=reserve_output,
+        model=model,
+        arrange=arrange,
     )
 
 

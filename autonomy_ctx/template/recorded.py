@@ -19,7 +19,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import Omission
-from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
+from autonomy_ctx.template.composed import ComposedContext, SectionReport, SharedPrefix
 from autonomy_ctx.template.cut import BudgetReport, Cut
 
 # Reading across a gap of a few messages is cheaper than reading twice.
@@ -27,16 +27,17 @@ _GAP = 16
 # What is written and compared outside the event loop.
 LARGE_TOKENS = 20_000
 LARGE_MESSAGES = 200
+_REPORTED = tuple(field.name for field in fields(SectionReport))
 
 
 async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]:
     """A context as JSON."""
-    origins = composed.origins()
-    shown = list(zip(composed.messages, origins, strict=True))
+    positions = composed.positions()
     # A message that a store has read says so itself; any other may have been shortened to be shown.
-    unsure = [origin.position for message, origin in shown if origin.position and not message._kept]
-    stored = await _stored(unsure, composed.scope, composed.conversation, memory)
-    written = partial(_written, composed, origins, stored)
+    shown = zip(composed.messages, positions, strict=True)
+    unsure = [position for message, position in shown if position and not message._kept]
+    stored = await _stored(unsure, composed.scope, composed.conversation, memory) if unsure else {}
+    written = partial(_written, composed, positions, stored)
     return await anyio.to_thread.run_sync(written) if _is_large(composed) else written()
 
 
@@ -67,12 +68,11 @@ def _is_large(composed: ComposedContext) -> bool:
 
 
 def _written(
-    composed: ComposedContext, origins: Sequence[Origin], stored: Mapping[int, Message]
+    composed: ComposedContext, positions: Sequence[int | None], stored: Mapping[int, Message]
 ) -> dict[str, Any]:
     messages: list[Any] = []
     named: list[Message] = []
-    for message, origin in zip(composed.messages, origins, strict=True):
-        position = origin.position
+    for message, position in zip(composed.messages, positions, strict=True):
         if position and (message._kept or stored.get(position) == message):
             messages.append(position)
             named.append(message)
@@ -81,7 +81,7 @@ def _written(
     return {
         "messages": messages,
         "stored": _fingerprint(named),
-        "counts": [origin.tokens for origin in origins],
+        "counts": composed.counts,
         "sections": [_section_form(section) for section in composed.sections],
         "calibration": composed.calibration,
         "budget": None if composed.budget is None else asdict(composed.budget),
@@ -106,7 +106,7 @@ async def _stored(
 
 def _section_form(section: SectionReport) -> dict[str, Any]:
     # Not `asdict`, which copies each of the positions by itself.
-    form = {field.name: getattr(section, field.name) for field in fields(section)}
+    form = {name: getattr(section, name) for name in _REPORTED}
     return form | {name: [asdict(one) for one in form[name]] for name in ("omitted", "cut")}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -23,6 +23,8 @@ class Part:
     positions: Sequence[int | None] | None = None
     # The index of the message that is never left out.
     kept: int | None = None
+    # The only message in at most so many tokens; None: too few.
+    shorter: Callable[[int], Message | None] | None = None
 
     @property
     def tokens(self) -> int:

@@ -170,9 +170,15 @@ class Shrinking:
 
     def _shorten(self, index: int, tokens: int, shorter: dict[int, Message], costs: list[int]) -> None:
         part = self.part
-        stored = part.positions is not None and part.positions[index] is not None
-        how = None if stored else f"; section `{part.name}` has more than there is room for"
-        made = self.measure.clamped(part.messages[index], tokens, how)
+        made = None
+        if part.shorter is not None and len(part.messages) == 1:
+            made = part.shorter(tokens)
+            if made is None and index != part.kept:
+                return
+        if made is None:
+            stored = part.positions is not None and part.positions[index] is not None
+            how = None if stored else f"; section `{part.name}` has more than there is room for"
+            made = self.measure.clamped(part.messages[index], tokens, how)
         cost = self.measure.count(made)
         if cost < costs[index]:
             shorter[index], costs[index] = made, cost

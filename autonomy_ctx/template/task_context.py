@@ -47,6 +47,8 @@ class TaskContextManager:
         system_prompt: str = "",
         knowledge_base: Any = None,
     ) -> None:
+        if not isinstance(sources, Iterable):
+            raise TypeError(f"sources is {type(sources).__name__}; it must be a list of sources")
         for source in sources:
             if not isinstance(source, MemoryContextSource | EventBusContextSource):
                 raise TypeError(
@@ -155,7 +157,12 @@ class _Knowledge(KnowledgeSection):
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         found = await super().contribute(memory, scope, conversation, params)
         said = [Message(ChatRole.SYSTEM, message.text) for message in found.messages]
-        return Contribution(said, problem=found.problem)
+
+        def shorter(tokens: int) -> Message | None:
+            less = None if found.shorter is None else found.shorter(tokens)
+            return None if less is None else Message(ChatRole.SYSTEM, less.text)
+
+        return Contribution(said, problem=found.problem, shorter=shorter)
 
 
 class _NoMemory:

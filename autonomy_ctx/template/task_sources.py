@@ -19,6 +19,7 @@ from autonomy_ctx.sections.inbox import MOST_SHOWN
 from autonomy_ctx.template.tasks import (
     DEFAULT,
     addressed,
+    check_event,
     direct_message,
     event_id,
     event_message,
@@ -44,6 +45,7 @@ class EventBus:
 
     def publish(self, event: Any) -> None:
         """Make an event, such as a `Task`, known."""
+        check_event(event)
         name = event_id(event) or id(event)
         self._events.pop(name, None)
         self._events[name] = event

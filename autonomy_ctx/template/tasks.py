@@ -102,6 +102,15 @@ def direct_message(event: Any) -> DirectMessage | None:
         return None
 
 
+def check_event(event: Any) -> None:
+    """Refuse what is no task or event."""
+    if not all(hasattr(event, name) for name in ("action", "parameters")):
+        kind = type(event).__name__
+        raise TypeError(
+            f"{kind} is no task or event: give a Task, or an object with `action` and `parameters`"
+        )
+
+
 def is_direct(event: Any) -> bool:
     """Whether an event is a direct message, to whomever."""
     return getattr(event, "action", None) == DIRECT
@@ -114,6 +123,7 @@ def addressed(event: Any) -> tuple[Any, Any]:
 
 def task_text(task: Any) -> str:
     """What a task asks for, in words."""
+    check_event(task)
     message = event_message(task)
     if message is not None:
         return message.text
@@ -121,7 +131,7 @@ def task_text(task: Any) -> str:
     text = _text(parameters, "content") or _text(parameters, "subtask")
     if text:
         return text
-    if not parameters:
+    if all(value is None or value == "" for value in parameters.values()):
         raise InvalidMessage("parameters", "of the current task say nothing; give it a `content`")
     return called(task.action, parameters).removeprefix("[Calling ").removesuffix("]")
 

@@ -71,9 +71,11 @@ class ContextTemplate(Closing):
                 f"reserve_output ({reserve_output}) leaves nothing of max_tokens ({max_tokens}) for messages"
             )
         self.max_tokens, self.reserve_output, self.model = max_tokens, reserve_output, model
+        if not isinstance(sections, Iterable) or isinstance(sections, str | Mapping):
+            raise TypeError(f"sections must be a list of sections, not {type(sections).__name__}")
         self.sections = list(sections)
         self.arrange = arrange
-        self.hooks = checked_hooks(hooks)
+        self.hooks = checked_hooks(hooks, TemplateHook)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
         self._placements: dict[int, tuple[Any, Placement]] = {}
@@ -109,6 +111,7 @@ class ContextTemplate(Closing):
 
         Sizes are those of a context composed before, or typical ones.
         """
+        _check_context("composed", composed)
         if self.arrange == "cache":
             return []
         return lint(
@@ -145,6 +148,7 @@ class ContextTemplate(Closing):
         call, instead of the template's.
         """
         most = self._most(max_tokens)
+        _check_context("previous", previous)
         shared = dict(params) if params else {}
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
@@ -267,6 +271,7 @@ async def _fitted(
             messages=outcome.contribution.messages,
             counts=own,
             positions=outcome.contribution.positions,
+            shorter=outcome.contribution.shorter,
         )
         for (section, _), outcome, own in zip(sections, outcomes, counts, strict=True)
     ]
@@ -274,6 +279,13 @@ async def _fitted(
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
         return work()
     return await anyio.to_thread.run_sync(work)
+
+
+def _check_context(name: str, given: Any) -> None:
+    if given is not None and not isinstance(given, ComposedContext):
+        raise TypeError(
+            f"{name} is {type(given).__name__}; it must be a context that `compose` gave, or None"
+        )
 
 
 def _size(section: Any, composed: ComposedContext | None) -> int | None:

@@ -180,8 +180,16 @@ def tools_by_name(tools: Iterable[Any]) -> dict[str, Tool[..., Any]]:
 
 def _checked_name(function: Any, name: str | None) -> str:
     found = name if name is not None else getattr(function, "__name__", None)
+    if found is None and callable(getattr(function, "as_tool", None)):
+        raise InvalidTool(type(function).__name__, "is no function, but can be one; give its `as_tool()`")
     if not callable(function) or isinstance(function, type):
+        if isinstance(function, str):
+            raise InvalidTool(function[:64], "is a text, not a function; give the function itself")
         raise InvalidTool(str(found or type(function).__name__), "is not a function")
+    if found is None:
+        raise InvalidTool(
+            type(function).__name__, "has no name of its own; give one, as in `Tool(it, name=...)`"
+        )
     if not isinstance(found, str) or not _NAME.fullmatch(found):
         raise InvalidTool(
             str(found), "needs a `name` of at most 64 letters, digits, `_` and `-`: providers take no other"

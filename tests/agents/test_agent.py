@@ -388,3 +388,15 @@ async def test_replies_of_every_provider_call_tools(memory: Memory, shape: str, 
 def test_what_cannot_answer_is_refused_as_a_model() -> None:
     with pytest.raises(InvalidAgent, match="complete_chat"):
         Agent("helper", model="gpt-x")
+
+
+async def test_a_context_takes_no_more_than_the_limit_says(memory: Memory) -> None:
+    model = ScriptedModel("fine")
+    agent = Agent("short", "You help.", model=model, memory=memory, limits={"context_tokens": 400})
+    await agent.memory.append("default", "default", *(Message("user", f"{n} " * 50) for n in range(40)))
+    await agent.send("What now?")
+    context = await agent.explain()
+    assert context.budget is not None
+    assert context.budget.used <= 400
+    assert context.messages[-1].text == "What now?"
+    assert context.cut

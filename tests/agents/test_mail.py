@@ -8,9 +8,11 @@ import pytest
 
 from autonomy_ctx import (
     Agent,
+    AgentClosed,
     ContextItem,
     ContextTemplate,
     InboxSection,
+    InvalidMessage,
     Memory,
     PoolSection,
     QueueSection,
@@ -54,6 +56,16 @@ async def test_mail_of_another_scope_or_conversation_is_not_seen(memory: Memory)
     await writer.message(to="reader", content="for the trip", scope="ana", conversation="trip")
     await reader.send("Anything?", **WHERE)
     assert not [text for text in shown(model) if "for " in text]
+
+
+async def test_mail_to_nobody_about_nothing_or_from_a_closed_agent_is_refused(memory: Memory) -> None:
+    writer = Agent("writer", memory=memory)
+    for to, content, field in (("", "hello", "to"), (" ", "hello", "to"), ("reader", " \n", "content")):
+        with pytest.raises(InvalidMessage, match=f"`{field}` is empty"):
+            await writer.message(to, content, **WHERE)
+    await writer.close()
+    with pytest.raises(AgentClosed):
+        await writer.message("reader", "hello", **WHERE)
 
 
 async def test_mail_that_has_expired_is_not_read(memory: Memory) -> None:

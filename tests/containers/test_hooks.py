@@ -120,6 +120,17 @@ def test_what_is_not_a_hook_is_refused_by_name(wrong: Any) -> None:
         checked_hooks([wrong], Event)
 
 
+def test_a_hook_that_would_never_be_called_is_refused_by_name() -> None:
+    for_both = made("for_both", Event.AFTER, Text.BEFORE)
+    assert checked_hooks([for_both], Event) == [for_both]
+    with pytest.raises(TypeError) as caught:
+        checked_hooks([for_both], OtherText)
+    assert str(caught.value) == (
+        "hook `for_both` is for Event.AFTER, Text.BEFORE, and would never be called here, where the events "
+        "are those of OtherText; give it to what has its events"
+    )
+
+
 @pytest.mark.parametrize("wrong", ["note", 3, made("alone", Event.BEFORE), {"before": []}])
 def test_hooks_come_in_a_list(wrong: Any) -> None:
     with pytest.raises(TypeError, match="hooks must be a list of hooks, not an object of type"):

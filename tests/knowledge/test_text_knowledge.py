@@ -298,7 +298,7 @@ async def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "broken.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(StoreCorrupt, match=r"broken\.db"):
         TextKnowledge(tmp_path / "broken.db")
-    with pytest.raises(StoreUnavailable, match="no/such"):
+    with pytest.raises(StoreUnavailable, match="no/such does not exist; make it first"):
         TextKnowledge(tmp_path / "no" / "such" / "folder.db")
 
 

@@ -24,7 +24,7 @@ from autonomy_ctx import (
     StoreUnavailable,
     Window,
 )
-from autonomy_ctx.memory.hot import LARGEST_WEIGHT, LARGEST_WINDOW, HotWindows
+from autonomy_ctx.memory.hot import LARGEST_WEIGHT, LARGEST_WINDOW, LOOKED_BACK, HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.segments import StoredSegment
@@ -183,6 +183,9 @@ steps = st.lists(
         # Limits and positions so near to each other that one more or less makes a difference.
         st.tuples(st.just("read"), st.integers(1, 8), st.integers(0, 8)),
         st.tuples(st.just("read"), st.integers(1, 8), st.integers(0, 600)),
+        # Back from the end: the page before the newest messages, and one with a gap to them.
+        st.tuples(st.just("back"), st.integers(0, 8), st.integers(0, 8)),
+        st.tuples(st.just("page"), st.integers(1, 8) | st.integers(1, 600), st.integers(0, 8)),
         st.tuples(st.just("forget"), st.just(0), st.just(0)),
     ),
     max_size=25,
@@ -208,6 +211,13 @@ def test_any_history_of_reads_and_writes_gives_the_windows_of_the_store(
                 case "read":
                     expected = await store.read(MAIN, after=after, limit=number)
                     assert await hot.read(MAIN, after=after, limit=number) == expected
+                case "back" | "page":
+                    before = max(said_so_far - (number if step == "back" else after), 0)
+                    limit = after if step == "back" else number
+                    expected = await store.read(MAIN, before=before, limit=limit)
+                    assert await hot.read(MAIN, before=before, limit=limit) == expected
+                    expected = await store.read(MAIN, after=after, before=before)
+                    assert await hot.read(MAIN, after=after, before=before) == expected
                 case "forget":
                     hot.forget("", MAIN.scope, None)
 
@@ -264,6 +274,30 @@ async def test_catching_up_reads_only_what_is_new() -> None:
     await hot.read(MAIN, limit=40)
     await hot.read(MAIN, limit=40)
     assert store.rows_read == [40, 3]
+
+
+async def test_what_is_read_right_before_a_window_is_read_once() -> None:
+    store = WatchedStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, 100))
+    for said_so_far in (100, 104, 108):
+        [first, *_] = (await hot.read(MAIN, limit=20)).entries
+        page = await hot.read(MAIN, before=first.position, limit=16)
+        assert [entry.position for entry in page.entries] == list(range(said_so_far - 35, said_so_far - 19))
+        await store.append(MAIN, spoken(said_so_far + 1, said_so_far + 4))
+    assert store.rows_read == [20, 16, 4, 4]
+
+
+async def test_reading_all_the_way_back_keeps_no_more_than_a_bound() -> None:
+    store = WatchedStore()
+    hot = HotWindows(store)
+    await store.append(MAIN, spoken(1, 2 * LOOKED_BACK))
+    for _ in range(2):
+        [first, *_] = (await hot.read(MAIN, limit=LOOKED_BACK // 2)).entries
+        while first.position > 1:
+            page = await hot.read(MAIN, before=first.position, limit=LOOKED_BACK // 2)
+            first = page.entries[0]
+    assert store.rows_read == [LOOKED_BACK // 2] * (4 + 2), "half of it is kept"
 
 
 async def test_a_new_summary_costs_no_window() -> None:

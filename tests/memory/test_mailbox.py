@@ -456,3 +456,6 @@ async def test_mail_that_is_no_message_is_refused_by_its_own_type() -> None:
     for wrong in mistakes:
         with pytest.raises(InvalidMessage, match=next(iter(wrong))):
             mail(**wrong)
+    for no_mail in ("hello", {"content": "hello"}, None):
+        with pytest.raises(InvalidMessage, match="must be a DirectMessage"):
+            await send(Memory(), no_mail)  # type: ignore[arg-type]

@@ -204,6 +204,12 @@ async def test_a_budget_below_one_is_refused(memory: Memory) -> None:
             await recall(memory, "ana", "museum", max_tokens=tokens)  # type: ignore[arg-type]
 
 
+async def test_what_to_leave_out_is_named_by_conversation(memory: Memory) -> None:
+    for wrong in ([1, 2], {"trip": 1}):
+        with pytest.raises(TypeError, match="exclude must map conversations"):
+            await recall(memory, "ana", "museum", exclude=wrong)  # type: ignore[arg-type]
+
+
 async def test_many_places_are_read_in_one_step_and_none_that_is_not_meant(memory: Memory) -> None:
     await talk(memory, "one", "two", "three")
     await talk(memory, "four", conversation='it\'s a "plan"')

@@ -327,6 +327,26 @@ def test_another_policy_is_refused(wrong: Any) -> None:
         ContextSummaryConfig(swap=wrong)
 
 
+async def test_a_policy_that_fails_costs_no_turn(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(choice: SwapChoice) -> bool:
+        raise ZeroDivisionError
+
+    memory = Memory()
+    async with summarized(ScriptedModel(), 4, 8, swap=fails) as section:
+        found = await talked(section, memory, 10)
+        assert [one.last for one in found.segments] == [5]
+        whole(found, 10)
+    assert "the newest summary is shown" in caplog.text
+
+
+def test_a_policy_that_would_have_to_be_awaited_is_refused() -> None:
+    async def later(choice: SwapChoice) -> bool:
+        return False
+
+    with pytest.raises(TypeError, match="must be a plain one"):
+        ContextSummaryConfig(swap=later)  # type: ignore[arg-type]
+
+
 def test_a_cache_that_lives_no_time_is_refused() -> None:
     with pytest.raises(ValueError, match="cache_seconds"):
         ContextSummaryConfig(cache_seconds=0)

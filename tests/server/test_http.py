@@ -184,10 +184,16 @@ async def test_what_is_not_there_is_said_as_json() -> None:
         wrong = await here.client.get(ASK)
         assert (*error_of(wrong), wrong.headers["allow"]) == (405, "MethodNotAllowed", "POST")
         await Agent.start(node=here.node, name="mute", instructions="", model=None)
-        assert error_of(await here.client.post("/agents/mute", json={"message": "a"})) == (
-            501,
-            "InvalidAgent",
-        )
+        for stream in (False, True):
+            mute = await here.client.post("/agents/mute", json={"message": "a", "stream": stream})
+            assert error_of(mute) == (501, "InvalidAgent")
+
+
+async def test_a_bad_query_is_refused_by_name() -> None:
+    async with served(ScriptedModel()) as here:
+        unknown = await here.client.get(f"{ASK}/history?scop=ana")
+        assert error_of(unknown) == (400, "BadRequest")
+        assert "unknown parameter 'scop'; it takes scope, " in unknown.json()["error"]["message"]
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_read() -> None:

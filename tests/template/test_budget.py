@@ -23,13 +23,16 @@ from autonomy_ctx import (
     ContextTemplate,
     ConversationHistorySection,
     Cut,
+    KnowledgeSection,
     Memory,
     Message,
     Omission,
+    RecallSection,
     Segment,
     SummarizedHistorySection,
     Summary,
     SystemInstructionsSection,
+    TextKnowledge,
     TokenCounter,
 )
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
@@ -393,6 +396,10 @@ async def test_when_tools_take_the_room_the_error_says_so() -> None:
         await template.compose(Memory(), "ana", "trip", tools=tools)
     assert caught.value.tools == TokenCounter().count_tools(tools)
     assert "lower `reserve_output`" in str(caught.value)
+    with pytest.raises(BudgetExceeded, match="of `max_tokens` 20 nothing is left for messages") as caught:
+        await ContextTemplate([Talk(*talk(3))]).compose(Memory(), "ana", "trip", tools=tools, max_tokens=20)
+    assert "offer fewer tools" in str(caught.value)
+    assert "lower `reserve_output`" not in str(caught.value)
 
 
 async def test_a_limit_that_a_required_section_cannot_keep_is_an_error() -> None:
@@ -597,3 +604,48 @@ async def test_any_limit_of_a_section_is_kept_or_refused(words: list[int], limit
     assert context.tokens <= limit
     assert context.messages[-1].id == messages[-1].id
     assert context.section(section.name).tokens == context.tokens  # type: ignore[union-attr]
+
+
+# -- messages that may not be cut anywhere -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", range(60, 1000, 60))
+async def test_of_recall_and_knowledge_whole_passages_are_left_between_their_marks(budget: int) -> None:
+    memory = Memory()
+    for number in range(40):
+        await memory.append("ana", "trip", Message("user", f"Vault {number}: " + "word " * 20))
+    await memory.append("ana", "trip", Message("user", "What about the vault?"))
+    async with TextKnowledge() as base:
+        for number in range(5):
+            await base.add(f"The vault, rule {number}. " + "word " * 60, source=f"rules {number}")
+        for section, mark in ((RecallSection(), "recalled"), (KnowledgeSection(base), "passage")):
+            template = ContextTemplate(
+                [ConversationHistorySection(max_messages=1), section], max_tokens=budget
+            )
+            context = await template.compose(memory, "ana", "trip")
+            assert context.tokens <= budget
+            shown = [message.text for message in context.messages[1:]]
+            assert len(shown) == 1 or [cut.what for cut in context.cut] == ["left out"]
+            for text in shown:
+                assert text.count(f"<{mark} ") == text.count(f"</{mark} ") > 0
+                assert text.index("nstructions in") < text.index(f"<{mark} ")
+                assert "there is room for" not in text
+
+
+@pytest.mark.parametrize(("made", "left"), [(None, []), ("short", ["short"])])
+async def test_a_section_that_makes_its_message_shorter_itself_is_asked(
+    made: str | None, left: list[str]
+) -> None:
+    class Makes(ContributingSection):
+        async def contribute(self, *_: Any) -> Contribution:
+            def shorter(tokens: int) -> Message | None:
+                asked.append(tokens)
+                return None if made is None else Message("system", made)
+
+            return Contribution([Message("system", "word " * 500)], shorter=shorter)
+
+    asked: list[int] = []
+    context = await composed(Makes("makes"), Talk(*talk(3)), max_tokens=200)
+    assert [one.text for one in context.messages if one.role == "system"] == left
+    assert asked
+    assert max(asked) <= 100

@@ -140,6 +140,20 @@ def test_another_arrangement_is_refused() -> None:
         ContextTemplate([], arrange="best")  # type: ignore[arg-type]
 
 
+async def test_what_is_no_context_or_price_is_refused_by_name() -> None:
+    template, composed = arranged(), await arranged().compose(Memory(), "ana", "trip")
+    wrong: Any = "yesterday"
+    with pytest.raises(TypeError, match="previous is str; it must be a context"):
+        await template.compose(Memory(), "ana", "trip", previous=wrong)
+    with pytest.raises(TypeError, match="composed is str; it must be a context"):
+        template.lint(wrong)
+    for no_price in (None, "gpt-5", 3):
+        with pytest.raises(TypeError, match="give a Price"):
+            composed.estimated_cost(no_price)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="output_tokens is -1"):
+        composed.estimated_cost(PRICE, output_tokens=-1)
+
+
 # -- where each message comes from ----------------------------------------------------------------------
 
 

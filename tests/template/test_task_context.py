@@ -535,13 +535,22 @@ async def test_a_task_without_words_is_told_by_its_action_and_one_with_nothing_i
     odd = Task(action="resize", parameters={"width": 3})
     assert await texts(built, odd) == ["resize(width=3)"]
     assert await texts(built, Task(action="plan", parameters={"subtask": "Pack."})) == ["Pack."]
-    with pytest.raises(InvalidMessage, match="content"):
-        await built.build_context(Task())
+    assert await texts(built, Task(action="resize", parameters={"width": 0})) == ["resize(width=0)"]
+    for nothing in ({}, {"content": ""}, {"content": None, "subtask": ""}):
+        with pytest.raises(InvalidMessage, match="content"):
+            await built.build_context(Task(parameters=nothing))
+    with pytest.raises(TypeError, match="dict is no task or event"):
+        await built.build_context({"action": "execute", "parameters": {"content": "Pack."}})
 
 
 def test_what_is_wrong_is_said_at_once() -> None:
     with pytest.raises(TypeError, match="EventBus is not a source"):
         manager(EventBus())
+    for wrong_sources in (None, EventBusContextSource(EventBus())):
+        with pytest.raises(TypeError, match="must be a list of sources"):
+            TaskContextManager(TokenCounter(), wrong_sources)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="str is no task or event"):
+        EventBus().publish("something happened")
     with pytest.raises(TypeError, match="get_messages_only"):
         MemoryContextSource(object())
     with pytest.raises(TypeError, match="events"):

@@ -99,7 +99,7 @@ def test_attributes_of_the_function_do_not_replace_those_of_the_tool() -> None:
     ("make", "problem"),
     [
         (lambda: tool(lambda x: x), "tool `<lambda>` needs a `name` of at most 64"),
-        (lambda: Tool(functools.partial(add.function, 1)), "tool `None` needs a `name`"),
+        (lambda: Tool(functools.partial(add.function, 1)), "tool `partial` has no name of its own; give one"),
         (lambda: tool(name="a b")(add.function), "tool `a b` needs a `name`"),
         (lambda: tool(name="a" * 65)(add.function), "needs a `name`"),
         (lambda: Tool(5), "tool `int` is not a function"),  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ character that it takes for a separator would tear a term from the number of its
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.items.terms import any_of, terms
@@ -15,7 +15,8 @@ from autonomy_ctx.items.terms import any_of, terms
 _CREATE = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
 """
-_ENTER = "INSERT INTO search_entry (conversation_id, position) VALUES (?, ?) RETURNING id"
+_ENTER = "INSERT INTO search_entry (conversation_id, position) VALUES (?, ?)"
+_ENTERED = "SELECT position, id FROM search_entry WHERE conversation_id = ? AND position BETWEEN ? AND ?"
 _ADD = "INSERT INTO search_term (rowid, text, place) VALUES (?, ?, ?)"
 # The place says which conversation it is, and nothing about how well a message fits.
 _FIND = """
@@ -62,9 +63,26 @@ def made_place(connection: sqlite3.Connection, agent: str, scope: str) -> int:
 
 def add(connection: sqlite3.Connection, place: int, conversation_id: int, position: int, text: str) -> None:
     """Put a message into the index."""
-    [(entry,)] = connection.execute(_ENTER, (conversation_id, position)).fetchall()
-    prepared = " ".join(f"{place}x{term}" for term in terms(text))
-    connection.execute(_ADD, (entry, prepared, f"c{conversation_id}"))
+    add_all(connection, place, conversation_id, {position: text})
+
+
+def add_all(
+    connection: sqlite3.Connection, place: int, conversation_id: int, texts: Mapping[int, str]
+) -> None:
+    """Put messages of a conversation into the index, by their positions; together it is much faster."""
+    if not texts:
+        return
+    connection.executemany(_ENTER, [(conversation_id, position) for position in texts])
+    entered = dict(connection.execute(_ENTERED, (conversation_id, min(texts), max(texts))).fetchall())
+    mark, own = f"{place}x", f"c{conversation_id}"
+    connection.executemany(
+        _ADD, [(entered[position], _prepared(mark, text), own) for position, text in texts.items()]
+    )
+
+
+def _prepared(mark: str, text: str) -> str:
+    found = terms(text)
+    return mark + f" {mark}".join(found) if found else ""
 
 
 def find(

@@ -36,16 +36,9 @@ def path_of(url: str) -> str:
 
 def check_location(path: str, mounts: str | None = None) -> None:
     """Raise the error a user should see if no database can be opened or made at `path`."""
+    check_folder(path)
     file = Path(path).absolute()
     folder = file.parent
-    if not folder.is_dir():
-        raise StoreUnavailable(
-            path=path, problem=f"the folder {folder} does not exist", advice="make it first"
-        )
-    if file.is_dir():
-        raise StoreUnavailable(
-            path=path, problem="is a folder", advice="name a file in it, such as memory.db"
-        )
     kind = filesystem_of(file, _mounts() if mounts is None else mounts)
     if kind in NETWORK_FILESYSTEMS:
         raise StoreUnavailable(
@@ -61,6 +54,19 @@ def check_location(path: str, mounts: str | None = None) -> None:
         )
     if file.exists():
         _check_file(path, file)
+
+
+def check_folder(path: str) -> None:
+    """Raise the error a user should see if `path` is no place for a file."""
+    file = Path(path).absolute()
+    if not file.parent.is_dir():
+        raise StoreUnavailable(
+            path=path, problem=f"the folder {file.parent} does not exist", advice="make it first"
+        )
+    if file.is_dir():
+        raise StoreUnavailable(
+            path=path, problem="is a folder", advice="name a file in it, such as memory.db"
+        )
 
 
 def filesystem_of(file: Path, mounts: str) -> str | None:
