@@ -58,7 +58,7 @@ MUTANTS = [
     Mutant(
         "a known window is not overfilled",
         "agents/exchange.py",
-        "        return max(1, int(window * WINDOW_SHARE) - (setting.limits.output_tokens or 0))",
+        "        return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))",
         "        return None",
         AGENT,
     ),
