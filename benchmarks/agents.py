@@ -57,11 +57,12 @@ def find_order(batch: int) -> str:
 
 
 class InstantModel:
-    """Calls a tool, then answers; summarizes where no tools are offered."""
+    """Calls a tool, then answers, or answers at once; summarizes where no tools are offered."""
 
     name = "instant"
 
-    def __init__(self) -> None:
+    def __init__(self, *, calls: bool = True) -> None:
+        self._calls = calls
         self._numbers = iter(range(10**9))
 
     async def complete_chat(
@@ -69,7 +70,7 @@ class InstantModel:
     ) -> dict[str, Any]:
         if not tools:
             return _reply({"role": "assistant", "content": SUMMARY})
-        if messages[-1]["role"] != "user":
+        if not self._calls or messages[-1]["role"] != "user":
             return _reply({"role": "assistant", "content": said(7)})
         called = {"name": "find_order", "arguments": json.dumps({"batch": 12})}
         call = {"id": f"call_{next(self._numbers)}", "type": "function", "function": called}
@@ -86,9 +87,10 @@ async def measure(folder: Path) -> list[Figure]:
 
 
 async def one_at_a_time(folder: Path) -> list[Figure]:
-    """CPU of one turn with one tool call, by how much of the history is shown."""
+    """CPU of one turn, with one tool call and without, by how much of the history is shown."""
     window = [SystemInstructionsSection(SYSTEM), ConversationHistorySection(max_messages=WINDOW)]
     ways: dict[str, dict[str, Any]] = {
+        "answer, context_summary": {"context_summary": True},
         "context_summary": {"context_summary": True},
         f"the last {WINDOW}": {"context_template": ContextTemplate(window)},
         "all shown": {},
@@ -97,16 +99,16 @@ async def one_at_a_time(folder: Path) -> list[Figure]:
     for name, options in ways.items():
         path = folder / f"{name.replace(' ', '-')}.db"
         memory = Memory(f"sqlite:///{path}")
-        agent = Agent(
-            "shop", instructions=SYSTEM, model=InstantModel(), memory=memory, tools=[find_order], **options
-        )
+        kind = "turn that answers" if name.startswith("answer") else "turn with a call"
+        model = InstantModel(calls=kind == "turn with a call")
+        agent = Agent("shop", instructions=SYSTEM, model=model, memory=memory, tools=[find_order], **options)
         await fill(agent.memory, "ana", "long", STORED)
         taken = await _cpu_of_turns(agent, path)
         await agent.close()
         await memory.close()
         figures.append(
             Figure(
-                name=f"turn with a call, {STORED:,} messages, {name}: CPU ms",
+                name=f"{kind}, {STORED:,} messages, {name.removeprefix('answer, ')}: CPU ms",
                 ours=f"{taken['long']:.1f} ms",
                 floor=f"{taken['new']:.1f} ms in a new conversation",
                 value=taken["long"],
