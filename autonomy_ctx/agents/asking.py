@@ -17,7 +17,6 @@ import anyio
 from autonomy_ctx.containers.calling import result_of
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.foreign import model_reply
 from autonomy_ctx.items.formats.reply import (
     CallStarted,
     Finished,
@@ -132,6 +131,9 @@ def _taken(call: Callable[..., Any]) -> frozenset[str] | None:
 
 
 def _read(model: Any, answer: Any) -> ModelReply:
+    # All five formats: only those who have a stand-in need them at once.
+    from autonomy_ctx.items.formats.foreign import model_reply
+
     try:
         return model_reply(answer)
     except ValueError as error:

@@ -8,13 +8,13 @@ with the sentence to ask it with.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from autonomy_ctx.items.identifiers import identifiers, share_of
+from autonomy_ctx.items.patterns import lazy
 from autonomy_ctx.items.replies import CUT_OFF, REFUSED, Reply
 from autonomy_ctx.items.untrusted import MARKS, broken
 
@@ -28,15 +28,15 @@ MOST_NAMES = 12
 SHORTENED = " [shortened]"
 
 # One "word" per character in scripts that put no spaces between words.
-_WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
-_ONE_WORD = re.compile(r"[^\s<>]{1,80}")
-_TURN = re.compile(r"\s*(?:(?:Human|Assistant):\s*)+")
+_WORD = lazy("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
+_ONE_WORD = lazy(r"[^\s<>]{1,80}")
+_TURN = lazy(r"\s*(?:(?:Human|Assistant):\s*)+")
 # A bounded look around each place: runs of marks must not cost more than their length.
-_SENTENCE_END = re.compile("(?<=[.!?…])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
-_LIST_NUMBER = re.compile(r"\s*[(]?\d{1,4}[.)]\s*")
+_SENTENCE_END = lazy("(?<=[.!?…])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
+_LIST_NUMBER = lazy(r"\s*[(]?\d{1,4}[.)]\s*")
 # Counted for coverage, but no reason to ask again: summaries may well leave them out.
-_SMALL_NUMBER = re.compile(r"\d{1,3}")
-_WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
+_SMALL_NUMBER = lazy(r"\d{1,3}")
+_WORD_END = lazy(r"(?<=\S)(?=\s|\Z)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,9 @@ a summary that needs no model. Every pattern is bounded or consumes what it read
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterable, Iterator, Sequence
+
+from autonomy_ctx.items.patterns import lazy
 
 MOST = 4000
 LONGEST = 200
@@ -23,7 +24,7 @@ _MONTH = r"(?:Jan|Feb|Mar|Mär|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)[
 
 # Ordinary words are skipped within one match, which is most of the speed, but not before a digit: it may be a
 # month. What follows is optional, so that a text of nothing else is not tried again from every character.
-_WORDS = re.compile(
+_WORDS = lazy(
     rf"[{_NO_WORD}]*+"
     r"(?:[A-Za-z][a-z]*+[.,;:!?)]*+(?:\s++(?!\d)|\Z))*+(?:"
     rf"(?P<url>[A-Za-z][A-Za-z0-9+.-]{{1,9}}://[^{_NO_URL}]+)"
@@ -32,20 +33,20 @@ _WORDS = re.compile(
     r"|(?:\d{4}年)?\d{1,2}月(?:\d{1,2}日)?)"
     rf"|(?P<word>[^{_NO_WORD}]+(?:(?<=\d),(?=\d)[^{_NO_WORD}]+)*))?"
 )
-_QUOTED = re.compile(
+_QUOTED = lazy(
     r"`(?P<code>[^`\n]{1,100})`"
     r'|"(?P<plain>(?=[^\s,:;])[^"\n]{2,60})"(?!:)'  # the keys of JSON are no quotes
     r"|[\u201c\u201e](?P<curly>(?=\S)[^\u201c-\u201e\n]{2,60})[\u201c\u201d]"
 )
 # A word that is none of these is an ordinary word.
-_TELLING = re.compile(r"[\d/\\@_.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
-_SURE = re.compile(r"[\d_\\@]")
-_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
-_QUOTE = re.compile(f"[{_QUOTES}]")
+_TELLING = lazy(r"[\d/\\@_.]|[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
+_SURE = lazy(r"[\d_\\@]")
+_LETTER_OR_DIGIT = lazy(r"[^\W_]")
+_QUOTE = lazy(f"[{_QUOTES}]")
 _ORDINARY = frozenset(
     ("and/or", "either/or", "he/she", "she/he", "his/her", "him/her", "yes/no", "n/a", "w/o", "und/oder")
 )
-_THOUSANDS = re.compile("(?<=\\d)[,.'_\u2019\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
+_THOUSANDS = lazy("(?<=\\d)[,.'_\u2019\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 
 
 def identifiers(text: str) -> list[str]:

@@ -7,15 +7,16 @@ are compared by character. The same texts and question always give the same orde
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from autonomy_ctx.items.patterns import lazy
 from autonomy_ctx.items.terms import LITTLE_WORDS, UNSPACED, folded
 
 K1, B = 1.2, 0.75
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['\u2019][^\W_{UNSPACED}]+)*")
+_WORD = lazy(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['\u2019][^\W_{UNSPACED}]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,5 +59,7 @@ def _plain(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-# In the form in which words are compared.
-LITTLE = frozenset(words(LITTLE_WORDS))
+@cache
+def little() -> frozenset[str]:
+    """Words that say nothing about a subject, in the form in which they are compared."""
+    return frozenset(words(LITTLE_WORDS))

@@ -7,9 +7,10 @@ Little words that say nothing about a subject are left out. Endings of words are
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterable
+
+from autonomy_ctx.items.patterns import lazy
 
 # fmt: off
 LITTLE_WORDS = (
@@ -26,13 +27,13 @@ LONGEST_TERM = 64
 UNSPACED = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _WORD = rf"[^\W_{UNSPACED}]+"
 _JOINT = "[-_./:@+]{1,3}"
-_RUN = re.compile(rf"[{UNSPACED}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+_RUN = lazy(rf"[{UNSPACED}]+|{_WORD}(?:{_JOINT}{_WORD})*")
 # The same for plain text, which takes half the time.
-_ASCII_RUN = re.compile(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
-_JOINTS = re.compile(_JOINT)
+_ASCII_RUN = lazy(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
+_JOINTS = lazy(_JOINT)
 _LITTLE = frozenset(LITTLE_WORDS.split())
-_IS_UNSPACED = re.compile(f"[{UNSPACED}]")
-_ACCENTS = re.compile("[\u0300-\u036f]+")
+_IS_UNSPACED = lazy(f"[{UNSPACED}]")
+_ACCENTS = lazy("[\u0300-\u036f]+")
 
 
 def terms(text: str) -> list[str]:

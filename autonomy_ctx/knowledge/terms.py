@@ -6,7 +6,7 @@ neighbours are looked for together. Whatever a user writes, only words in quotes
 
 from __future__ import annotations
 
-from autonomy_ctx.items.ranking import LITTLE, words
+from autonomy_ctx.items.ranking import little, words
 from autonomy_ctx.items.terms import any_of, ends, is_unspaced
 
 # Of a long question as many terms and characters count at its beginning as at its end.
@@ -21,7 +21,7 @@ def indexed(text: str, title: str | None = None) -> str:
 def question(text: str) -> str | None:
     """A question in the index's syntax: any of its words, common ones only if there are no others."""
     found = list(dict.fromkeys(_terms(words(ends(text, END_CHARACTERS)))))
-    terms = [term for term in found if term not in LITTLE] or found
+    terms = [term for term in found if term not in little()] or found
     if len(terms) > 2 * END_TERMS:
         terms = [*terms[:END_TERMS], *terms[-END_TERMS:]]
     return any_of(terms) or None

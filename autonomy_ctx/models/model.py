@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import random
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import anyio
 
@@ -19,11 +19,13 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.wire import from_dict
 from autonomy_ctx.models.access import Access
 from autonomy_ctx.models.client import Client, Outgoing, Retrying, Timeouts
-from autonomy_ctx.models.offline import OfflineModel, ToldStream
 from autonomy_ctx.models.pool import Pool
 from autonomy_ctx.models.providers import checked_url, choose
 from autonomy_ctx.models.stream import ModelStream
 from autonomy_ctx.models.windows import known_window
+
+if TYPE_CHECKING:
+    from autonomy_ctx.models.offline import OfflineModel, ToldStream
 
 logger = logging.getLogger("autonomy_ctx.models")
 
@@ -73,7 +75,7 @@ class Model(Closing):
         self._pool = Pool(client)
         self._client: Client | None = None
         self._format: Format
-        self._offline = OfflineModel() if choice.provider.name == "offline" else None
+        self._offline = _offline() if choice.provider.name == "offline" else None
 
     @property
     def provider(self) -> str:
@@ -140,8 +142,7 @@ class Model(Closing):
         read = [from_dict(message) for message in messages]
         specs = [tool_spec(tool) for tool in tools or ()]
         if self._offline is not None:
-            reply = await self._offline.reply(read, specs, max_tokens)
-            return ToldStream(reply) if stream else reply
+            return await self._offline.complete_chat(read, specs, stream, max_tokens)
         chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
         usual = chosen.pop("max_tokens", None)
         client = self._asking()
@@ -192,6 +193,13 @@ class Model(Closing):
         """Believe a provider that says its window is smaller than was thought."""
         if window is not None and window > 0 and window < (self._context_window or window + 1):
             self._context_window = window
+
+
+def _offline() -> OfflineModel:
+    # Imported here: most models are asked over HTTP.
+    from autonomy_ctx.models.offline import OfflineModel
+
+    return OfflineModel()
 
 
 def tool_spec(tool: Any) -> dict[str, Any]:

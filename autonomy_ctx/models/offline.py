@@ -20,7 +20,8 @@ from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.formats.reply import Finished, ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.parts import TextContent
-from autonomy_ctx.items.ranking import LITTLE, rank, words
+from autonomy_ctx.items.patterns import lazy
+from autonomy_ctx.items.ranking import little, rank, words
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import body, called_names, speaker
@@ -40,19 +41,17 @@ LEAST_RECORD = 90
 # Characters from which ranking is left to a thread.
 HEAVY = 100_000
 
-_BLOCK = re.compile(
+_BLOCK = lazy(
     rf"<({CONVERSATION}|{SEGMENT}|{BACKGROUND}) ([0-9a-f]{{16}})>\n(.*?)\n</\1 \2>",
     re.DOTALL,
 )
-_CAP = re.compile(r"\bat most (\d{1,7}) tokens", re.IGNORECASE)
-_WANTS_RECORD = re.compile(
+_CAP = lazy(r"\bat most (\d{1,7}) tokens", re.IGNORECASE)
+_WANTS_RECORD = lazy(
     r"\bsummari[sz]e\b|\b(?:write|make|give|create)\b[^.?!\n]{0,40}\b(?:record|summary|digest)\b",
     re.IGNORECASE,
 )
-_SPEAKER = re.compile(
-    r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )"
-)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+_SPEAKER = lazy(r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )")
+_SENTENCE = lazy(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class OfflineModel:
         stream: bool = False,
         max_tokens: int | None = None,
         **options: Any,
-    ) -> ModelReply | AsyncIterator[StreamEvent]:
+    ) -> ModelReply | ToldStream:
         """The answer, or its events; options mean nothing here."""
         reply = await self.reply(messages, tools or (), max_tokens)
         return ToldStream(reply) if stream else reply
@@ -164,7 +163,7 @@ class OfflineModel:
         # The same question asked before is no answer to it.
         passages = [one for one in dict.fromkeys(passages) if one.text != question]
         query = words(question)
-        telling = [word for word in query if word not in LITTLE]
+        telling = [word for word in query if word not in little()]
         ranked = rank(telling, [one.text for one in passages])
         best = [one for one in ranked if one.score >= RELEVANT * ranked[0].score][:MOST_PASSAGES]
         if not best:
