@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -23,12 +24,12 @@ logger = logging.getLogger("autonomy_ctx.background")
 GRACE_SECONDS = 2.0
 
 
-class Closing:
+class Closing(ABC):
     """Closes at the end of an `async with`."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Let go of what is held."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         return self

@@ -163,10 +163,19 @@ async def test_what_cannot_be_served_closes_the_node() -> None:
 
 
 async def test_a_node_waits_until_somebody_stops_it() -> None:
+    stopped = anyio.Event()
+
+    async def wait() -> None:
+        await node.wait_stopped()
+        stopped.set()
+
     async with Node() as node, anyio.create_task_group() as group:
-        group.start_soon(node.wait_stopped)
+        group.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
+        assert not stopped.is_set()
         node.stop()
+        with anyio.fail_after(5):
+            await stopped.wait()
 
 
 # -- a whole application, in a process of its own ------------------------------------------------------

@@ -303,7 +303,8 @@ async def test_an_answer_that_is_no_json_is_an_error_of_its_own(provider: str, s
 
 async def test_an_error_inside_a_success_is_never_taken_for_an_answer(provider: str) -> None:
     async with bench(provider, False, Fault.ERROR_WITH_STATUS_200, ANSWER) as at:
-        await at.fails("Rome?", InvalidModelReply)
+        assert await at.fails("Rome?", InvalidModelReply) == []
+        assert (len(at.server.seen), at.waits) == (1, [])
         await at.goes_on("Rome?")
 
 

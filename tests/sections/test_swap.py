@@ -212,6 +212,9 @@ async def test_two_contexts_at_the_same_time_hide_and_double_nothing() -> None:
             whole(await shown(section, memory), count)
             whole(await shown(section, memory), count)
             await section.settled()
+        counts = section.get_metrics()
+        assert counts["swaps"] > 0
+        assert counts["swaps_put_off"] > 0
 
 
 # -- what was read beside what was shown ------------------------------------------------------------------

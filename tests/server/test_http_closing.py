@@ -99,6 +99,8 @@ async def test_connections_that_wait_for_nothing_do_not_hold_it_up() -> None:
         idle = await anyio.connect_tcp("127.0.0.1", here.serving.port)
         with anyio.fail_after(CLOSES_WITHIN):
             await here.node.close()
+            with pytest.raises(anyio.EndOfStream):
+                await idle.receive()
         await idle.aclose()
 
 
