@@ -84,8 +84,6 @@ from autonomy_ctx.errors import (
     UserMessageMissing,
 )
 from autonomy_ctx.hooks import HookRegistry, hook
-from autonomy_ctx.items.calibration import Calibration
-from autonomy_ctx.items.calls import ToolCall
 from autonomy_ctx.items.cuts import (
     find_safe_trim_count,
     find_tool_pair_boundary,
@@ -95,20 +93,11 @@ from autonomy_ctx.items.cuts import (
     validate_tool_pairing,
 )
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
-from autonomy_ctx.items.exact import ExactText
-from autonomy_ctx.items.formats.reply import (
-    CallStarted,
-    Finished,
-    ModelReply,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.parts import ImageContent, TextContent, ThinkingContent
+from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, ThinkingDelta, Usage
+from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.recall import Recalled, Recollection
 from autonomy_ctx.items.summary import Segment, Summary
-from autonomy_ctx.items.tokens import TextCounter, TokenCounter
+from autonomy_ctx.items.tokens import Calibration, ExactText, TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.knowledge.embedder import HttpEmbedder
 from autonomy_ctx.knowledge.fused import FusedKnowledge

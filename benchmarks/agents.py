@@ -34,7 +34,7 @@ from autonomy_ctx import (
     SystemInstructionsSection,
     tool,
 )
-from autonomy_ctx.items.formats.format import Asking
+from autonomy_ctx.items.formats.base import Asking
 from autonomy_ctx.items.formats.openai import OpenAIFormat
 from benchmarks import slow_model
 from benchmarks.corpus import fill, spoken

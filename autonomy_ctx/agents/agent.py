@@ -36,7 +36,7 @@ from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed, InvalidAgent
 from autonomy_ctx.hooks import Hook, checked_hooks
 from autonomy_ctx.items.events import DirectMessage
-from autonomy_ctx.items.frozen import EMPTY
+from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.memory.key import Key, make_key
 from autonomy_ctx.memory.mailbox import Mailbox

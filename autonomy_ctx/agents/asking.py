@@ -17,7 +17,7 @@ import anyio
 from autonomy_ctx.containers.calling import result_of
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.reply import (
+from autonomy_ctx.items.formats.base import (
     CallStarted,
     Finished,
     ModelReply,
@@ -25,8 +25,7 @@ from autonomy_ctx.items.formats.reply import (
     TextDelta,
     ThinkingDelta,
 )
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.parts import TextContent
+from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.models.model import Model
 
@@ -132,7 +131,7 @@ def _taken(call: Callable[..., Any]) -> frozenset[str] | None:
 
 def _read(model: Any, answer: Any) -> ModelReply:
     # All five formats: only those who have a stand-in need them at once.
-    from autonomy_ctx.items.formats.foreign import model_reply
+    from autonomy_ctx.items.formats.any_reply import model_reply
 
     try:
         return model_reply(answer)

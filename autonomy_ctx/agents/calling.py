@@ -10,8 +10,7 @@ from autonomy_ctx.agents.setting import AgentHook, Setting
 from autonomy_ctx.agents.shelves import Shelf
 from autonomy_ctx.errors import HookError, InvalidItem
 from autonomy_ctx.hooks import fire
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.message import Message, ToolCall
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.rows import MESSAGE_LIMIT
 from autonomy_ctx.tools.run import Ran, result_message, run_calls

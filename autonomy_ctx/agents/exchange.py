@@ -21,7 +21,7 @@ from autonomy_ctx.agents.setting import AgentHook, Setting
 from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.errors import BudgetExceeded, ContextOverflow, UserMessageMissing
 from autonomy_ctx.hooks import fire
-from autonomy_ctx.items.formats.reply import ModelReply, StreamEvent, TextDelta, Usage
+from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.mailbox import Mailbox

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from autonomy_ctx.items.formats.reply import Usage
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.template.placement import HISTORY
 from autonomy_ctx.template.template import ContextTemplate
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.formats.reply import CallStarted, TextDelta, ThinkingDelta, Usage
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta, Usage
+from autonomy_ctx.items.message import Message, ToolCall
 
 # Why a turn ended, besides the model's own reasons.
 WAITING = "waiting_for_input"

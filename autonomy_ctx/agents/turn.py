@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autonomy_ctx.errors import InvalidContainer, InvalidMessage
-from autonomy_ctx.items.frozen import checked
+from autonomy_ctx.items.json_values import checked
 from autonomy_ctx.tools.tool import Tool
 
 

@@ -11,7 +11,7 @@ import anyio
 from autonomy_ctx.compaction.prompt import Context, Prompt
 from autonomy_ctx.containers.model_call import complete
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.replies import Reply, read_reply
+from autonomy_ctx.items.formats.any_reply import Reply, read_reply
 from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.models.model import Model
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from autonomy_ctx.items.formats.any_reply import CUT_OFF, REFUSED, Reply
 from autonomy_ctx.items.identifiers import identifiers, share_of
-from autonomy_ctx.items.patterns import lazy
-from autonomy_ctx.items.replies import CUT_OFF, REFUSED, Reply
-from autonomy_ctx.items.untrusted import MARKS, broken
+from autonomy_ctx.items.terms import lazy
+from autonomy_ctx.items.transcript import MARKS, broken
 
 TOOL_STARTS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<invoke ", "<function_calls>")
 SMALLEST = 256

@@ -19,9 +19,9 @@ from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.compaction.sharing import Sent, cheaper, shared_merge_prompt, shared_prompt
 from autonomy_ctx.items.digest import digest, digest_texts
+from autonomy_ctx.items.formats.any_reply import Reply
 from autonomy_ctx.items.identifiers import coverage, identifiers
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.replies import Reply
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.memory.rows import weight

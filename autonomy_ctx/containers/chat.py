@@ -21,11 +21,11 @@ from autonomy_ctx.containers.chat_summary import (
 )
 from autonomy_ctx.containers.chat_view import ChatView, Kept
 from autonomy_ctx.errors import LimitNotMet, SummaryFailed
+from autonomy_ctx.items.cuts import is_instruction, is_plain, is_summary, removable, says_something
 from autonomy_ctx.items.edits import check_limit, filtered, merged, recent_turns, truncated, turn_start
 from autonomy_ctx.items.events import AgentConfigUpdate
-from autonomy_ctx.items.groups import is_instruction, is_plain, is_summary, removable, says_something
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.untrusted import nonce
+from autonomy_ctx.items.transcript import nonce
 from autonomy_ctx.items.wire import Item
 
 logger = logging.getLogger("autonomy_ctx.containers")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.frozen import shown
+from autonomy_ctx.items.json_values import preview
 from autonomy_ctx.items.wire import Item, item_from_dict, item_to_dict, time_to_json
 
 _KINDS = ("message", "summary", "agent_handoff", "agent_config_update", "direct_message")
@@ -81,7 +81,7 @@ def _item(form: Any) -> Item:
         case kind:
             raise InvalidMessage(
                 "type",
-                f"is {shown(kind)}; known are {', '.join(_KINDS)}, function_call and function_call_output. "
+                f"is {preview(kind)}; known are {', '.join(_KINDS)}, function_call and function_call_output. "
                 f"If a newer autonomy_ctx wrote this, upgrade to read it",
             )
 

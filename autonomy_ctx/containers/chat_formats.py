@@ -13,7 +13,7 @@ from typing import Any
 from autonomy_ctx.items.formats.anthropic import AnthropicMessages, anthropic_messages
 from autonomy_ctx.items.formats.google import GoogleContents, google_contents, wants_signatures
 from autonomy_ctx.items.formats.openai import openai_messages
-from autonomy_ctx.items.formats.values import well_formed_json
+from autonomy_ctx.items.formats.outgoing import well_formed_json
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.wire import Item
 

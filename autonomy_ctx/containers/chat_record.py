@@ -8,9 +8,9 @@ from typing import Any, Self, TypeVar
 
 from autonomy_ctx.containers.chat_view import ChatView, Kept
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage
+from autonomy_ctx.items.cuts import is_summary
 from autonomy_ctx.items.edits import inserted, tool_names
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
-from autonomy_ctx.items.groups import is_summary
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.wire import Item

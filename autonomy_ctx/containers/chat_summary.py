@@ -11,13 +11,12 @@ from typing import Any, Protocol
 
 from autonomy_ctx.containers.model_call import complete
 from autonomy_ctx.errors import SummaryFailed
+from autonomy_ctx.items.cuts import is_instruction, says_something
 from autonomy_ctx.items.events import DirectMessage
-from autonomy_ctx.items.groups import is_instruction, says_something
+from autonomy_ctx.items.formats.any_reply import CUT_OFF, REFUSED, Reply, read_reply
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.replies import CUT_OFF, REFUSED, Reply, read_reply
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import transcript
-from autonomy_ctx.items.untrusted import BACKGROUND, CONVERSATION, broken, delimited, nonce
+from autonomy_ctx.items.transcript import BACKGROUND, CONVERSATION, broken, delimited, nonce, transcript
 from autonomy_ctx.items.wire import Item
 
 CONVERSATION_SUMMARY = "[Conversation Summary]\n"

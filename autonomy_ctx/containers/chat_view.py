@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from autonomy_ctx.containers.chat_dict import items_to_dicts
+from autonomy_ctx.items.cuts import is_plain, users
 from autonomy_ctx.items.edits import ActiveConfig, active_config, item_tokens
-from autonomy_ctx.items.groups import is_plain, users
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.wire import Item

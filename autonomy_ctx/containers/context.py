@@ -15,9 +15,7 @@ from typing import Any, Self, SupportsIndex, TypeAlias, overload
 from autonomy_ctx.containers.held import Held, distinct, merged
 from autonomy_ctx.containers.keeping import FileKeeper, Keeper
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.parts import Content
+from autonomy_ctx.items.message import ChatRole, Content, Message, ToolCall
 
 # What a message may say, in any of the spellings that `Message` takes.
 Said: TypeAlias = Content | Mapping[str, Any] | Sequence[Any]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from autonomy_ctx.errors import InvalidItem, InvalidMessage
-from autonomy_ctx.items.frozen import checked
+from autonomy_ctx.items.json_values import checked
 
 T = TypeVar("T")
 _SIMPLE = frozenset({str, int, float, bool, bytes, type(None)})

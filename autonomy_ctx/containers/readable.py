@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio.to_thread
 
+from autonomy_ctx.items.json_values import Binary, Plain
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.plain import Binary, Plain
 
 # Longer values are written out in a worker thread.
 _LIGHT, _FEW = 50_000, 50

@@ -26,9 +26,8 @@ from autonomy_ctx.containers.readable import (
     written,
 )
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.frozen import EMPTY
-from autonomy_ctx.items.message import ChatRole, Message, new_id
+from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id
 
 logger = logging.getLogger("autonomy_ctx.containers")
 MAIN, ATTEMPT, INTERMEDIATE = "main", "attempt", "intermediate"

@@ -11,9 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.parts import ImageContent, Part, TextContent, ThinkingContent
+from autonomy_ctx.items.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, TokenCounter
 

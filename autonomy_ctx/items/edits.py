@@ -13,9 +13,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items.cuts import find_tool_pair_boundary
-from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
-from autonomy_ctx.items.groups import (
+from autonomy_ctx.items.cuts import (
+    find_tool_pair_boundary,
     is_instruction,
     is_plain,
     is_structural,
@@ -24,6 +23,7 @@ from autonomy_ctx.items.groups import (
     says_something,
     users,
 )
+from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
 from autonomy_ctx.items.wire import Item

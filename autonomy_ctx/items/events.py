@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.frozen import EMPTY
+from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import new_id, now, parse_extra, parse_text, parse_time
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
-from autonomy_ctx.items.patterns import lazy
+from autonomy_ctx.items.terms import lazy
 
 MOST = 4000
 LONGEST = 200

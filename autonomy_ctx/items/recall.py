@@ -15,8 +15,7 @@ from typing import NamedTuple
 from autonomy_ctx.items.clamp import Count, clamp_text
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
-from autonomy_ctx.items.transcript import body, called_names, short_name, speaker
-from autonomy_ctx.items.untrusted import delimited, nonce
+from autonomy_ctx.items.transcript import body, called_names, delimited, nonce, short_name, speaker
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round.
 FROM_BEFORE, FROM_AFTER, ROUNDS = 0.5, 0.1, 2

@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.parts import TextContent
+from autonomy_ctx.items.message import ChatRole, Message, TextContent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,38 @@
-"""The terms of a text: what a search compares, the same for what was said and for what is asked.
-
-Case, width and accents do not count. Text in scripts without spaces is cut into single characters and
-overlapping pairs. An identifier such as `ORD-4711` or `foo_bar.py` counts by its parts and as a whole.
-Little words that say nothing about a subject are left out. Endings of words are the index's business.
-"""
+"""Patterns that are compiled when they are first used: all of them at once would make an import slow."""
 
 from __future__ import annotations
 
+import math
+import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
 
-from autonomy_ctx.items.patterns import lazy
+_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
+
+
+class _Pattern:
+    """Stands in for a compiled pattern until it is used."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._pattern, self._flags = pattern, flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _METHODS:
+            raise AttributeError(name)
+        compiled = re.compile(self._pattern, self._flags)
+        # From now on found without coming here.
+        vars(self).update({method: getattr(compiled, method) for method in _METHODS})
+        return getattr(compiled, name)
+
+
+def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern for its methods; what is wrong with it shows when it is first used."""
+    return cast("re.Pattern[str]", _Pattern(pattern, flags))
+
 
 # fmt: off
 LITTLE_WORDS = (
@@ -93,3 +115,53 @@ def _terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+K1, B = 1.2, 0.75
+_RANKED_WORD = lazy(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['\u2019][^\W_{UNSPACED}]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A text by its index, and how much it says about the question; never 0."""
+
+    index: int
+    score: float
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in the form in which they are compared."""
+    return [_plain(word) for word in _RANKED_WORD.findall(folded(text))]
+
+
+def rank(query: str | Iterable[str], texts: Sequence[str], *, k1: float = K1, b: float = B) -> list[Ranked]:
+    """The texts that share a word with the query, best first; of equals the earlier first.
+
+    `query` is a text, or words as `words` gives them.
+    """
+    asked = dict.fromkeys(words(query) if isinstance(query, str) else query)
+    counts = [Counter(words(text)) for text in texts]
+    lengths = [count.total() for count in counts]
+    usual = sum(lengths) / len(lengths) if any(lengths) else 1.0
+    scores = [0.0] * len(texts)
+    for word in asked:
+        holders = [index for index, count in enumerate(counts) if word in count]
+        # Never negative: a word that most texts have says little, but not the opposite.
+        weight = math.log(1 + (len(texts) - len(holders) + 0.5) / (len(holders) + 0.5))
+        for index in holders:
+            often = counts[index][word]
+            room = k1 * (1 - b + b * lengths[index] / usual)
+            scores[index] += weight * often * (k1 + 1) / (often + room)
+    found = [Ranked(index, score) for index, score in enumerate(scores) if score > 0]
+    return sorted(found, key=lambda one: (-one.score, one.index))
+
+
+def _plain(word: str) -> str:
+    word = word.replace("\u2019", "'").removesuffix("'s")
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+@cache
+def little() -> frozenset[str]:
+    """Words that say nothing about a subject, in the form in which they are compared."""
+    return frozenset(words(LITTLE_WORDS))

@@ -1,20 +1,159 @@
-"""How many tokens messages cost, from stored counts where there are any.
+"""Token counts without a download.
 
-A message is frozen, so it is counted once: the count travels with it and is stored beside it.
-What a provider reports later moves the calibration, never the stored counts.
+An exact count needs the model's vocabulary: megabytes to fetch, where it is published at all. A budget only
+needs to know roughly what fits, but for every piece of text and at once. Byte-pair tokenizers first cut a
+text into words, numbers and runs of marks, so counting those cuts gets within about 15 %.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Protocol
 
+from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.calibration import Calibration
-from autonomy_ctx.items.estimate import estimate_tokens
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.parts import TextContent, ThinkingContent
+from autonomy_ctx.items.message import Message, TextContent, ThinkingContent
+
+# Thousandths of a token, so that sums are exact. Least squares of the relative error against o200k over 2 KB
+# pieces of prose, manuals and program messages in 18 languages, source code, JSON, logs and identifiers.
+# About 20 % low on Polish, Ukrainian, Thai and traditional Chinese, 20 % high on Vietnamese and Hindi.
+PER_CHARACTER = 68
+PER_CAPITAL_OR_DIGIT = 216
+PER_WORD = 613
+PER_NUMBER = 996
+PER_MARKS = 827
+PER_ACCENTED = 1214  # splits its word in two; an emoji costs about as much
+PER_CYRILLIC = 106
+PER_OTHER_SCRIPT = 211  # Greek, Hebrew, Arabic, Indic, Thai
+PER_WIDE = 663  # Han, kana, full-width forms, typographic marks
+PER_HANGUL = 431
+
+_LOWER, _UPPER, _DIGITS = ascii_lowercase.encode(), ascii_uppercase.encode(), digits.encode()
+_UPPER_AND_DIGITS = _UPPER + _DIGITS
+_NOT_LEAD = bytes(range(0xC0))  # ASCII, and every byte of a character after its first
+
+
+def _script(byte: int) -> int:
+    """Return the letter for the script that the first byte of a UTF-8 sequence announces."""
+    if byte in (0xD0, 0xD1):
+        return ord("c")
+    if byte < 0xCE or byte >= 0xF0:
+        return ord("a")
+    if byte < 0xE2:
+        return ord("o")
+    return ord("h") if 0xEA <= byte <= 0xED else ord("w")
+
+
+def _runs_of(members: bytes) -> bytes:
+    """Return the table that turns the bytes of a class into `x` and all others into a space."""
+    return bytes(ord("x") if byte in members else ord(" ") for byte in range(256))
+
+
+_SCRIPTS = bytes(map(_script, range(256)))
+_WORDS = _runs_of(_LOWER + _UPPER + bytes(range(0x80, 0x100)))
+_NUMBERS = _runs_of(_DIGITS)
+# Line breaks and capitals are marks too: a capital opens a new token within its word (camelCase, base64).
+_MARKS = _runs_of(bytes(byte for byte in range(0x80) if byte not in b" " + _LOWER + _DIGITS))
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens a text costs: 0 if it is empty, otherwise at least 1."""
+    data = text.encode("utf-8", "surrogatepass")
+    # `count` is fastest if its pattern ends in the commoner byte: so starts of words, but ends of the others.
+    cost = (
+        PER_CHARACTER * len(text)
+        + PER_CAPITAL_OR_DIGIT * (len(data) - len(data.translate(None, _UPPER_AND_DIGITS)))
+        + PER_WORD * data.translate(_WORDS).count(b" x")
+        + PER_NUMBER * data.translate(_NUMBERS).count(b"x ")
+        + PER_MARKS * data.translate(_MARKS).count(b"x ")
+    )
+    if not text.isascii():
+        scripts = data.translate(_SCRIPTS, _NOT_LEAD)
+        cost += (
+            PER_ACCENTED * scripts.count(b"a")
+            + PER_CYRILLIC * scripts.count(b"c")
+            + PER_OTHER_SCRIPT * scripts.count(b"o")
+            + PER_WIDE * scripts.count(b"w")
+            + PER_HANGUL * scripts.count(b"h")
+        )
+    return -(-cost // 1000)
+
+
+WEIGHT = 0.2
+STEP = 0.05
+LOWEST, HIGHEST = 0.25, 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationStep:
+    """The factor in use from a report on."""
+
+    factor: float
+    reports: int
+
+
+class Calibration:
+    """The factor between counted and reported tokens, and every step it took."""
+
+    def __init__(self) -> None:
+        self.steps: list[CalibrationStep] = [CalibrationStep(factor=1.0, reports=0)]
+        self._average = 1.0
+        self._reports = 0
+
+    @property
+    def factor(self) -> float:
+        """The factor in use."""
+        return self.steps[-1].factor
+
+    def scaled(self, tokens: int) -> int:
+        """A count, corrected."""
+        factor = self.steps[-1].factor
+        return tokens if factor == 1.0 else math.ceil(tokens * factor)
+
+    def observe(self, counted: int, reported: int) -> bool:
+        """Take in one report; true when the factor moved. Reports of nothing are ignored."""
+        if counted <= 0 or reported <= 0:
+            return False
+        ratio = min(max(reported / counted, LOWEST), HIGHEST)
+        self._reports += 1
+        weight = max(WEIGHT, 1 / self._reports)
+        self._average += weight * (ratio - self._average)
+        if abs(self._average / self.factor - 1) <= STEP:
+            return False
+        self.steps.append(CalibrationStep(factor=round(self._average, 3), reports=self._reports))
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as JSON, to keep it across a restart."""
+        return {
+            "average": self._average,
+            "reports": self._reports,
+            "steps": [{"factor": step.factor, "reports": step.reports} for step in self.steps],
+        }
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Calibration:
+        """The state that `to_dict` gave."""
+        calibration = cls()
+        try:
+            calibration._average = float(value["average"])
+            calibration._reports = int(value["reports"])
+            calibration.steps = [
+                CalibrationStep(factor=float(step["factor"]), reports=int(step["reports"]))
+                for step in value["steps"]
+            ]
+        except (KeyError, TypeError, ValueError) as problem:
+            raise InvalidMessage(
+                "calibration", f"is not what Calibration.to_dict gave ({problem!r})"
+            ) from None
+        if not calibration.steps or not all(LOWEST <= step.factor <= HIGHEST for step in calibration.steps):
+            raise InvalidMessage("calibration.steps", f"must have factors between {LOWEST} and {HIGHEST}")
+        return calibration
+
 
 # What the chat formats put around every message, every call and every tool.
 PER_MESSAGE = 4
@@ -107,3 +246,52 @@ class TokenCounter:
         if message.name:
             total += count(message.name)
         return total
+
+
+# Longest prefix first: the first that fits a model's name decides.
+_VOCABULARIES = (
+    ("gpt-3.5", "cl100k_base"),
+    ("gpt-4o", "o200k_base"),
+    ("gpt-4.", "o200k_base"),
+    ("gpt-4", "cl100k_base"),
+    ("gpt-oss", "gpt-oss"),
+    ("gpt-", "o200k_base"),
+    ("o1", "o200k_base"),
+    ("o3", "o200k_base"),
+    ("o4", "o200k_base"),
+    ("llama-2", "llama2"),
+    ("llama", "llama3"),
+    ("qwen", "qwen3"),
+    ("deepseek", "deepseek_v3"),
+    ("mistral", "mistral_v3"),
+    ("gemma", "gemma3"),
+    ("glm", "glm4"),
+    ("kimi", "kimi_k2"),
+    ("phi", "phi4"),
+)
+
+
+class ExactText:
+    """Counts with the tokenizer of a model (`gpt-4o`, `qwen3-32b`) or of a vocabulary (`o200k_base`)."""
+
+    def __init__(self, model: str) -> None:
+        try:
+            from splintr import Tokenizer
+        except ImportError:
+            raise ImportError(
+                "exact token counts need the extra: pip install 'autonomy-ctx[tokens]'"
+            ) from None
+        bare = model.rsplit("/", 1)[-1].lower()
+        vocabulary = next((name for prefix, name in _VOCABULARIES if bare.startswith(prefix)), bare)
+        try:
+            self._tokenizer: Any = Tokenizer.from_pretrained(vocabulary)
+        except ValueError as problem:
+            raise ValueError(
+                f"no bundled vocabulary fits {model!r}; leave it to the estimate, which learns from what "
+                f"the provider reports. ({problem})"
+            ) from None
+        self.name = f"splintr:{vocabulary}"
+
+    def count(self, text: str) -> int:
+        # Ordinary: a special token spelled out in a user's text is text.
+        return len(self._tokenizer.encode_ordinary(text.encode("utf-8", "replace").decode()))

@@ -11,22 +11,23 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.calls import call_to_json
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
-from autonomy_ctx.items.frozen import EMPTY, checked, freeze, shown, thaw
+from autonomy_ctx.items.json_values import EMPTY, checked, freeze, preview, thaw
 from autonomy_ctx.items.message import (
     ChatRole,
     Message,
+    call_to_json,
     check_content,
+    content_to_json,
     new_id,
     now,
     parse_calls,
+    parse_content,
     parse_flag,
     parse_role,
     parse_text,
     parse_time,
 )
-from autonomy_ctx.items.parts import content_to_json, parse_content
 from autonomy_ctx.items.summary import Segment, Summary
 
 Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
@@ -81,7 +82,7 @@ def from_form(
     if kind is not None and kind != "message":
         if kind == "summary":
             return _summary(form)
-        raise InvalidMessage("type", f"is {shown(kind)}; a message has the type `message` or none")
+        raise InvalidMessage("type", f"is {preview(kind)}; a message has the type `message` or none")
     get = form.get
     role = parse_role(get("role"))
     content = parse_content(get("content"))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from autonomy_ctx.errors import InvalidPassage
-from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, checked_limit
 from autonomy_ctx.knowledge.shown import shown
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.items.tokens import estimate_tokens
 
 SIZE, OVERLAP = 240, 40
 # No token is usually longer, so nothing further back can be part of an overlap.

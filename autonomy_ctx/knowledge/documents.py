@@ -14,7 +14,7 @@ from autonomy_ctx.errors import InvalidDocument
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.untrusted import nonce
+from autonomy_ctx.items.transcript import nonce
 from autonomy_ctx.knowledge.knowledge import clean
 
 MOST_BYTES = 16 * 2**20

@@ -17,9 +17,8 @@ import anyio
 
 from autonomy_ctx.background import Closing
 from autonomy_ctx.errors import InvalidModelReply
-from autonomy_ctx.items.formats.format import StreamReader
+from autonomy_ctx.items.formats.base import ModelReply, StreamReader
 from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.knowledge.knowledge import checked_limit, clean
 from autonomy_ctx.models.access import Access
 from autonomy_ctx.models.client import Client, Retrying, Timeouts

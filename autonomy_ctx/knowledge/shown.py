@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import anyio.to_thread
 
 from autonomy_ctx.items.clamp import clamp_text
-from autonomy_ctx.items.untrusted import delimited, nonce
+from autonomy_ctx.items.transcript import delimited, nonce
 from autonomy_ctx.knowledge.knowledge import Passage
 
 Count = Callable[[str], int]

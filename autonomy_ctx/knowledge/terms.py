@@ -6,8 +6,7 @@ neighbours are looked for together. Whatever a user writes, only words in quotes
 
 from __future__ import annotations
 
-from autonomy_ctx.items.ranking import little, words
-from autonomy_ctx.items.terms import any_of, ends, is_unspaced
+from autonomy_ctx.items.terms import any_of, ends, is_unspaced, little, words
 
 # Of a long question as many terms and characters count at its beginning as at its end.
 END_TERMS, END_CHARACTERS = 32, 10_000

@@ -11,8 +11,7 @@ from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.recall import indented, spoken
-from autonomy_ctx.items.transcript import called_names
-from autonomy_ctx.items.untrusted import delimited, nonce
+from autonomy_ctx.items.transcript import called_names, delimited, nonce
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.rows import weight
 from autonomy_ctx.memory.store import Entry

@@ -14,9 +14,8 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.frozen import left_of, length
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.parts import ImageContent, Part
+from autonomy_ctx.items.json_values import left_of, length
+from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Draft
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.parts import TextContent
+from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.terms import asked_terms, ends
 
 # Of a large message the beginning and the end can be found, this many characters of each.

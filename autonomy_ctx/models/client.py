@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 import anyio
 
 from autonomy_ctx.errors import InvalidModelReply, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.format import Answers
-from autonomy_ctx.items.formats.reply import ModelReply
-from autonomy_ctx.items.parts import TextContent
+from autonomy_ctx.items.formats.base import Answers, ModelReply
+from autonomy_ctx.items.message import TextContent
 from autonomy_ctx.models.body import MOST_BYTES, MOST_STREAMED, Body, Unreadable
 from autonomy_ctx.models.failures import Failure, parsed, response_failure, told_failure
 from autonomy_ctx.models.pool import Pool

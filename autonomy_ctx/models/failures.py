@@ -22,7 +22,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.format import Answers
+from autonomy_ctx.items.formats.base import Answers
 
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT, JITTER = 0.5, 8.0, 60.0, 0.25
 # Asking again does not help before somebody pays.

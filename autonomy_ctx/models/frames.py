@@ -6,8 +6,8 @@ import json
 from collections import deque
 from typing import Any, NamedTuple, Protocol
 
-from autonomy_ctx.items.formats.eventstream import EventStreamDecoder, StreamFrame
-from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.base import StreamError
+from autonomy_ctx.items.formats.bedrock import EventStreamDecoder, StreamFrame
 from autonomy_ctx.models.body import Body, Lines, Unreadable
 from autonomy_ctx.models.sse import next_event
 

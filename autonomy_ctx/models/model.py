@@ -12,9 +12,8 @@ import anyio
 
 from autonomy_ctx.background import Closing
 from autonomy_ctx.errors import ContextOverflow
-from autonomy_ctx.items.formats.format import Asking, Format
-from autonomy_ctx.items.formats.names import own_names
-from autonomy_ctx.items.formats.reply import ModelReply, with_own_names
+from autonomy_ctx.items.formats.base import Asking, Format, ModelReply, with_own_names
+from autonomy_ctx.items.formats.outgoing import own_names
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.wire import from_dict
 from autonomy_ctx.models.access import Access

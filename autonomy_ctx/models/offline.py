@@ -17,15 +17,12 @@ import anyio.to_thread
 
 from autonomy_ctx.items.clamp import clamp_text, shorten
 from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.formats.reply import Finished, ModelReply, StreamEvent, TextDelta, Usage
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.parts import TextContent
-from autonomy_ctx.items.patterns import lazy
-from autonomy_ctx.items.ranking import little, rank, words
+from autonomy_ctx.items.formats.base import Finished, ModelReply, StreamEvent, TextDelta, Usage
+from autonomy_ctx.items.message import ChatRole, Message, TextContent
 from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.terms import lazy, little, rank, words
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import body, called_names, speaker
-from autonomy_ctx.items.untrusted import BACKGROUND, CONVERSATION, SEGMENT
+from autonomy_ctx.items.transcript import BACKGROUND, CONVERSATION, SEGMENT, body, called_names, speaker
 from autonomy_ctx.items.wire import from_dict
 
 NOTHING = "Nothing in the context that I was given says anything about that."

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autonomy_ctx.items.formats.reply import Usage
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.models.windows import by_name
 
 # Tokens: providers cache nothing that is shorter.

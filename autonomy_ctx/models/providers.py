@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.base import Format
 
 # The first version that refuses sampling parameters, and the one that takes them.
 ANTHROPIC_VERSION, ANTHROPIC_SAMPLING_VERSION = "2026-10-21", "2023-06-01"
@@ -85,7 +85,7 @@ def format_of(words: Words) -> Format:
 
             return OpenAIFormat()
         case "responses":
-            from autonomy_ctx.items.formats.responses import ResponsesFormat
+            from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
 
             return ResponsesFormat()
         case "anthropic":

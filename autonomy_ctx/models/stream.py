@@ -14,9 +14,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.format import Answers
-from autonomy_ctx.items.formats.reply import Finished, StreamEvent, event_with_own_names
-from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.base import Answers, Finished, StreamError, StreamEvent, event_with_own_names
 from autonomy_ctx.models.body import Body, Unreadable
 from autonomy_ctx.models.failures import Failure, told_failure
 from autonomy_ctx.models.frames import Piece, pieces_of

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from autonomy_ctx.agents.reply import AgentEvent, AgentReply, ToolAnswered, TurnEnded
 from autonomy_ctx.agents.stream import AgentStream
-from autonomy_ctx.items.formats.reply import CallStarted, TextDelta, ThinkingDelta
+from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta
 from autonomy_ctx.server.failures import CLOSING, as_json, failure_of
 
 # For the last words to a client, and for a cancelled turn to put away what it has.

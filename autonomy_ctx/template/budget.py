@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.items.groups import is_plain, is_summary
+from autonomy_ctx.items.cuts import is_plain, is_summary
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.template.cut import BudgetReport
 from autonomy_ctx.template.measure import Measure

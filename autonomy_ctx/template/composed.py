@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.calls import call_to_json
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.parts import content_to_json
+from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.models.prices import LEAST_CACHED, Price
 from autonomy_ctx.sections.section import Kind, Omission

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, assert_never
 
 from autonomy_ctx.errors import InvalidArguments
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.frozen import shown
+from autonomy_ctx.items.json_values import preview
+from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.tools.kinds import (
     Anything,
     Choice,
@@ -73,7 +73,7 @@ def convert_arguments(tool: str, record: Record, given: Mapping[str, Any]) -> di
     names = {field.name for field in record.fields}
     if record.rest is None and (unknown := [name for name in given if name not in names]):
         known = f"the arguments are {', '.join(sorted(names))}" if names else "it takes none"
-        raise InvalidArguments(tool, f"has an unknown argument {shown(unknown[0])}; {known}")
+        raise InvalidArguments(tool, f"has an unknown argument {preview(unknown[0])}; {known}")
     try:
         return _fields(record, given, "", lenient=True)
     except _Misfit as misfit:
@@ -215,7 +215,7 @@ def _fields(record: Record, given: Mapping[str, Any], prefix: str, lenient: bool
         if field is None:
             if record.rest is None:
                 there = ", ".join(known) or "none"
-                raise _Misfit(prefix.rstrip("."), f"has an unknown key {shown(name)}; the keys are {there}")
+                raise _Misfit(prefix.rstrip("."), f"has an unknown key {preview(name)}; the keys are {there}")
             made[name] = convert(record.rest, value, f"{prefix}{name}", lenient=lenient)
         elif value is None and field.default is None:
             # `x: int = None` is written often and means that it may be left out.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from autonomy_ctx.items.plain import Binary, Plain
+from autonomy_ctx.items.json_values import Binary, Plain
 
 
 def json_text(value: Any) -> str:

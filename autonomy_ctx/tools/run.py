@@ -21,9 +21,8 @@ import anyio.to_thread
 from autonomy_ctx.containers.calling import collected
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import ToolTimeout, UnknownTool
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.frozen import EMPTY
-from autonomy_ctx.items.message import ChatRole, Message, new_id, now
+from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.arguments import parse_arguments
 from autonomy_ctx.tools.output import LIGHT, Written, cap_text, clean_text, written
 from autonomy_ctx.tools.tool import LEAST_OUTPUT, Tool, tools_by_name

@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool
-from autonomy_ctx.items.frozen import thaw
+from autonomy_ctx.items.json_values import thaw
 from autonomy_ctx.tools.arguments import convert_arguments
 from autonomy_ctx.tools.docstring import read_docstring
 from autonomy_ctx.tools.registry import ToolRegistry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, assert_never
 
-from autonomy_ctx.items.frozen import shown
+from autonomy_ctx.items.json_values import preview
 from autonomy_ctx.tools.kinds import (
     Anything,
     Choice,
@@ -37,7 +37,7 @@ def came(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {shown(value)}"
+            return f"the number {preview(value)}"
         case str():
             return f"the text {value!r}" if len(value) <= 40 else f"a text of {len(value):,} characters"
         case list():

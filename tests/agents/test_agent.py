@@ -37,7 +37,7 @@ from autonomy_ctx import (
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.setting import TurnLimits
 from autonomy_ctx.errors import InvalidAgent, UserMessageMissing
-from autonomy_ctx.items.parts import Part
+from autonomy_ctx.items.message import Part
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # -- one turn --------------------------------------------------------------------------------------------

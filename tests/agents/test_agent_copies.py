@@ -11,15 +11,7 @@ import anyio.from_thread
 import pytest
 from agents.kit import add_up, broken, call, calls, find_report, find_things, made, spoken, stored
 
-from autonomy_ctx import (
-    ContextPool,
-    ContextQueue,
-    Memory,
-    ToolTimeout,
-    UnknownTool,
-    hook,
-    tool,
-)
+from autonomy_ctx import ContextPool, ContextQueue, Memory, ToolTimeout, UnknownTool, hook, tool
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.setting import AgentHook, TurnLimits
 from autonomy_ctx.agents.turn import Turn

@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from agents.kit import add_up, assert_valid, call, calls, made, stored
 
-from autonomy_ctx import (
-    HookError,
-    Memory,
-    Message,
-    hook,
-    tool,
-)
+from autonomy_ctx import HookError, Memory, Message, hook, tool
 from autonomy_ctx.agents.setting import AgentHook
 from autonomy_ctx.testing import ScriptedModel
 

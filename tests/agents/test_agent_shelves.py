@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 from agents.kit import call, calls, find_report, find_things, made, stored
 
-from autonomy_ctx import (
-    ContextItem,
-    ContextPool,
-    ContextQueue,
-    Memory,
-    tool,
-)
+from autonomy_ctx import ContextItem, ContextPool, ContextQueue, Memory, tool
 from autonomy_ctx.testing import ScriptedModel
 
 

@@ -9,10 +9,7 @@ import anyio.from_thread
 import pytest
 from agents.kit import call, calls, made, spoken, stored, users
 
-from autonomy_ctx import (
-    Memory,
-    tool,
-)
+from autonomy_ctx import Memory, tool
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.errors import AgentClosed, TurnWithinTurn
 from autonomy_ctx.testing import HeldModel, ScriptedModel

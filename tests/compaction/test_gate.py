@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx.compaction.gate import SHORTENED, Verdict, better, judge, neutral, trimmed
-from autonomy_ctx.items.estimate import estimate_tokens
-from autonomy_ctx.items.replies import Reply
-from autonomy_ctx.items.untrusted import MARKS
+from autonomy_ctx.items.formats.any_reply import Reply
+from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.transcript import MARKS
 
 SECRET = "0123456789abcdef"
 ENGLISH = (Path(__file__).parent.parent / "corpus" / "english.txt").read_text(encoding="utf-8")

@@ -15,8 +15,8 @@ from autonomy_ctx.compaction.prompt import (
     merge_prompt,
     repair_prompt,
 )
-from autonomy_ctx.items.estimate import estimate_tokens
-from autonomy_ctx.items.untrusted import MARKS, delimited, nonce
+from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.transcript import MARKS, delimited, nonce
 
 SECRET = "0123456789abcdef"
 INJECTIONS = [

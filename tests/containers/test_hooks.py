@@ -14,16 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx.errors import AutonomyCtxError, HookError, UnregisteredHookError
-from autonomy_ctx.hooks import (
-    Hook,
-    HookRegistry,
-    by_name,
-    checked_hooks,
-    fire,
-    from_names,
-    hook,
-    hooks_of,
-)
+from autonomy_ctx.hooks import Hook, HookRegistry, by_name, checked_hooks, fire, from_names, hook, hooks_of
 
 
 class Event(Enum):

@@ -23,6 +23,7 @@ from autonomy_ctx import (
     TokenCounter,
     ToolCall,
 )
+from autonomy_ctx.items.cuts import removable, running_calls
 from autonomy_ctx.items.edits import (
     active_config,
     filtered,
@@ -33,7 +34,6 @@ from autonomy_ctx.items.edits import (
     truncated,
     turn_start,
 )
-from autonomy_ctx.items.groups import removable, running_calls
 from autonomy_ctx.items.wire import Item
 
 USER: Move = ("user", ())

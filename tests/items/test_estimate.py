@@ -5,7 +5,7 @@ import splintr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.items.tokens import estimate_tokens
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").glob("*.txt"))
 KINDS = {

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.items.ranking import Ranked, rank, words
+from autonomy_ctx.items.terms import Ranked, rank, words
 
 TEXTS = [
     "The dog sleeps.",

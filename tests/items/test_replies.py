@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import json_values, many
 
 from autonomy_ctx import Message, TextContent, ThinkingContent
-from autonomy_ctx.items.replies import Reply, read_reply
+from autonomy_ctx.items.formats.any_reply import Reply, read_reply
 
 THOUGHT = {"type": "thinking", "thinking": "hmm", "text": "hmm"}
 HELLO = {"type": "text", "text": "hello"}

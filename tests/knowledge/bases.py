@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx import Passage
-from autonomy_ctx.items.ranking import words
+from autonomy_ctx.items.terms import words
 
 TOPICS = ("ferry", "tram", "food", "visa")
 

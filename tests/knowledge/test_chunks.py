@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import some
 
-from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.knowledge.chunks import OVERLAP, SIZE, chunks
 
 PARAGRAPH = "The ferry leaves every twenty minutes. It is cheap. " * 6

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import any_text, json_values, some
 
 from autonomy_ctx import InvalidPassage, Passage
-from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.knowledge.knowledge import read_passages
 from autonomy_ctx.knowledge.shown import ABOUT, shown, written
 

@@ -1048,9 +1048,9 @@ async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: 
     asked: list[str] = []
 
     def connect(timeout: float, create: bool) -> sqlite3.Connection:
-        connection = opening.connect(str(path), timeout, create=create)
-        connection.set_trace_callback(asked.append)
-        return connection
+        opened = opening.connect(str(path), timeout, create=create)
+        opened.set_trace_callback(asked.append)
+        return opened
 
     store._writer._connect = connect
     with pytest.raises(StoreBusy):

@@ -24,9 +24,9 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.prepared import NOT_SHOWN
-from autonomy_ctx.items.formats.reply import CallStarted, Finished, ModelReply, TextDelta, Usage
-from autonomy_ctx.items.replies import read_reply
+from autonomy_ctx.items.formats.any_reply import read_reply
+from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, Usage
+from autonomy_ctx.items.formats.outgoing import NOT_SHOWN
 from autonomy_ctx.models.model import Model, tool_spec
 from autonomy_ctx.models.providers import PROVIDERS
 

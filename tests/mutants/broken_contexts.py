@@ -39,7 +39,7 @@ MUTANTS = [
     ),
     Mutant(
         "calibration moves in steps",
-        "items/calibration.py",
+        "items/tokens.py",
         "        if abs(self._average / self.factor - 1) <= STEP:",
         "        if False:",
         "tests/items/test_tokens.py",
@@ -123,7 +123,7 @@ MUTANTS = [
     ),
     Mutant(
         "what users say is data in a prompt",
-        "items/untrusted.py",
+        "items/transcript.py",
         "    inside = harmless(text, secret)\n",
         "    inside = text\n",
         "tests/compaction/test_prompt.py",

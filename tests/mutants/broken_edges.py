@@ -115,35 +115,35 @@ MUTANTS = [
     ),
     Mutant(
         "a signature goes to its owner alone",
-        "items/formats/signatures.py",
+        "items/formats/base.py",
         "    return own or None if name == owner else None",
         "    return own or None",
         "tests/items/formats/test_signatures.py",
     ),
     Mutant(
         "an id of a call is used once in a request",
-        "items/formats/names.py",
+        "items/formats/outgoing.py",
         "        self._taken.add(free)\n",
         "",
         PREPARED,
     ),
     Mutant(
         "tools whose names look alike stay apart",
-        "items/formats/names.py",
+        "items/formats/outgoing.py",
         "        self._taken.add(name)\n",
         "",
         "tests/items/formats/test_openai.py",
     ),
     Mutant(
         "a call that has no result is answered as interrupted",
-        "items/formats/prepared.py",
+        "items/formats/outgoing.py",
         " or _stand_in(call, own, answered, repairs)\n",
         "\n            if found is None:\n                continue\n",
         PREPARED,
     ),
     Mutant(
         "a result without its call is left out",
-        "items/formats/prepared.py",
+        "items/formats/outgoing.py",
         "        if message.role is ChatRole.TOOL:\n            continue\n",
         "        if message.role is ChatRole.TOOL:\n            if message.tool_call_id not in "
         "[call.id for one in messages for call in one.tool_calls]:\n"
@@ -152,7 +152,7 @@ MUTANTS = [
     ),
     Mutant(
         "a summary has no authority of a rule",
-        "items/formats/prepared.py",
+        "items/formats/outgoing.py",
         '    return Message("user", parts, id=summary.id',
         '    return Message("system", parts, id=summary.id',
         PREPARED,

@@ -160,7 +160,7 @@ MUTANTS = [
     ),
     Mutant(
         "what JSON cannot hold is refused",
-        "items/frozen.py",
+        "items/json_values.py",
         "        return float(value) if math.isfinite(value) else _NOT_JSON",
         "        return float(value)",
         "tests/items/test_bad_input.py",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from server.serving import ASK, Hanging, Piecewise, events_of, served
 
 from autonomy_ctx import Model, ToolCall, tool
-from autonomy_ctx.items.formats.reply import CallStarted, Finished, ModelReply, TextDelta, ThinkingDelta
-from autonomy_ctx.items.parts import TextContent
+from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, ThinkingDelta
+from autonomy_ctx.items.message import TextContent
 from autonomy_ctx.server.events import frame
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 

@@ -26,8 +26,8 @@ from autonomy_ctx import (
     ToolCall,
 )
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
+from autonomy_ctx.items.formats.base import Asking
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.items.formats.format import Asking
 from autonomy_ctx.sections.section import Kind
 from autonomy_ctx.template.cacheplan import Planned, breakpoints, in_cache_order, lint
 from autonomy_ctx.template.recorded import from_record, to_record

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx.errors import FileRefused
-from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.tools.builtin.beneath import read_bytes, write_bytes
 from autonomy_ctx.tools.builtin.files import filesystem_tools
 from autonomy_ctx.tools.builtin.looking import matches

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection, recall_tools
-from autonomy_ctx.items.calls import ToolCall
+from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.memory.pages import PAGE_CHARACTERS
 from autonomy_ctx.memory.rows import RESULT_LIMIT
 from autonomy_ctx.testing import said

@@ -1,24 +1,232 @@
-"""Amazon Bedrock's Converse: the same turns for every model it hosts, cache points as blocks of their own."""
+"""The binary frames in which Amazon sends a stream: lengths, headers and checksums around each event.
+
+A frame is: its length, its headers' length, a checksum of these two, headers, payload, a checksum of all.
+Numbers are big-endian. See "Amazon event stream encoding" in the vendor's reference.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, assert_never
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, assert_never
 from urllib.parse import quote
 
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.formats.bedrock_stream import BedrockReader
-from autonomy_ctx.items.formats.blocks import Block, Image, Offer, Result, Text, Thinking, Turn, Use
-from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
-from autonomy_ctx.items.formats.overflow_anthropic import overflowed
-from autonomy_ctx.items.formats.reading import count, entries, fields, text, word
-from autonomy_ctx.items.formats.reply import ModelReply, Usage
-from autonomy_ctx.items.formats.said import Carries
-from autonomy_ctx.items.formats.signatures import BEDROCK, signed
-from autonomy_ctx.items.formats.turns import conversation
-from autonomy_ctx.items.formats.values import arguments_text, joined
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.parts import Part, TextContent, ThinkingContent
+from autonomy_ctx.items.formats.base import (
+    BEDROCK,
+    ONLY_MESSAGES,
+    Asking,
+    CallStarted,
+    ModelReply,
+    Request,
+    StreamError,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+    signed,
+)
+from autonomy_ctx.items.formats.blocks import (
+    Block,
+    Carries,
+    Image,
+    Offer,
+    Result,
+    Text,
+    Thinking,
+    Turn,
+    Use,
+    conversation,
+)
+from autonomy_ctx.items.formats.incoming import count, entries, fields, overflowed, text, word
+from autonomy_ctx.items.formats.outgoing import arguments_text, is_base64, joined
+from autonomy_ctx.items.message import Message, Part, TextContent, ThinkingContent, ToolCall
+
+_PRELUDE = struct.Struct(">III")
+_CHECKSUM = struct.Struct(">I")
+# The most a frame may have by its specification, and something on top.
+_LARGEST = 24 * 1024 * 1024
+# How many bytes the value of a header has, by its type; those of types 6 and 7 say it themselves.
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_BYTES, _STRING = 6, 7
+
+
+class StreamFrame(NamedTuple):
+    """One event: what it is called and what it says. A reader takes it as `feed(frame.data, frame.event)`."""
+
+    event: str
+    data: Mapping[str, Any]
+
+
+class EventStreamDecoder:
+    """Takes bytes as they come and gives the events that are complete."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a frame has begun that is not complete: at the end, the connection was cut."""
+        return bool(self._buffer)
+
+    def feed(self, chunk: bytes) -> Iterator[StreamFrame]:
+        """The events that these bytes complete; `StreamError` when they are damaged."""
+        self._buffer += chunk
+        return self._frames()
+
+    def _frames(self) -> Iterator[StreamFrame]:
+        while len(self._buffer) >= _PRELUDE.size:
+            size, headers, checksum = _PRELUDE.unpack_from(self._buffer)
+            if zlib.crc32(self._buffer[:8]) != checksum:
+                raise _damaged("the checksum of a frame's lengths is wrong")
+            if not _PRELUDE.size + headers + _CHECKSUM.size <= size <= _LARGEST:
+                raise _damaged(f"a frame claims {size:,} bytes, {headers:,} of them headers")
+            if len(self._buffer) < size:
+                return
+            frame = bytes(self._buffer[:size])
+            del self._buffer[:size]
+            body, (checksum,) = frame[: -_CHECKSUM.size], _CHECKSUM.unpack(frame[-_CHECKSUM.size :])
+            if zlib.crc32(body) != checksum:
+                raise _damaged("the checksum of a frame is wrong")
+            start = _PRELUDE.size + headers
+            yield _event(_headers(body[_PRELUDE.size : start]), body[start:])
+
+
+def _event(headers: Mapping[str, str], payload: bytes) -> StreamFrame:
+    if headers.get(":message-type") == "error":
+        said = {"code": headers.get(":error-code", ""), "message": headers.get(":error-message", "")}
+        return StreamFrame("error", said)
+    try:
+        data = json.loads(payload) if payload else {}
+    except (ValueError, RecursionError):
+        raise _damaged("the payload of a frame is no JSON") from None
+    if headers.get(":message-type") == "exception":
+        message = data.get("message", data.get("Message")) if isinstance(data, dict) else None
+        return StreamFrame("error", {"code": headers.get(":exception-type", ""), "message": message})
+    return StreamFrame(headers.get(":event-type", ""), data if isinstance(data, dict) else {})
+
+
+def _headers(data: bytes) -> dict[str, str]:
+    """The headers that are text; the others are passed over."""
+    found: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(data):
+            end = at + 1 + data[at]
+            name, kind = data[at + 1 : end], data[end]
+            at = end + 1
+            if kind in (_BYTES, _STRING):
+                (size,) = struct.unpack_from(">H", data, at)
+                at += 2
+            else:
+                size = _SIZES[kind]
+            if at + size > len(data):
+                raise IndexError
+            if kind == _STRING:
+                found[name.decode()] = data[at : at + size].decode()
+            at += size
+    except (IndexError, KeyError, struct.error, UnicodeDecodeError):
+        raise _damaged("the headers of a frame cannot be read") from None
+    return found
+
+
+def _damaged(problem: str) -> StreamError:
+    return StreamError("damaged_event_stream", problem)
+
+
+@dataclass(slots=True)
+class _Block:
+    """The pieces of one block; which of them there are says what it is."""
+
+    use: Mapping[str, Any] | None = None
+    arguments: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    thought: list[str] = field(default_factory=list)
+    signature: list[str] = field(default_factory=list)
+    redacted: list[str] = field(default_factory=list)
+    closed: bool = False
+
+
+class BedrockReader:
+    """Collects the events of one stream; the client ends it with `finish()`."""
+
+    def __init__(self, read_response: Callable[[Mapping[str, Any]], ModelReply]) -> None:
+        self._read_response = read_response
+        self._blocks: dict[int, _Block] = {}
+        self._stop: Any = None
+        self._usage: Mapping[str, Any] = {}
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
+        """What one event says; a `StreamError` if it is an exception, nothing if it is unknown.
+
+        Without its name an event is expected in the shape `{"contentBlockDelta": {...}}`.
+        """
+        if event is None:
+            event = next(iter(data), "")
+            data = fields(data.get(event))
+        if event.endswith("Exception") or event == "error":
+            raise StreamError(word(data.get("code")) or event, text(data.get("message")))
+        index = count(data.get("contentBlockIndex"))
+        match event:
+            case "contentBlockStart":
+                if use := fields(fields(data.get("start")).get("toolUse")):
+                    self._block(index).use = use
+                    return (CallStarted(word(use.get("toolUseId")), text(use.get("name"))),)
+            case "contentBlockDelta":
+                return self._added(self._block(index), fields(data.get("delta")))
+            case "contentBlockStop":
+                self._block(index).closed = True
+            case "messageStop":
+                self._stop = data.get("stopReason")
+            case "metadata":
+                self._usage = fields(data.get("usage"))
+        return ()
+
+    def finish(self) -> ModelReply:
+        """The reply; of a stream that ended too early what came, without calls that were not complete."""
+        content = [made for _, block in sorted(self._blocks.items()) for made in self._whole(block)]
+        output = {"message": {"role": "assistant", "content": content}}
+        return self._read_response({"output": output, "stopReason": self._stop, "usage": self._usage})
+
+    def _block(self, index: int) -> _Block:
+        return self._blocks.setdefault(index, _Block())
+
+    def _added(self, block: _Block, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
+        reasoning = fields(delta.get("reasoningContent"))
+        block.arguments.append(text(fields(delta.get("toolUse")).get("input")))
+        block.signature.append(text(reasoning.get("signature")))
+        block.redacted.append(text(reasoning.get("redactedContent")))
+        if thought := text(reasoning.get("text")):
+            block.thought.append(thought)
+            return (ThinkingDelta(thought),)
+        if said := text(delta.get("text")):
+            block.text.append(said)
+            return (TextDelta(said),)
+        return ()
+
+    def _whole(self, block: _Block) -> Sequence[Mapping[str, Any]]:
+        """A block as it would stand in a whole response; none of a call that was not complete."""
+        if block.use is not None:
+            # Half of a call must not be run; half of a text is still worth reading.
+            done = block.closed or self._stop is not None
+            return [{"toolUse": {**block.use, "input": "".join(block.arguments)}}] if done else []
+        if redacted := _bytes(block.redacted):
+            return [{"reasoningContent": {"redactedContent": redacted}}]
+        if block.thought or any(block.signature):
+            thought = {"text": "".join(block.thought), "signature": "".join(block.signature)}
+            return [{"reasoningContent": {"reasoningText": thought}}]
+        return [{"text": "".join(block.text)}]
+
+
+def _bytes(pieces: Sequence[str]) -> str:
+    """Pieces of base64 as one: each may carry its own padding."""
+    return base64.b64encode(
+        b"".join(base64.b64decode(piece) for piece in pieces if is_base64(piece))
+    ).decode()
+
 
 STOPS = {
     "end_turn": "end",

@@ -1,37 +1,258 @@
-"""Google's generateContent: contents of user and model in turn, system text apart.
-
-Joining neighbours makes the turns alternate. A call carries the thought signature it came with: newer
-models refuse a call of their own without it.
-"""
+"""Replies of generateContent; each event of a stream is a small whole one."""
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
-from autonomy_ctx.items.formats.google_parts import Part, model_parts, response, user_parts
-from autonomy_ctx.items.formats.google_reply import THOUGHT_SIGNATURE, GoogleReader
-from autonomy_ctx.items.formats.names import ToolNames, led
-from autonomy_ctx.items.formats.overflow import too_long
-from autonomy_ctx.items.formats.prepared import prepared
-from autonomy_ctx.items.formats.reply import ModelReply
-from autonomy_ctx.items.formats.sendable import (
+from autonomy_ctx.items.formats.base import (
+    GOOGLE,
+    ONLY_MESSAGES,
+    Asking,
+    CallStarted,
+    ModelReply,
+    Request,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+    signature_of,
+    signed,
+)
+from autonomy_ctx.items.formats.incoming import (
+    Pieces,
+    broken_off,
+    count,
+    entries,
+    failure,
+    fields,
+    text,
+    too_long,
+    word,
+)
+from autonomy_ctx.items.formats.outgoing import (
     INSTRUCTING,
+    ToolNames,
+    arguments_object,
     closing,
+    image_note,
+    led,
     left_out,
     nothing_said,
     opening,
+    picture_of,
+    prepared,
+    sent_name,
     text_of,
     tool_names,
     tool_specs,
     written,
 )
-from autonomy_ctx.items.message import ChatRole, Message, new_id
+from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.items.message import (
+    ChatRole,
+    ImageContent,
+    Message,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    new_id,
+)
+
+# Under this name a call keeps the signature that must go back with it.
+THOUGHT_SIGNATURE = "thought_signature"
+_REFUSED = (
+    "SAFETY",
+    "RECITATION",
+    "LANGUAGE",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+)
+_STOPS = {"STOP": "end", "MAX_TOKENS": "length"} | dict.fromkeys(_REFUSED, "refused")
+
+
+class GoogleReader:
+    """Puts a stream's pieces together."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._pieces = Pieces()
+        self._calls: list[ToolCall] = []
+        self._stop: str | None = None
+        self._usage: Mapping[str, Any] = EMPTY
+        self._about: dict[str, str] = {}
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
+        """What one event says; an error in the middle of a stream is raised."""
+        if data.get("error"):
+            raise broken_off(data["error"])
+        return self.take(data)
+
+    def take(self, body: Mapping[str, Any]) -> list[StreamEvent]:
+        """Note what one response, whole or a piece, says."""
+        for name in ("responseId", "modelVersion"):
+            if word(body.get(name)):
+                self._about[name] = body[name]
+        self._usage = fields(body.get("usageMetadata")) or self._usage
+        self._stop = failure(body) or self._stop
+        if word(fields(body.get("promptFeedback")).get("blockReason")):
+            self._stop = "refused"
+        events: list[StreamEvent] = []
+        for candidate in entries(body.get("candidates"))[:1]:
+            reason = word(candidate.get("finishReason"))
+            self._stop = _STOPS.get(reason, reason) if reason else self._stop
+            for part in entries(fields(candidate.get("content")).get("parts")):
+                events += self._part(part)
+        return events
+
+    def finish(self) -> ModelReply:
+        """The reply, with what came when the stream ended too early."""
+        stop = "tools" if self._stop == "end" and self._calls else self._stop
+        return ModelReply(
+            parts=self._pieces.parts,
+            tool_calls=tuple(self._calls),
+            stop=stop,
+            usage=_usage(self._usage),
+            model=self._about.get("modelVersion"),
+            id=self._about.get("responseId"),
+        )
+
+    def _part(self, part: Mapping[str, Any]) -> list[StreamEvent]:
+        piece, signature = text(part.get("text")), word(part.get("thoughtSignature"))
+        mark = signed(GOOGLE, signature) if signature else None
+        called, image = fields(part.get("functionCall")), fields(part.get("inlineData"))
+        if called:
+            call = self._call(called, signature)
+            return [CallStarted(call.id, call.name)]
+        if part.get("thought"):
+            self._pieces.add_thought(piece, mark)
+            return [ThinkingDelta(piece)] if piece else []
+        if piece:
+            self._pieces.add_text(piece)
+        elif image and word(image.get("data")):
+            kind = text(image.get("mimeType")) or "image/png"
+            self._pieces.add_image(ImageContent(f"data:{kind};base64,{image['data']}"))
+        if mark:
+            # A text has no place for it, so it follows as a thought without words.
+            self._pieces.add_thought("", mark)
+        return [TextDelta(piece)] if piece else []
+
+    def _call(self, called: Mapping[str, Any], signature: str | None) -> ToolCall:
+        arguments = json.dumps(called.get("args") or {}, ensure_ascii=False)
+        extra = {THOUGHT_SIGNATURE: signature} if signature else EMPTY
+        # Older models give no id, and results are paired by it.
+        call_id = word(called.get("id")) or self._new_id()
+        self._calls.append(ToolCall(call_id, text(called.get("name")), arguments, extra))
+        return self._calls[-1]
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount")),
+        cached_tokens=count(usage.get("cachedContentTokenCount")),
+        output_tokens=count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount")),
+    )
+
+
+# What Google's guide says to send with a call that another model made.
+UNSIGNED = "skip_thought_signature_validator"
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+")
+_ENDINGS = {"png": "png", "gif": "gif", "webp": "webp", "heic": "heic", "heif": "heif", "bmp": "bmp"}
+
+Part: TypeAlias = dict[str, Any]
+
+
+def user_parts(message: Message, repairs: list[str]) -> list[Part]:
+    """What a user said."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, TextContent) and part.text:
+            parts.append({"text": part.text})
+        elif isinstance(part, ImageContent):
+            parts.append(_image(part, repairs))
+    return parts
+
+
+def model_parts(
+    message: Message, names: ToolNames, repairs: list[str], *, unsigned_refused: bool
+) -> list[Part]:
+    """What a model said and called."""
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ThinkingContent):
+            _think(part, parts)
+        elif isinstance(part, ImageContent):
+            parts.append(_image(part, repairs))
+        elif part.text:
+            parts.append({"text": part.text})
+    for number, call in enumerate(message.tool_calls):
+        name = led(sent_name(call.name, names, repairs))
+        called = {"id": call.id, "name": name, "args": arguments_object(call, repairs)}
+        written: Part = {"functionCall": called}
+        signature = _signature(call, repairs)
+        if signature is None and unsigned_refused and number == 0:
+            repairs.append(f"call {call.id!r} has no thought signature: marked as made elsewhere")
+            signature = UNSIGNED
+        parts.append(written | {"thoughtSignature": signature} if signature else written)
+    return parts
+
+
+def _think(part: ThinkingContent, parts: list[Part]) -> None:
+    """Write a thought down, unless another provider signed it."""
+    signature = signature_of(GOOGLE, part.signature)
+    if signature is None and part.signature is not None:
+        return
+    if part.text:
+        thought: Part = {"text": part.text, "thought": True}
+        parts.append(thought | {"thoughtSignature": signature} if signature else thought)
+    elif signature and parts and not parts[-1].keys() & {"thought", "thoughtSignature"}:
+        # It came with that part and goes back with it.
+        parts[-1]["thoughtSignature"] = signature
+    elif signature:
+        parts.append({"text": "", "thoughtSignature": signature})
+
+
+def response(message: Message, name: str, pending: list[Part], repairs: list[str]) -> Part:
+    """The result of the call of that name; images, which have no place in it, are added to `pending`."""
+    parts = user_parts(message, repairs)
+    text = "\n".join(part["text"] for part in parts if "text" in part)
+    images = [part for part in parts if "text" not in part]
+    if images:
+        pending += [{"text": f"The result of call {message.tool_call_id} shows:"}, *images]
+    answer = {"error" if message.is_error else "output": text}
+    return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": answer}}
+
+
+def _image(image: ImageContent, repairs: list[str]) -> Part:
+    picture = picture_of(image)
+    if picture is not None and picture.data:
+        return {"inlineData": {"mimeType": picture.media_type, "data": picture.data}}
+    if _ADDRESS.fullmatch(image.image):
+        ending = image.image.partition("?")[0].rpartition(".")[2].lower()
+        # A type must be given; most pictures are JPEG.
+        return {"fileData": {"mimeType": f"image/{_ENDINGS.get(ending, 'jpeg')}", "fileUri": image.image}}
+    return {"text": image_note(image, "of this kind", repairs)}
+
+
+def _signature(call: ToolCall, repairs: list[str]) -> str | None:
+    signature = call.extra.get(THOUGHT_SIGNATURE)
+    if signature is None:
+        return None
+    if isinstance(signature, str) and _BASE64.fullmatch(signature) and len(signature.rstrip("=")) % 4 != 1:
+        return signature
+    repairs.append(f"the thought signature of call {call.id!r} is not base64: left out")
+    return None
+
 
 _WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
 

@@ -1,8 +1,4 @@
-"""OpenAI's chat completions, which most other servers speak too: requests out, whole replies back.
-
-Those servers differ in what they take beyond the oldest form, so that form is written wherever it will
-do: content as a string, `max_tokens`, no field that only some know.
-"""
+"""Replies of chat completions, whole or in pieces."""
 
 from __future__ import annotations
 
@@ -10,15 +6,31 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from autonomy_ctx.items.calls import ToolCall
-from autonomy_ctx.items.formats.format import ONLY_MESSAGES, Asking, Request
-from autonomy_ctx.items.formats.names import ToolNames
-from autonomy_ctx.items.formats.openai_reply import ChatReader, chat_reply
-from autonomy_ctx.items.formats.overflow import too_long
-from autonomy_ctx.items.formats.prepared import prepared
-from autonomy_ctx.items.formats.reply import ModelReply
-from autonomy_ctx.items.formats.sendable import (
+from autonomy_ctx.items.formats.base import (
+    ONLY_MESSAGES,
+    Asking,
+    ModelReply,
+    Request,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from autonomy_ctx.items.formats.incoming import (
+    CallDraft,
+    Pieces,
+    broken_off,
+    count,
+    entries,
+    failure,
+    fields,
+    text,
+    too_long,
+    word,
+)
+from autonomy_ctx.items.formats.outgoing import (
     INSTRUCTING,
+    ToolNames,
     arguments_json,
     closing,
     error_text,
@@ -26,15 +38,144 @@ from autonomy_ctx.items.formats.sendable import (
     left_out,
     nothing_said,
     opening,
+    picture_of,
+    prepared,
     sent_name,
     text_of,
     tool_names,
     tool_specs,
     written,
 )
-from autonomy_ctx.items.formats.values import picture_of
-from autonomy_ctx.items.message import ChatRole, Message, new_id
-from autonomy_ctx.items.parts import ImageContent, TextContent
+from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ToolCall, new_id
+
+_STOPS = {
+    "stop": "end",
+    "eos": "end",
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "length": "length",
+    "content_filter": "refused",
+}
+
+
+def chat_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
+    """What a whole response says."""
+    reader = ChatReader(new_id)
+    for choice in entries(body.get("choices"))[:1]:
+        reader.take(choice, "message")
+    reader.told(body)
+    return reader.finish()
+
+
+class ChatReader:
+    """Puts a stream's pieces together: texts in order, calls by their index."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._pieces = Pieces()
+        # Under its index where there is one; servers that leave it out are told apart by ids.
+        self._drafts: list[CallDraft] = []
+        self._stop: str | None = None
+        self._refused = False
+        self._about: dict[str, Any] = {}
+        self._usage = Usage()
+        self._failure: str | None = None
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
+        """What one chunk says; an error in the middle of a stream is raised."""
+        if data.get("error"):
+            raise broken_off(data["error"])
+        self.told(data)
+        events: list[StreamEvent] = []
+        for choice in entries(data.get("choices"))[:1]:
+            events += self.take(choice, "delta")
+        return events
+
+    def finish(self) -> ModelReply:
+        """The reply, with what came when the stream ended too early."""
+        for draft in self._drafts:
+            draft.id = draft.id or self._new_id()
+        calls = tuple(draft.call() for draft in self._drafts if draft.name)
+        stop = _STOPS.get(self._stop or "", self._stop)
+        if stop == "end":
+            stop = "tools" if calls else "refused" if self._refused else "end"
+        return ModelReply(
+            parts=self._pieces.parts,
+            tool_calls=calls,
+            stop=self._failure or stop,
+            usage=self._usage,
+            model=self._about.get("model"),
+            id=self._about.get("id"),
+        )
+
+    def told(self, body: Mapping[str, Any]) -> None:
+        """Note what is not part of the answer: id, model, usage."""
+        for name in ("id", "model"):
+            if word(body.get(name)):
+                self._about[name] = body[name]
+        if fields(body.get("usage")):
+            self._usage = _usage(fields(body["usage"]))
+        self._failure = failure(body)
+
+    def take(self, choice: Mapping[str, Any], key: str) -> list[StreamEvent]:
+        """Note one choice's message, or the next piece of it."""
+        said = fields(choice.get(key))
+        self._stop = word(choice.get("finish_reason")) or self._stop
+        events: list[StreamEvent] = []
+        # DeepSeek, vLLM and llama.cpp use the first name, OpenRouter and newer ones the second.
+        thought = text(said.get("reasoning_content")) or text(said.get("reasoning"))
+        if thought:
+            self._pieces.add_thought(thought)
+            events.append(ThinkingDelta(thought))
+        for piece in _texts(said):
+            self._pieces.add_text(piece)
+            events.append(TextDelta(piece))
+        if text(said.get("refusal")):
+            self._refused = True
+        for call in entries(said.get("tool_calls")):
+            draft = self._draft(call)
+            function = fields(call.get("function"))
+            draft.id = draft.id or word(call.get("id"))
+            draft.name = draft.name or text(function.get("name"))
+            draft.arguments.append(text(function.get("arguments")))
+            if call.get("extra_content"):
+                draft.extra["extra_content"] = call["extra_content"]
+            if draft.name and not draft.id:
+                draft.id = self._new_id()
+            events += draft.started()
+        return events
+
+    def _draft(self, call: Mapping[str, Any]) -> CallDraft:
+        index, call_id = call.get("index"), word(call.get("id"))
+        for draft in reversed(self._drafts):
+            # Some servers number all calls 0; another id is another call.
+            other = call_id and draft.id and call_id != draft.id
+            if not other and draft.index == index and (index is not None or not _begins(call)):
+                return draft
+        self._drafts.append(CallDraft(index=index))
+        return self._drafts[-1]
+
+
+def _begins(call: Mapping[str, Any]) -> bool:
+    """Whether a piece without an index is the first of its call: only that one has a name."""
+    return bool(text(fields(call.get("function")).get("name")))
+
+
+def _texts(said: Mapping[str, Any]) -> list[str]:
+    content = said.get("content")
+    texts = [text(part.get("text")) for part in entries(content)] or [text(content)]
+    return [piece for piece in (*texts, text(said.get("refusal"))) if piece]
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    read = fields(usage.get("prompt_tokens_details"))
+    return Usage(
+        input_tokens=count(usage.get("prompt_tokens")),
+        cached_tokens=count(read.get("cached_tokens")),
+        cache_write_tokens=count(read.get("cache_write_tokens")),
+        output_tokens=count(usage.get("completion_tokens")),
+    )
+
 
 LONGEST_ID = 40
 # What Google's server in these words attaches to a call, a thought signature, and wants back.

@@ -20,8 +20,9 @@ from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.records import Record, check_drop, check_put, check_read
 from autonomy_ctx.memory.search import Found, Placed, wanted_terms
 from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.sqlite import leases, searching, summaries
+from autonomy_ctx.memory.sqlite import leases, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
+from autonomy_ctx.memory.sqlite import searching as search_rows
 from autonomy_ctx.memory.sqlite.blocks import read_blocks
 from autonomy_ctx.memory.sqlite.fulltext import to_purge
 from autonomy_ctx.memory.sqlite.location import check_location
@@ -205,26 +206,26 @@ class SqliteStore:
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
     ) -> list[Found]:
-        wanted, place = wanted_terms(query, limit), searching.Place(agent, scope, conversation)
+        wanted, place = wanted_terms(query, limit), search_rows.Place(agent, scope, conversation)
         if not wanted:
             self._usable()
             return []
 
-        def look(connection: sqlite3.Connection, *, anyway: bool = False) -> list[Found] | searching.Owed:
-            return searching.look(connection, place, wanted, limit, anyway=anyway)
+        def look(connection: sqlite3.Connection, *, anyway: bool = False) -> list[Found] | search_rows.Owed:
+            return search_rows.look(connection, place, wanted, limit, anyway=anyway)
 
         found = await self._read_there(look)
-        if isinstance(found, searching.Owed):
+        if isinstance(found, search_rows.Owed):
             if found.purge:
                 await self._purge()
             await self._catch_up(place, found.behind)
             found = await self._read_there(lambda connection: look(connection, anyway=True))
-        assert not isinstance(found, searching.Owed)
+        assert not isinstance(found, search_rows.Owed)
         return found
 
     async def read_places(self, agent: str, scope: str, places: Sequence[tuple[str, int]]) -> list[Placed]:
         def read(connection: sqlite3.Connection, *largest: int) -> list[Placed] | None:
-            return searching.read_places(connection, agent, scope, places, *largest)
+            return search_rows.read_places(connection, agent, scope, places, *largest)
 
         found = None
         if len(places) <= MANY_PLACES:
@@ -255,18 +256,18 @@ class SqliteStore:
                 if end is not None:
                     await end.rung()
 
-    async def _catch_up(self, place: searching.Place, behind: list[tuple[int, int]]) -> None:
+    async def _catch_up(self, place: search_rows.Place, behind: list[tuple[int, int]]) -> None:
         """Have the index follow the log, in turn with whoever else writes."""
 
         def work(transaction: Transaction) -> list[tuple[int, int]]:
-            return searching.catch_up(transaction, place, behind)
+            return search_rows.catch_up(transaction, place, behind)
 
         while behind:
             behind = await self._write(work)
 
     async def _purge(self) -> None:
         """Take what was deleted out of the search index."""
-        while await self._write(searching.purge):
+        while await self._write(search_rows.purge):
             pass
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:

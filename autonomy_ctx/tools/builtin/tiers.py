@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from autonomy_ctx.items.clamp import clamp_text
 from autonomy_ctx.items.digest import telling
-from autonomy_ctx.items.estimate import estimate_tokens
+from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.memory.strides import Strides

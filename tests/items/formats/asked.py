@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from autonomy_ctx import Message
-from autonomy_ctx.items.formats.format import Asking, Format, Request
+from autonomy_ctx.items.formats.base import Asking, Format, Request
 
 KNOWN = {field.name for field in fields(Asking)}
 

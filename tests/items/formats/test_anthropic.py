@@ -18,16 +18,17 @@ from strategies import many, some
 
 from autonomy_ctx import ImageContent, Message, Segment, Summary, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
-from autonomy_ctx.items.formats.format import Format, Request
-from autonomy_ctx.items.formats.reply import (
+from autonomy_ctx.items.formats.base import (
     CallStarted,
+    Format,
     ModelReply,
+    Request,
+    StreamError,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
-from autonomy_ctx.items.formats.stream_error import StreamError
 
 FORMAT: Format = AnthropicFormat()
 

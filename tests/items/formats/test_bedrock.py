@@ -18,18 +18,18 @@ from items.formats.rules_anthropic import bedrock_rules
 from strategies import many, some
 
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.items.formats.eventstream import EventStreamDecoder
-from autonomy_ctx.items.formats.format import Format, Request
-from autonomy_ctx.items.formats.reply import (
+from autonomy_ctx.items.formats.base import (
     CallStarted,
+    Format,
     ModelReply,
+    Request,
+    StreamError,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
-from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.bedrock import BedrockFormat, EventStreamDecoder
 
 FORMAT: Format = BedrockFormat()
 MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/claude:0"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from items.formats.frames import event, frame, header
 from strategies import some
 
-from autonomy_ctx.items.formats.eventstream import EventStreamDecoder, StreamFrame
-from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.base import StreamError
+from autonomy_ctx.items.formats.bedrock import EventStreamDecoder, StreamFrame
 
 SAID = [
     ("messageStart", {"role": "assistant"}),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import json_values, some
 
 from autonomy_ctx import ModelReply, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.formats.foreign import model_reply
+from autonomy_ctx.items.formats.any_reply import model_reply
 
 ARGUMENTS = {"city": "Rome", "finish_reason": {"function_call": 1}}
 WORDS = '{"city": "Rome", "finish_reason": {"function_call": 1}}'

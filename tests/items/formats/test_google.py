@@ -26,10 +26,8 @@ from items.formats.sdk import google_takes, really
 from strategies import few, some
 
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.base import CallStarted, Format, StreamError, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.formats.google import GoogleFormat, google_contents
-from autonomy_ctx.items.formats.reply import CallStarted, TextDelta, ThinkingDelta, Usage
-from autonomy_ctx.items.formats.stream_error import StreamError
 
 FORMAT: Format = GoogleFormat(new_id=ids())
 RESPONSE = "google.genai.types.GenerateContentResponse"

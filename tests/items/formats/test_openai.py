@@ -27,11 +27,9 @@ from items.formats.sdk import openai_takes, really
 from strategies import few, some
 
 from autonomy_ctx import Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.formats.format import Format
+from autonomy_ctx.items.formats.base import CallStarted, Format, StreamError, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.formats.prepared import INTERRUPTED
-from autonomy_ctx.items.formats.reply import CallStarted, TextDelta, ThinkingDelta, Usage
-from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.outgoing import INTERRUPTED
 
 FORMAT: Format = OpenAIFormat(new_id=ids())
 CHUNK = "openai.types.chat.ChatCompletionChunk"

@@ -14,13 +14,12 @@ from strategies import NOON, some
 
 from autonomy_ctx import ChatRole, Message, Segment, Summary, ToolCall
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
+from autonomy_ctx.items.formats.base import Format
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.items.formats.format import Format
 from autonomy_ctx.items.formats.google import GoogleFormat
-from autonomy_ctx.items.formats.names import CallIds
 from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.formats.prepared import INTERRUPTED, NOT_SHOWN, prepared
-from autonomy_ctx.items.formats.responses import ResponsesFormat
+from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
+from autonomy_ctx.items.formats.outgoing import INTERRUPTED, NOT_SHOWN, CallIds, prepared
 
 FORMATS: list[Format] = [
     AnthropicFormat(),

@@ -26,11 +26,18 @@ from items.formats.sdk import really, responses_takes
 from strategies import few, some
 
 from autonomy_ctx import Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.formats.format import Format
-from autonomy_ctx.items.formats.reply import CallStarted, TextDelta, ThinkingDelta, Usage
-from autonomy_ctx.items.formats.responses import ResponsesFormat
-from autonomy_ctx.items.formats.signatures import GOOGLE, RESPONSES, signature_of
-from autonomy_ctx.items.formats.stream_error import StreamError
+from autonomy_ctx.items.formats.base import (
+    GOOGLE,
+    RESPONSES,
+    CallStarted,
+    Format,
+    StreamError,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+    signature_of,
+)
+from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
 
 FORMAT: Format = ResponsesFormat(new_id=ids())
 EVENT = "openai.types.responses.ResponseStreamEvent"

@@ -13,12 +13,11 @@ from strategies import some
 
 from autonomy_ctx import Message, ThinkingContent, ToolCall
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
+from autonomy_ctx.items.formats.base import OWNERS, Format, signature_of, signed
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.items.formats.format import Format
 from autonomy_ctx.items.formats.google import GoogleFormat
 from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.formats.responses import ResponsesFormat
-from autonomy_ctx.items.formats.signatures import OWNERS, signature_of, signed
+from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
 from autonomy_ctx.items.wire import from_dict, to_dict
 
 FORMATS: dict[str, Format] = {

@@ -1,0 +1,206 @@
+"""Whose signature it is: a thought may only go back to the provider that signed it.
+
+A signature of one provider is an error at another, and a conversation may move between them. So each
+is kept with its owner's name before it, and so is thinking that its owner does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
+
+from autonomy_ctx.errors import AutonomyCtxError
+from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.items.message import Message, Part, TextContent, ToolCall
+
+ANTHROPIC, BEDROCK, GOOGLE, RESPONSES = OWNERS = ("anthropic", "bedrock", "google", "responses")
+
+
+def signed(owner: str, signature: str) -> str:
+    """A signature with its owner's name."""
+    return f"{owner}:{signature}"
+
+
+def signature_of(owner: str, signature: str | None, *, unmarked: bool = False) -> str | None:
+    """The signature as its owner gave it, if it is this owner's, else None.
+
+    With `unmarked`, one without any owner's name counts, too: it was not read by this library, or by
+    a version of it that gave no names to Anthropic's and Bedrock's.
+    """
+    if not signature:
+        return None
+    name, colon, own = signature.partition(":")
+    if not colon or name not in OWNERS:
+        return signature if unmarked else None
+    return own or None if name == owner else None
+
+
+class StreamError(AutonomyCtxError):
+    """The provider sent an error where a piece of an answer should be.
+
+    `type` is the provider's word for it, such as `overloaded_error` or `throttlingException`; `message`
+    is its sentence, which a format's `overflow(400, message)` can judge.
+    """
+
+    def __init__(self, type: str, message: str) -> None:  # noqa: A002  # the field's name
+        said = f"{type}: {message}" if message else type
+        super().__init__(f"the model's answer broke off: {said}; what came before it is not the whole answer")
+        self.type, self.message = type, message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider counts them; `input_tokens` is all that was read, cached or not."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """One answer. `str()` is its text; `message` is what memory keeps, thinking and signatures included.
+
+    `stop` is one of `end`, `tools`, `length`, `refused`, `overflow`, or the provider's own word.
+    """
+
+    parts: tuple[Part, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    stop: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    id: str | None = None
+    # What memory keeps of it; made once, so that storing it again is the same message.
+    message: Message = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        message = Message("assistant", content_of(self.parts), tool_calls=self.tool_calls)
+        object.__setattr__(self, "message", message)
+
+    @property
+    def text(self) -> str:
+        """The text a reader would see: no thinking."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextContent))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Some more text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """Some more of what the model thinks."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """The model has begun to call a tool; its arguments come with the reply."""
+
+    id: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The stream is over; the whole reply."""
+
+    reply: ModelReply
+
+
+StreamEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | Finished
+
+
+def content_of(parts: Sequence[Part]) -> str | tuple[Part, ...]:
+    """Parts as content: plain text when that is all there is."""
+    texts = [part.text for part in parts if isinstance(part, TextContent)]
+    return "".join(texts) if len(texts) == len(parts) else tuple(parts)
+
+
+def with_own_names(reply: ModelReply, names: Mapping[str, str]) -> ModelReply:
+    """A reply whose calls have the tools' own names instead of those on the wire."""
+    if not any(call.name in names for call in reply.tool_calls):
+        return reply
+    calls = tuple(replace(call, name=names.get(call.name, call.name)) for call in reply.tool_calls)
+    return replace(reply, tool_calls=calls)
+
+
+def event_with_own_names(event: StreamEvent, names: Mapping[str, str]) -> StreamEvent:
+    """The same for an event of a stream."""
+    match event:
+        case CallStarted(id, name):
+            return CallStarted(id, names.get(name, name))
+        case Finished(reply):
+            return Finished(with_own_names(reply, names))
+    return event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What a request says besides the messages.
+
+    `tools` are `{"name", "description", "parameters"}`. `breakpoints` are indexes of messages after
+    which a prompt cache may be cut, at most 4; formats without them ignore them. `answered` are ids of
+    calls whose results exist but are not among the messages: the model is told so, where it would
+    otherwise read that they were interrupted. `options` go into the body as they are.
+    """
+
+    tools: Sequence[Mapping[str, Any]] = ()
+    max_tokens: int | None = None
+    stream: bool = False
+    breakpoints: Sequence[int] = ()
+    answered: Collection[str] = ()
+    options: Mapping[str, Any] = field(default=EMPTY)
+
+
+ONLY_MESSAGES = Asking()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request's path below the base URL and its JSON body, and what had to be mended to make it."""
+
+    path: str
+    body: dict[str, Any]
+    repairs: tuple[str, ...] = ()
+
+
+class StreamReader(Protocol):
+    """Puts a stream's pieces together again."""
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
+        """What one server-sent event says; unknown ones say nothing."""
+
+    def finish(self) -> ModelReply:
+        """The reply, once the stream has ended; with what came when it ended too early."""
+
+
+class Answers(Protocol):
+    """How one provider answers."""
+
+    name: str
+
+    def reply(self, body: Mapping[str, Any]) -> ModelReply:
+        """What a whole response says."""
+
+    def reader(self) -> StreamReader:
+        """For a streamed response."""
+
+    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
+        """Whether an error says that the request was too long, and the window if it names one."""
+
+
+class Format(Answers, Protocol):
+    """One provider's words."""
+
+    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
+        """A request that the provider takes."""
