@@ -1,7 +1,0 @@
-"""The root of the tree of errors."""
-
-from __future__ import annotations
-
-
-class AutonomyCtxError(Exception):
-    """The root of all errors raised on purpose by this library."""
