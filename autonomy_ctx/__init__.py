@@ -13,12 +13,10 @@ from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.compaction.policy import SwapChoice
 from autonomy_ctx.compaction.strategies import ClearToolResults, Pipeline, SummarizeOldest, TruncateOldest
 from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
-from autonomy_ctx.containers.chat import ChatContext
-from autonomy_ctx.containers.chat_view import ChatView
+from autonomy_ctx.containers.chat import ChatContext, ChatView
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook
-from autonomy_ctx.containers.pool_view import ContextPoolView
+from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue, ContextQueueHook
 from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.containers.runtime import (

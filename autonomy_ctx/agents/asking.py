@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from autonomy_ctx.containers.calling import result_of
+from autonomy_ctx.callables import result_of
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.base import (

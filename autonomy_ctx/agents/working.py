@@ -10,7 +10,7 @@ import anyio
 
 from autonomy_ctx.agents.setting import Setting
 from autonomy_ctx.agents.turn import Turn
-from autonomy_ctx.containers.calling import Yielded
+from autonomy_ctx.callables import Yielded
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import ToolTimeout
 from autonomy_ctx.memory.key import Key

@@ -1,17 +1,24 @@
-"""A conversation in hand: add to it, shorten it, fork it for a sub-agent and merge what came of it.
-
-Items are frozen, so contexts share them: a copy costs a list, and no edit of one reaches another.
-"""
+"""What can be read of a chat context, for those who may read it but not change it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, TypeGuard
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeGuard, TypeVar
 
-from autonomy_ctx.containers.chat_dict import items_from_dict, merged_from_dict
-from autonomy_ctx.containers.chat_record import ChatRecord
+import anyio.to_thread
+
+from autonomy_ctx.containers.chat_export import (
+    as_anthropic,
+    as_google,
+    as_openai,
+    items_from_dict,
+    items_to_dicts,
+    merged_from_dict,
+)
 from autonomy_ctx.containers.chat_summary import (
     CONVERSATION_SUMMARY,
     DEFAULT_MAX_TOKENS,
@@ -19,14 +26,315 @@ from autonomy_ctx.containers.chat_summary import (
     ChatModel,
     summary_of,
 )
-from autonomy_ctx.containers.chat_view import ChatView, Kept
-from autonomy_ctx.errors import LimitNotMet, SummaryFailed
-from autonomy_ctx.items.cuts import is_instruction, is_plain, is_summary, removable, says_something
-from autonomy_ctx.items.edits import check_limit, filtered, merged, recent_turns, truncated, turn_start
-from autonomy_ctx.items.events import AgentConfigUpdate
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, LimitNotMet, SummaryFailed
+from autonomy_ctx.items.cuts import is_instruction, is_plain, is_summary, removable, says_something, users
+from autonomy_ctx.items.edits import (
+    ActiveConfig,
+    active_config,
+    check_limit,
+    filtered,
+    inserted,
+    item_tokens,
+    merged,
+    recent_turns,
+    tool_names,
+    truncated,
+    turn_start,
+)
+from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
+from autonomy_ctx.items.message import ChatRole, Message, new_id, now
+from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import nonce
 from autonomy_ctx.items.wire import Item
+
+if TYPE_CHECKING:
+    from autonomy_ctx.items.formats.anthropic import AnthropicMessages
+    from autonomy_ctx.items.formats.google import GoogleContents
+
+
+class Kept:
+    """The items of one context, shared with its views."""
+
+    __slots__ = ("_ids", "items", "merged")
+
+    def __init__(self, items: Iterable[Item], merged: Iterable[str] = ()) -> None:
+        self.items = list(items)
+        # Ids of instructions that a merge brought in: records of what another agent was told.
+        self.merged = set(merged)
+        self._ids: dict[str, Item] | None = None
+
+    def find(self, item_id: str) -> Item | None:
+        """The first item with this id."""
+        if self._ids is None:
+            # Made when first asked for, so that a fork costs no more than a list.
+            self._ids = {item.id: item for item in reversed(self.items)}
+        return self._ids.get(item_id)
+
+    def append(self, item: Item) -> None:
+        self.items.append(item)
+        if self._ids is not None:
+            self._ids.setdefault(item.id, item)
+
+    def replace(self, items: Iterable[Item], merged: Iterable[str] = ()) -> None:
+        """Hold these items instead, from now on and all at once."""
+        self.items = list(items)
+        self.merged.update(merged)
+        self._ids = None
+        if self.merged:
+            self.merged = {item.id for item in self.items if item.id in self.merged}
+
+
+class ChatView:
+    """The items of a `ChatContext` as they are now and as they will be; nothing can be changed here."""
+
+    def __init__(self, kept: Kept, token_counter: TokenCounter) -> None:
+        self._kept = kept
+        self.token_counter = token_counter
+
+    @property
+    def items(self) -> list[Item]:
+        """All items, in a list that belongs to the caller."""
+        return list(self._kept.items)
+
+    @property
+    def merged_instructions(self) -> frozenset[str]:
+        """Ids of instructions and configurations that `merge` brought in: a record, not in force here."""
+        return frozenset(self._kept.merged)
+
+    def __len__(self) -> int:
+        return len(self._kept.items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._kept.items
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ChatView):
+            return NotImplemented
+        return self._kept.items == other._kept.items and self._kept.merged == other._kept.merged
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and the content changes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} items, {self.turn_count()} turns)"
+
+    def get_by_id(self, item_id: str) -> Item | None:
+        """The item with this id, or None."""
+        return self._kept.find(item_id)
+
+    def messages(self) -> list[Message]:
+        """The messages that were said: no calls of tools, no results of calls, no events."""
+        return [item for item in self._kept.items if isinstance(item, Message) and is_plain(item)]
+
+    def turn_count(self) -> int:
+        """How many messages users sent."""
+        return len(users(self._kept.items))
+
+    def estimated_tokens(self) -> int:
+        """About how many tokens a model would read, in any script."""
+        raw = sum(item_tokens(item, self.token_counter) for item in self._kept.items)
+        return self.token_counter.calibration.scaled(raw)
+
+    def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
+        """The instructions and tools in force after an item, given by id or index; None means the end.
+
+        The latest system or developer message or configuration wins. An unknown id means the end, too.
+        What a merge brought in was said to another agent and does not count.
+        """
+        return active_config(self._kept.items, target, ignoring=self._kept.merged)
+
+    def to_openai_messages(self, *, reasoning_model: bool = False) -> list[dict[str, Any]]:
+        """The messages as OpenAI's chat completions take them.
+
+        As in the other formats, handoffs, configurations, direct messages and the instructions that a
+        merge brought in are not shown, and what the provider would refuse is mended, but not in the context.
+        """
+        # Formats are imported when first asked for: most contexts never need them.
+        return as_openai(self._kept.items, self._kept.merged, reasoning_model=reasoning_model)
+
+    def to_anthropic_messages(self, *, caching: bool = False) -> AnthropicMessages:
+        """`messages` and `system` as Anthropic takes them, the user's first and last, in turn.
+
+        With `caching`, a prompt cache is cut after the latest turns.
+        """
+        return as_anthropic(self._kept.items, self._kept.merged, caching=caching)
+
+    async def to_google_contents(
+        self, *, thought_signatures: Mapping[str, str | bytes] | None = None, model: str | None = None
+    ) -> GoogleContents:
+        """`contents` and `system` as Gemini takes them.
+
+        `thought_signatures`, by call id, are for calls that carry none themselves. For a `model` that
+        refuses calls without one, those that are left are marked as made elsewhere.
+        """
+        write = partial(as_google, thought_signatures=thought_signatures, model=model)
+        # A long context takes longer than the loop should be held.
+        return await anyio.to_thread.run_sync(write, self.items, self.merged_instructions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON that `ChatContext.from_dict` reads."""
+        data: dict[str, Any] = {"items": items_to_dicts(self._kept.items)}
+        return data | {"merged": sorted(self._kept.merged)} if self._kept.merged else data
+
+
+AnyItem = TypeVar("AnyItem", bound=Item)
+
+
+class ChatRecord(ChatView):
+    """Items in order, to which more can be added; each method returns the item it made."""
+
+    def __init__(
+        self,
+        items: Iterable[Item] | None = None,
+        *,
+        token_counter: TokenCounter | None = None,
+        clock: Callable[[], datetime] = now,
+        new_id: Callable[[], str] = new_id,
+    ) -> None:
+        super().__init__(Kept(map(_checked, items or ())), token_counter or TokenCounter())
+        self._clock, self._new_id = clock, new_id
+
+    def add_message(
+        self,
+        role: ChatRole | str,
+        content: Any,
+        message_id: str | None = None,
+        created_at: datetime | str | float | None = None,
+        replace: bool = False,
+        agent_id: str | None = None,
+        **fields: Any,
+    ) -> Message:
+        """Add a message at the end and return it.
+
+        With `replace`, a system message takes the place of all system messages before it. Other
+        fields of a `Message`, such as `name`, `phase` and `extra`, go by their names.
+        """
+        message = Message(
+            role,
+            content,
+            id=message_id or self._new_id(),
+            created_at=self._clock() if created_at is None else created_at,
+            agent=agent_id,
+            **fields,
+        )
+        replaced = filter(_is_system, self._kept.items) if replace and _is_system(message) else ()
+        return self._add(message, instead_of=list(replaced))
+
+    def user(self, content: Any, **fields: Any) -> Message:
+        """Add what a user said."""
+        return self.add_message(ChatRole.USER, content, **fields)
+
+    def assistant(
+        self,
+        content: Any = None,
+        tool_calls: Sequence[Any] | None = None,
+        **fields: Any,
+    ) -> Message:
+        """Add what the agent said, called, or both."""
+        return self.add_message(ChatRole.ASSISTANT, content, tool_calls=tool_calls or (), **fields)
+
+    def tool(
+        self, content: Any, name: str | None = None, tool_call_id: str | None = None, **fields: Any
+    ) -> Message:
+        """Add what a tool returned."""
+        return self.add_message(ChatRole.TOOL, content, name=name, tool_call_id=tool_call_id, **fields)
+
+    def system(self, content: Any, **fields: Any) -> Message:
+        """Add instructions."""
+        return self.add_message(ChatRole.SYSTEM, content, **fields)
+
+    def add_function_call(
+        self,
+        name: str,
+        arguments: str | Mapping[str, Any],
+        call_id: str | None = None,
+        agent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Message:
+        """Add one call of a tool; `metadata`, such as a thought signature, stays with it in `extra`."""
+        extra = None if metadata is None else dict(metadata)
+        call = {"id": call_id or f"call_{self._new_id()}", "name": name, "arguments": arguments}
+        return self.assistant(tool_calls=[call | {"extra": extra}], agent_id=agent_id)
+
+    def add_function_output(
+        self, name: str, output: Any, call_id: str, is_error: bool = False, agent_id: str | None = None
+    ) -> Message:
+        """Add what a call came to."""
+        return self.tool(output, name, call_id, is_error=is_error, agent_id=agent_id)
+
+    def add_handoff(
+        self,
+        to_agent: str,
+        from_agent: str | None = None,
+        reason: str | None = None,
+        agent_id: str | None = None,
+    ) -> AgentHandoff:
+        """Add that control went from one agent to another."""
+        return self._add(
+            AgentHandoff(to_agent=to_agent, from_agent=from_agent, reason=reason, **self._stamps(agent_id))
+        )
+
+    def add_config_update(
+        self,
+        instructions: str | None = None,
+        tools: Iterable[Any] | None = None,
+        agent_id: str | None = None,
+    ) -> AgentConfigUpdate:
+        """Add that instructions or tools changed; tools by name or as objects with a `name`."""
+        names = None if tools is None else tuple(tool_names(tools))
+        return self._add(AgentConfigUpdate(instructions=instructions, tools=names, **self._stamps(agent_id)))
+
+    def insert(self, item: AnyItem) -> AnyItem:
+        """Put an item in its place by time: before the first item that is later."""
+        self.insert_many([item])
+        return item
+
+    def insert_many(self, items: Iterable[Item]) -> Self:
+        """Put each item in its place by time, all or none."""
+        fresh: dict[str, Item] = {}
+        for item in map(_checked, items):
+            known = fresh.get(item.id) or self._kept.find(item.id)
+            if known is None:
+                fresh[item.id] = item
+            else:
+                self._check_same(known, item)
+        if fresh:
+            self._kept.replace(inserted(self._kept.items, *fresh.values()))
+        return self
+
+    def _add(self, item: AnyItem, instead_of: Sequence[Item] = ()) -> AnyItem:
+        known = self._kept.find(item.id)
+        gone = set(map(id, instead_of))
+        if known is not None and id(known) not in gone:
+            self._check_same(known, item)
+            return item
+        if gone:
+            self._kept.replace([other for other in self._kept.items if id(other) not in gone])
+        self._kept.append(item)
+        return item
+
+    def _stamps(self, agent_id: str | None) -> dict[str, Any]:
+        return {"id": self._new_id(), "created_at": self._clock(), "agent": agent_id}
+
+    def _check_same(self, known: Item, item: Item) -> None:
+        if known != item:
+            raise ConflictingMessage(message_id=item.id, position=self._kept.items.index(known))
+
+
+def _is_system(item: Item) -> bool:
+    return isinstance(item, Message) and item.role is ChatRole.SYSTEM and not is_summary(item)
+
+
+def _checked(item: Any) -> Any:
+    """An item, or an error that says how to make one."""
+    if not isinstance(item, Item):
+        raise InvalidMessage(
+            "item", f"must be a message or an event, not {type(item).__name__}; dicts go through `from_dict`"
+        )
+    return item
+
 
 logger = logging.getLogger("autonomy_ctx.containers")
 

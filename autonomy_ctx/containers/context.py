@@ -1,21 +1,178 @@
-"""A named transcript: messages in order that can keep themselves in a file, and grow there.
+"""The messages of a context in hand, and how they go together with what others wrote meanwhile.
 
-Whatever changes a context, a verb, an edit of its list or a compaction, comes through two doors: one
-for additions and one for everything else. Behind them stands a keeper that writes the change down
-before it is made, so a context and its file never tell two stories.
+A message is known by its id. Additions of several writers are all kept; where one of them took
+messages away, only those are gone that it had seen.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, SupportsIndex, TypeAlias, overload
 
-from autonomy_ctx.containers.held import Held, distinct, merged
-from autonomy_ctx.containers.keeping import FileKeeper, Keeper
+from autonomy_ctx.containers.context_file import ContextFile, locked
+from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Content, Message, ToolCall
+
+
+@dataclass(slots=True)
+class Unsaved:
+    """That there are changes no file has: the ids it had when they began, and whether any is no addition."""
+
+    base: frozenset[str]
+    edited: bool
+
+
+class Held:
+    """Messages in order and by id; no two share an id."""
+
+    def __init__(self, order: list[Message]) -> None:
+        # May be a list that passes edits on, so it is only changed through the methods of `list` itself.
+        self.order = order
+        self.by_id: dict[str, Message] = {}
+        self.unsaved: Unsaved | None = None
+
+    def fresh(self, messages: Iterable[Message]) -> list[Message]:
+        """Those that are not held yet; raises `ConflictingMessage` when an id has other content."""
+        return distinct(messages, self.by_id)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Put messages at the end."""
+        list.extend(self.order, messages)
+        self.by_id.update((message.id, message) for message in messages)
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Hold these messages and no others."""
+        list.__setitem__(self.order, slice(None), messages)
+        self.by_id = {message.id: message for message in messages}
+
+    def mark(self, *, edited: bool) -> None:
+        """Remember that a change, about to be made, is not saved."""
+        if self.unsaved is None:
+            self.unsaved = Unsaved(frozenset(self.by_id), edited)
+        self.unsaved.edited |= edited
+
+    def unsave(self) -> None:
+        """Remember that no file has these messages any more."""
+        if self.order:
+            self.unsaved = Unsaved(frozenset(), edited=True)
+
+    def reconciled(self, theirs: Sequence[Message]) -> list[Message]:
+        """What a file should hold that now holds `theirs`: the changes of both sides."""
+        if self.unsaved is None:
+            return list(theirs)
+        if self.unsaved.edited:
+            return merged(self.unsaved.base, self.order, theirs)
+        known = self.unsaved.base.union(message.id for message in theirs)
+        return [*theirs, *(message for message in self.order if message.id not in known)]
+
+
+def merged(base: AbstractSet[str], mine: Sequence[Message], theirs: Sequence[Message]) -> list[Message]:
+    """An edited list with what others added to the messages that the edit began from."""
+    held = {message.id for message in mine}
+    new = [message for message in theirs if message.id not in base and message.id not in held]
+    at = len(mine)
+    while at and mine[at - 1].id not in base:
+        at -= 1
+    return [*mine[:at], *new, *mine[at:]] if new else list(mine)
+
+
+def distinct(messages: Iterable[Message], known: dict[str, Message] | None = None) -> list[Message]:
+    """The messages whose ids are not known, each once; raises when one id stands for two contents."""
+    known = known or {}
+    found: dict[str, Message] = {}
+    for message in messages:
+        other = known.get(message.id) or found.get(message.id)
+        if other is None:
+            found[message.id] = message
+        elif other != message:
+            ids = [*known, *found]
+            raise ConflictingMessage(message_id=message.id, position=ids.index(message.id))
+    return list(found.values())
+
+
+class Keeper:
+    """Told of every change before it is made; this one only notes that the change is not saved.
+
+    `changing` surrounds a change: inside it, nobody else writes, and what others wrote is held.
+    """
+
+    def changing(self, held: Held) -> AbstractContextManager[None]:
+        """Hold the file for one change."""
+        return nullcontext()
+
+    def add(self, held: Held, messages: Sequence[Message]) -> None:
+        """Messages are about to be added at the end."""
+        held.mark(edited=False)
+
+    def edit(self, held: Held, messages: Sequence[Message]) -> None:
+        """These messages are about to take the place of those held."""
+        held.mark(edited=True)
+
+    def settle(self) -> None:
+        """Messages were added, and the file is free again."""
+
+    def save(self, held: Held) -> None:
+        """Write down what is not saved yet."""
+        raise ValueError(
+            "this context has no file; give it one with Context(file_path=...), "
+            "or use a context of a Runtime that has one"
+        )
+
+
+class FileKeeper(Keeper):
+    """Keeps one context in a file of its own: at once when `keep_updated`, otherwise when saved."""
+
+    def __init__(self, path: str | os.PathLike[str], *, keep_updated: bool) -> None:
+        self.file = ContextFile(path)
+        self.keep_updated = keep_updated
+
+    def changing(self, held: Held) -> AbstractContextManager[None]:
+        return self._caught_up(held) if self.keep_updated else nullcontext()
+
+    def add(self, held: Held, messages: Sequence[Message]) -> None:
+        if self.keep_updated:
+            self.file.append(messages, held.order)
+        else:
+            held.mark(edited=False)
+
+    def edit(self, held: Held, messages: Sequence[Message]) -> None:
+        if self.keep_updated:
+            self.file.write(messages)
+        else:
+            held.mark(edited=True)
+
+    def save(self, held: Held) -> None:
+        with locked(self.file.path):
+            self._save(held)
+
+    @contextmanager
+    def _caught_up(self, held: Held) -> Iterator[None]:
+        with locked(self.file.path):
+            if held.unsaved is not None or self.file.removed:
+                self._save(held)
+            elif news := self.file.news():
+                if news.whole:
+                    held.take(news.messages)
+                else:
+                    held.add(held.fresh(news.messages))
+            yield
+
+    def _save(self, held: Held) -> None:
+        if self.file.removed:
+            held.unsave()
+        theirs = self.file.read()
+        messages = held.reconciled(theirs)
+        if messages != theirs or not self.file.path.exists():
+            self.file.write(messages)
+        held.take(messages)
+        held.unsaved = None
+
 
 # What a message may say, in any of the spellings that `Message` takes.
 Said: TypeAlias = Content | Mapping[str, Any] | Sequence[Any]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from autonomy_ctx.containers.calling import result_of
+from autonomy_ctx.callables import result_of
 
 
 async def complete(model: Any, messages: Sequence[Mapping[str, Any]], max_tokens: int, **more: Any) -> Any:

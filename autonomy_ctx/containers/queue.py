@@ -12,10 +12,8 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Self
 
-from autonomy_ctx.containers.arguments import INHERIT, Inherit, parse_limit
-from autonomy_ctx.containers.changes import Turns
+from autonomy_ctx.containers._shared import INHERIT, Inherit, Turns, from_json, parse_limit, to_json
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.saved import from_json, to_json
 from autonomy_ctx.errors import InvalidContainer
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 

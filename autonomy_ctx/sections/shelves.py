@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool import ContextPool
-from autonomy_ctx.containers.pool_view import ContextPoolView
+from autonomy_ctx.containers.pool import ContextPool, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire

@@ -7,9 +7,9 @@ from typing import Any
 
 import anyio.to_thread
 
-from autonomy_ctx.containers.calling import Yielded
+from autonomy_ctx.callables import Yielded
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool_view import catalogue_of
+from autonomy_ctx.containers.pool import catalogue_of
 from autonomy_ctx.tools.plain import json_text
 
 # Longer text is read and written outside the event loop.

@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.containers.calling import collected
+from autonomy_ctx.callables import collected
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import ToolTimeout, UnknownTool
 from autonomy_ctx.items.json_values import EMPTY

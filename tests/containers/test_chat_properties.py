@@ -15,7 +15,7 @@ from strategies import NOON, events, few, histories, messages, pairs, some, tang
 
 from autonomy_ctx import AgentConfigUpdate, AgentHandoff, ChatRole, Message, TokenCounter
 from autonomy_ctx.containers.chat import ChatContext
-from autonomy_ctx.containers.chat_formats import as_google
+from autonomy_ctx.containers.chat_export import as_google
 from autonomy_ctx.items.wire import Item
 from autonomy_ctx.testing import ScriptedModel
 

@@ -18,8 +18,8 @@ from strategies import few, json_dicts, messages, some
 
 from autonomy_ctx import Message
 from autonomy_ctx.containers.context import Context
+from autonomy_ctx.containers.context_file import is_unfinished, whole_values
 from autonomy_ctx.containers.runtime import Runtime
-from autonomy_ctx.containers.torn import is_unfinished, whole_values
 from autonomy_ctx.errors import AutonomyCtxError, InvalidContextFile
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook
-from autonomy_ctx.containers.pool_view import ContextPoolView
+from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook, ContextPoolView
 from autonomy_ctx.errors import HookError, InvalidItem, UnknownItem, UnregisteredHookError
 from autonomy_ctx.hooks import Hook, HookRegistry, hook
 

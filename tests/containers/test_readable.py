@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import json_values, some
 
-from autonomy_ctx.containers.readable import (
+from autonomy_ctx.containers.recording import (
     error_text,
     json_text,
     prompt_text,

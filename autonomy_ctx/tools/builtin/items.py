@@ -7,7 +7,7 @@ from typing import Any
 import anyio.to_thread
 
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool_view import ContextPoolView, catalogue_of
+from autonomy_ctx.containers.pool import ContextPoolView, catalogue_of
 from autonomy_ctx.errors import UnknownItem
 from autonomy_ctx.tools.plain import json_text
 from autonomy_ctx.tools.registry import ToolRegistry

@@ -1,24 +1,43 @@
-"""One change of a container at a time, each with all its hooks, and no way to wait for oneself.
-
-The containers make every change in one step, without awaiting anything in the middle, so their
-limits hold whatever runs beside. What needs turns is hooks: those of one change are all called
-before the next change begins, so a listener never hears of two changes mixed up.
-
-A hook may change the container it is called for. It does not wait for its turn then, because that
-comes only when the hook has ended: its change is made at once, inside the one it was called for.
-The same goes for hooks of several containers that change each other.
-"""
+"""What the arguments of containers may be."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import anyio
 
 from autonomy_ctx.background import current_loop
+from autonomy_ctx.containers.item import ContextItem, item_from_json, item_to_json
+from autonomy_ctx.errors import InvalidContainer
+from autonomy_ctx.hooks import Hook, by_name, from_names
+
+
+class Inherit(Enum):
+    """Says that an argument was left out, where None means something else."""
+
+    INHERIT = "inherit"
+
+
+INHERIT = Inherit.INHERIT
+
+
+def parse_limit(limit: Any) -> int:
+    """How many items a container may hold."""
+    return parse_count(limit, "limit", at_least=1)
+
+
+def parse_count(value: Any, name: str, *, at_least: int) -> int:
+    """A whole number that is not too small."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+    if value < at_least:
+        raise ValueError(f"{name} must be >= {at_least}, not {value}")
+    return int(value)
 
 
 class Change:
@@ -100,3 +119,40 @@ class Turns:
         if self._lock is None or self._loop is not loop:
             self._loop, self._lock, self._holder = loop, anyio.Lock(fast_acquire=True), None
         return self._lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What was read; the container decides whether it can be that."""
+
+    limit: Any
+    items: list[ContextItem[Any]]
+    hooks: list[Hook]
+
+
+def to_json(limit: int | None, items: Iterable[ContextItem[Any]], hooks: Iterable[Hook]) -> dict[str, Any]:
+    """A container as JSON; an error says which item it is about."""
+    written = [item_to_json(item, f"items[{index}].") for index, item in enumerate(items)]
+    return {"limit": limit, "items": written, "hooks": by_name(hooks)}
+
+
+def from_json(kind: str, data: Any) -> Saved:
+    """The parts of a container, of which all may be missing."""
+    if not isinstance(data, Mapping):
+        raise InvalidContainer(kind, "data", f"must be a dict, not {type(data).__name__}")
+    items, hooks = data.get("items"), data.get("hooks")
+    if not isinstance(items, list | tuple | None):
+        raise InvalidContainer(kind, "items", f"must be a list, not {type(items).__name__}")
+    if not isinstance(hooks, Mapping | None) or not all(map(_are_names, (hooks or {}).values())):
+        raise InvalidContainer(kind, "hooks", "must be a dict of lists of function names")
+    return Saved(
+        limit=data.get("limit"),
+        items=[
+            item_from_json(ContextItem, item, f"items[{index}]") for index, item in enumerate(items or ())
+        ],
+        hooks=from_names(hooks or {}),
+    )
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)

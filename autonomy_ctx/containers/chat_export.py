@@ -1,17 +1,24 @@
-"""Contexts to dicts and back, also from the dicts of systems that keep calls and outputs as items.
+"""A chat context as JSON and back, and as the messages of a provider's own client.
 
-There, a call and its output are items of their own types; here, a call is an assistant's message and
-its output a tool's message, so that one rule about calls and results serves everybody.
+Other systems keep a call and its output as items of their own types. Here a call is an assistant's
+message and its output a tool's message, so that one rule about calls and results serves everybody.
+The provider formats are imported when they are first used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.json_values import preview
+from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.wire import Item, item_from_dict, item_to_dict, time_to_json
+
+if TYPE_CHECKING:
+    from autonomy_ctx.items.formats.anthropic import AnthropicMessages
+    from autonomy_ctx.items.formats.google import GoogleContents
 
 _KINDS = ("message", "summary", "agent_handoff", "agent_config_update", "direct_message")
 _STAMPS = ("id", "created_at", "agent_id", "agent")
@@ -101,3 +108,77 @@ def _needed(form: dict[str, Any], name: str) -> Any:
     if form.get(name) is None:
         raise InvalidMessage(name, f"is missing from the {form['type']}")
     return form[name]
+
+
+# Where the request before this one ended, and where this one does.
+CACHED_TURNS = 2
+
+
+def visible_messages(items: Iterable[Item], merged: Collection[str] = ()) -> list[Message]:
+    """What a model sees of a context: its messages, but no instructions that a merge brought in.
+
+    Calls that follow one another are one message: each may have been added on its own, but the model
+    made them at once, and its signature may be on the first alone.
+    """
+    out: list[Message] = []
+    for item in items:
+        if not isinstance(item, Message) or item.id in merged:
+            continue
+        if out and _calls(out[-1]) and _calls(item) and not item.parts:
+            out[-1] = replace(out[-1], tool_calls=out[-1].tool_calls + item.tool_calls)
+        else:
+            out.append(item)
+    return out
+
+
+def as_openai(
+    items: Iterable[Item], merged: Collection[str] = (), *, reasoning_model: bool = False
+) -> list[dict[str, Any]]:
+    """Messages for chat completions."""
+    from autonomy_ctx.items.formats.openai import openai_messages
+    from autonomy_ctx.items.formats.outgoing import well_formed_json
+
+    made = openai_messages(visible_messages(items, merged), [], reasoning_model=reasoning_model)
+    return [well_formed_json(message) for message in made]
+
+
+def as_anthropic(
+    items: Iterable[Item], merged: Collection[str] = (), *, caching: bool = False
+) -> AnthropicMessages:
+    """Messages and system prompt for the Messages API; with `caching`, the latest turns are marked."""
+    from autonomy_ctx.items.formats.anthropic import anthropic_messages
+
+    messages = visible_messages(items, merged)
+    return anthropic_messages(messages, [], breakpoints=_turn_ends(messages) if caching else ())
+
+
+def as_google(
+    items: Iterable[Item],
+    merged: Collection[str] = (),
+    *,
+    thought_signatures: Mapping[str, str | bytes] | None = None,
+    model: str | None = None,
+) -> GoogleContents:
+    """Contents and system instruction for generateContent."""
+    from autonomy_ctx.items.formats.google import GoogleContents, google_contents, wants_signatures
+    from autonomy_ctx.items.formats.outgoing import well_formed_json
+
+    made = google_contents(
+        visible_messages(items, merged),
+        [],
+        thought_signatures=thought_signatures,
+        unsigned_refused=model is not None and wants_signatures(model),
+    )
+    system = None if made.system is None else well_formed_json(made.system)
+    return GoogleContents(well_formed_json(made.contents), system)
+
+
+def _calls(message: Message) -> bool:
+    return message.role is ChatRole.ASSISTANT and bool(message.tool_calls)
+
+
+def _turn_ends(messages: Sequence[Message]) -> list[int]:
+    """Where the assistant is about to speak, the last times."""
+    speaks = [message.role is ChatRole.ASSISTANT for message in messages] + [True]
+    ends = [at for at in range(len(messages)) if speaks[at + 1] and not speaks[at]]
+    return ends[-CACHED_TURNS:]

@@ -1,0 +1,411 @@
+"""Locks, atomic replacement and the marks by which a file is recognised: what all our files need."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autonomy_ctx.errors import InvalidContextFile, InvalidMessage, StoreUnavailable
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.message import Message, now
+from autonomy_ctx.items.summary import Summary
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # not a POSIX system; contexts without a file work there
+    fcntl = None
+
+logger = logging.getLogger("autonomy_ctx.containers")
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class Stamp(NamedTuple):
+    """By what a file that nobody has touched since is recognised."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Stamp:
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """A file's stamp; None when there is no such file."""
+    try:
+        return Stamp.of(path.stat())
+    except FileNotFoundError:
+        return None
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """The real place of a file: it stays the same when the working folder or a link changes."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"file_path must be a path, not {type(path).__name__}")
+    return Path(os.path.realpath(path))
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """The path of a file that belongs to another one."""
+    return path.with_name(path.name + suffix)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold `<path>.lock`; other processes and threads wait for their turn."""
+    if fcntl is None:
+        raise StoreUnavailable(
+            path=str(path),
+            problem="this system has no POSIX file locks",
+            advice="files of contexts need Linux, macOS or WSL; contexts without a file work everywhere",
+        )
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        handle = os.open(beside(path, ".lock"), flags, 0o666)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(beside(path, ".lock"), flags, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            # Said, not left to close(): a child forked meanwhile holds a copy of the handle.
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
+        os.close(handle)
+
+
+def replace(path: Path, data: bytes) -> Stamp:
+    """Put a whole new file in a file's place: a reader sees the old or the new one, never a part."""
+    made = beside(path, ".tmp")
+    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        if path.exists():
+            os.fchmod(handle, path.stat().st_mode & 0o7777)
+        write_at(handle, 0, data, path)
+        os.fsync(handle)
+        stamp = Stamp.of(os.fstat(handle))
+    except BaseException:
+        os.unlink(made)
+        raise
+    finally:
+        os.close(handle)
+    os.replace(made, path)
+    return stamp
+
+
+def write_at(handle: int, at: int, data: bytes, path: Path) -> None:
+    """Write all of `data`, or raise an error that names the file."""
+    left = memoryview(data)
+    try:
+        while left:
+            written = os.pwrite(handle, left, at)
+            at, left = at + written, left[written:]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def grow(handle: int, at: int, data: bytes, end: bytes, path: Path) -> None:
+    """Overwrite a file's `end`, which begins at `at`; when that fails the file is as it was."""
+    try:
+        write_at(handle, at, data, path)
+    except BaseException:
+        os.pwrite(handle, end, at)
+        os.ftruncate(handle, at + len(end))
+        raise
+
+
+def keep_torn(path: Path, data: bytes) -> None:
+    """Put what a kill left of a file aside, before it is mended."""
+    names = (beside(path, f".torn{number or ''}") for number in range(1_000_000))
+    aside = next(name for name in names if not name.exists())
+    replace(aside, data)
+    logger.warning("%s was torn; all whole messages are kept, and the file as it was is %s", path, aside)
+
+
+_ALWAYS = ("role", "content", "id", "created_at")
+
+
+def fields(message: Message) -> dict[str, Any]:
+    """A message's fields that are not empty, as JSON values."""
+    if isinstance(message, Summary):
+        return wire.to_dict(message)
+    # An empty text is something that somebody set; None, False and empty lists are what is left unsaid.
+    return {
+        name: value for name, value in message.model_dump().items() if value or value == "" or name in _ALWAYS
+    }
+
+
+def record(message: Message) -> str:
+    """A message as one line of JSON."""
+    # ASCII only: any program reads it, whatever encoding it takes the file for.
+    return json.dumps(fields(message))
+
+
+def parse_messages(values: Sequence[Any], path: Path) -> list[Message]:
+    """Messages from JSON values read from a file; raises `InvalidContextFile` naming the first bad one.
+
+    One without an id gets the same one at every reading, and so does the second of two different
+    messages under one id. One that is there twice is taken once.
+    """
+    read_at = now()
+    messages: dict[str, Message] = {}
+    for index, value in enumerate(values):
+        try:
+            message = wire.from_dict(value, new_id=partial(_stable_id, index, value), now=lambda: read_at)
+            known = messages.get(message.id)
+            if known is not None and known != message:
+                value = {**fields(message), "id": _stable_id(index, value)}
+                message = wire.from_dict(value)
+        except InvalidMessage as error:
+            raise InvalidContextFile(
+                path=str(path),
+                problem=f"holds something at index {index} that is no message ({error})",
+                advice="Mend it by hand, or use another path",
+            ) from None
+        messages[message.id] = message
+    return list(messages.values())
+
+
+def _stable_id(index: int, value: dict[str, Any]) -> str:
+    return sha256(f"{index}:{json.dumps(value, sort_keys=True)}".encode()).hexdigest()[:32]
+
+
+_decoder = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+_HALF_NUMBER = re.compile(r"\.|[eE][+-]?")
+_HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,4}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The values that are whole, and whether a piece of another one had to be cut off."""
+
+    values: list[Any]
+    cut: bool
+
+
+def whole_values(text: str) -> Whole:
+    """What is whole of a JSON list that may end anywhere; raises ValueError when it is none."""
+    # A power cut can leave zeros where the end should be.
+    kept = text.rstrip("\0")
+    cut = kept != text
+    at = _skip(kept, 0)
+    if at == len(kept):
+        return Whole([], cut)
+    if kept[at] != "[":
+        raise ValueError("does not begin with a JSON list")
+    values: list[Any] = []
+    at, separated = _skip(kept, at + 1), True
+    while at < len(kept):
+        # The bracket may stand right after a comma: the next value was about to overwrite it.
+        if kept[at] == "]":
+            if kept[at + 1 :].strip():
+                raise ValueError("goes on after the end of its list")
+            break
+        if not separated:
+            raise ValueError(f"has no comma between two values, at character {at}")
+        try:
+            value, at = _decoder.raw_decode(kept, at)
+        except json.JSONDecodeError as error:
+            if not _unfinished(kept, error):
+                raise
+            return Whole(values, cut=True)
+        values.append(value)
+        at = _skip(kept, at)
+        separated = kept[at : at + 1] == ","
+        if separated:
+            at = _skip(kept, at + 1)
+    return Whole(values, cut)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def is_unfinished(text: str) -> bool:
+    """Whether a text is the beginning of a JSON value but not all of it."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return _unfinished(text, error)
+    return False
+
+
+def _unfinished(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether parsing failed only because the text ends too early."""
+    rest = text[error.pos :]
+    if not rest.strip() or error.msg.startswith("Unterminated string"):
+        return True
+    if error.msg.startswith("Invalid \\u"):
+        return bool(_HALF_ESCAPE.search(text))
+    return any(word.startswith(rest) for word in _WORDS) or bool(_HALF_NUMBER.fullmatch(rest))
+
+
+BROKEN = "Restore a backup, mend it by hand, or use another path"
+# The file's own form of a list's end, and the one that `json.dump` writes.
+_ENDS = (b"}\n]", b"}]", b"[]")
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What others wrote: messages that come after those known, or all that there are now."""
+
+    messages: list[Message]
+    whole: bool
+
+
+class ContextFile:
+    """One context's file. All methods but `load` are called with `locked(path)` held."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = absolute(path)
+        self._stamp: Stamp | None = None
+        # The bytes after the last message; None when the end is not one that can be overwritten.
+        self._end: bytes | None = None
+
+    @property
+    def removed(self) -> bool:
+        """Whether there was a file and somebody took it away."""
+        return self._stamp is not None and not self.path.exists()
+
+    def load(self) -> list[Message]:
+        """All messages; a missing file has none. Takes the lock itself."""
+        if not self.path.exists():
+            return []
+        try:
+            with locked(self.path):
+                return self.read()
+        except OSError as error:
+            if error.errno not in READ_ONLY:
+                raise
+            # Nobody can write in this folder, so there is nobody to wait for.
+            return self._read(mend=False)
+
+    def read(self) -> list[Message]:
+        """All messages; a torn file is mended."""
+        return self._read(mend=True)
+
+    def news(self) -> News | None:
+        """What others wrote since this one last read or wrote; None when they wrote nothing."""
+        stamp, known = stamp_of(self.path), self._stamp
+        if stamp == known:
+            return None
+        if stamp and known and self._end and stamp[:2] == known[:2] and stamp.size > known.size:
+            added = self._added(known.size - len(self._end))
+            if added is not None:
+                return News(added, whole=False)
+        return News(self.read(), whole=True)
+
+    def append(self, messages: Sequence[Message], before: Sequence[Message]) -> None:
+        """Write messages after those that are there; `before` is what is there."""
+        stamp, end = self._stamp, self._end
+        if stamp is None or not end:
+            self.write([*before, *messages])
+            return
+        text = ",\n".join(map(record, messages))
+        comma = b"" if end == b"]" and not before else b","
+        handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            grow(handle, stamp.size - len(end), comma + b"\n" + text.encode() + b"\n]", end, self.path)
+            self._stamp, self._end = Stamp.of(os.fstat(handle)), b"\n]"
+        finally:
+            os.close(handle)
+
+    def write(self, messages: Sequence[Message]) -> None:
+        """Replace all that is there."""
+        data = list_text(messages).encode()
+        self._stamp = replace(self.path, data)
+        self._end = _end_of(data)
+
+    def _read(self, *, mend: bool) -> list[Message]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            self._stamp = self._end = None
+            return []
+        stamp = stamp_of(self.path)
+        try:
+            values = json.loads(data)
+        except (ValueError, RecursionError):
+            return self._torn(data, mend=mend)
+        messages = parse_messages(_list(values, self.path), self.path)
+        self._stamp, self._end = stamp, _end_of(data)
+        return messages
+
+    def _torn(self, data: bytes, *, mend: bool) -> list[Message]:
+        """What is whole of a file that is no JSON; mended, or an error when it was never a list."""
+        try:
+            # Not `data.decode()`: the kill may have left half a character at the very end.
+            whole = whole_values(codecs.getincrementaldecoder("utf-8")().decode(data))
+        except (ValueError, RecursionError) as error:
+            raise InvalidContextFile(
+                path=str(self.path), problem=f"is not a JSON list of messages ({_said(error)})", advice=BROKEN
+            ) from None
+        messages = parse_messages(whole.values, self.path)
+        if mend:
+            if whole.cut:
+                keep_torn(self.path, data)
+            self.write(messages)
+        return messages
+
+    def _added(self, at: int) -> list[Message] | None:
+        """The messages after a place in the file; None when they cannot be told apart from the rest."""
+        with self.path.open("rb") as file:
+            stamp = Stamp.of(os.fstat(file.fileno()))
+            file.seek(at)
+            data = file.read()
+        try:
+            values = json.loads(b"[" + data.removeprefix(b","))
+            messages = parse_messages(values, self.path)
+        except (ValueError, RecursionError):
+            return None
+        # Without an id of its own a message is known by its place in the whole list.
+        if not all("id" in value for value in values):
+            return None
+        self._stamp, self._end = stamp, _end_of(data)
+        return messages
+
+
+def list_text(messages: Sequence[Message]) -> str:
+    """Messages as a JSON list, one to a line."""
+    return "[\n" + ",\n".join(map(record, messages)) + "\n]" if messages else "[]"
+
+
+def _end_of(data: bytes) -> bytes | None:
+    end = next((end for end in _ENDS if data.endswith(end)), None)
+    return end[1:] if end else None
+
+
+def _list(values: Any, path: Path) -> list[Any]:
+    if isinstance(values, list):
+        return values
+    if isinstance(values, dict) and "contexts" in values:
+        problem, advice = "is the file of a runtime", "Open it with Runtime.from_file"
+    elif isinstance(values, dict) and isinstance(values.get("version"), int | float):
+        problem = f"has version {values['version']:g}, which this version of autonomy_ctx does not know"
+        advice = "Upgrade autonomy_ctx to open it"
+    else:
+        problem, advice = f"holds a JSON {type(values).__name__}, not a list of messages", BROKEN
+    raise InvalidContextFile(path=str(path), problem=problem, advice=advice)
+
+
+def _said(error: BaseException) -> str:
+    return "nested too deep" if isinstance(error, RecursionError) else str(error)
