@@ -93,7 +93,6 @@ from autonomy_ctx.items.cuts import (
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
 from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.recall import Recalled, Recollection
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import Calibration, ExactText, TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
@@ -104,15 +103,29 @@ from autonomy_ctx.knowledge.minilm import MiniLM
 from autonomy_ctx.knowledge.text import TextKnowledge
 from autonomy_ctx.knowledge.vector import Embedder, Hit, VectorKnowledgeBase, VectorStore
 from autonomy_ctx.knowledge.vectors import VectorsInProcess
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory, MemoryHook
-from autonomy_ctx.memory.recall import recall
-from autonomy_ctx.memory.records import Record, Records
-from autonomy_ctx.memory.search import Found, Placed, ReadsPlaces, Search
-from autonomy_ctx.memory.segments import StoredSegment, Summaries, SummaryState
-from autonomy_ctx.memory.store import Draft, Entry, Head, Log, Store, Window
-from autonomy_ctx.memory.work import Lease, Work
+from autonomy_ctx.memory.recall import Recalled, Recollection, recall
+from autonomy_ctx.memory.store import (
+    Draft,
+    Entry,
+    Found,
+    Head,
+    Key,
+    Lease,
+    Log,
+    Placed,
+    ReadsPlaces,
+    Record,
+    Records,
+    Search,
+    Store,
+    StoredSegment,
+    Summaries,
+    SummaryState,
+    Window,
+    Work,
+)
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.prices import Price, estimate_cost, price_of
 from autonomy_ctx.sections.additional import AdditionalContextSection

@@ -10,13 +10,40 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
+
+T = TypeVar("T")
+STRIDE = 500
+
+
+class Strides(Generic[T]):
+    """A list in pieces; a short one in one piece, without a pause.
+
+    Not an async generator: one that is left by an exception would linger until it is collected.
+    """
+
+    def __init__(self, items: Sequence[T], size: int = STRIDE) -> None:
+        self._items, self._size, self._next = items, size, 0
+
+    def __aiter__(self) -> Strides[T]:
+        return self
+
+    async def __anext__(self) -> Sequence[T]:
+        start = self._next
+        if start >= len(self._items):
+            raise StopAsyncIteration
+        if start:
+            await anyio.lowlevel.checkpoint()
+        self._next = start + self._size
+        return self._items[start : self._next]
+
 
 Job = Callable[[], Awaitable[None]]
 logger = logging.getLogger("autonomy_ctx.background")

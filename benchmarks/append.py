@@ -14,8 +14,8 @@ import anyio
 
 from autonomy_ctx import Memory
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory import rows
-from autonomy_ctx.memory.rows import to_microseconds
+from autonomy_ctx.memory import encoding
+from autonomy_ctx.memory.encoding import to_microseconds
 from autonomy_ctx.memory.sqlite.filelock import FileLock
 from autonomy_ctx.memory.store import Draft
 from benchmarks.corpus import fill, spoken
@@ -56,8 +56,8 @@ class Floor:
         )
 
     def draft(self, number: int) -> Draft:
-        message = rows.accept(spoken(number), new_id=lambda: f"f{self.head + 1}", now=wall)
-        return rows.draft(message, self.counter)
+        message = encoding.accept(spoken(number), new_id=lambda: f"f{self.head + 1}", now=wall)
+        return encoding.draft(message, self.counter)
 
     def insert(self, row: tuple[object, ...]) -> None:
         with self.lock:
@@ -91,7 +91,7 @@ class Floor:
 
 
 def wall() -> datetime:
-    return rows.from_microseconds(time.time_ns() // 1000)
+    return encoding.from_microseconds(time.time_ns() // 1000)
 
 
 async def measure(folder: Path) -> list[Figure]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from autonomy_ctx import Memory
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory import rows
-from autonomy_ctx.memory.rows import to_microseconds
+from autonomy_ctx.memory import encoding
+from autonomy_ctx.memory.encoding import to_microseconds
 
 _TEXT = (
     "I would like to see the train connections from Lisbon to Porto on {n} June, the price of each, "
@@ -36,7 +36,7 @@ async def fill(memory: Memory, scope: str, conversation: str, count: int) -> Non
 def fill_many(path: Path, conversations: int, messages: int) -> None:
     """Store many conversations of the scope `many` at once; the schema must be there."""
     counter = TokenCounter()
-    memory_id, clock = iter(range(10**9)), rows.from_microseconds(1_900_000_000_000_000)
+    memory_id, clock = iter(range(10**9)), encoding.from_microseconds(1_900_000_000_000_000)
     connection = sqlite3.connect(path)
     with connection:
         for number in range(conversations):
@@ -46,8 +46,9 @@ def fill_many(path: Path, conversations: int, messages: int) -> None:
                 (f"c{number}", messages, messages, messages - 1),
             )
             drafts = [
-                rows.draft(
-                    rows.accept(spoken(n), new_id=lambda: f"m{next(memory_id)}", now=lambda: clock), counter
+                encoding.draft(
+                    encoding.accept(spoken(n), new_id=lambda: f"m{next(memory_id)}", now=lambda: clock),
+                    counter,
                 )
                 for n in range(messages)
             ]

@@ -17,11 +17,10 @@ from typing import Any
 
 from autonomy_ctx import Memory
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.recall import hits_for
 from autonomy_ctx.items.terms import asked_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
-from autonomy_ctx.memory.recall import recall
-from autonomy_ctx.memory.rows import whole_form
+from autonomy_ctx.memory.encoding import whole_form
+from autonomy_ctx.memory.recall import hits_for, recall
 from benchmarks.recall_corpus import Corpus, Question, make
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from autonomy_ctx import Memory
 from autonomy_ctx.items.terms import asked_terms
-from autonomy_ctx.memory.rows import whole_form
+from autonomy_ctx.memory.encoding import whole_form
 from benchmarks.corpus import spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 

@@ -38,9 +38,9 @@ from autonomy_ctx.hooks import Hook, checked_hooks
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
-from autonomy_ctx.memory.key import Key, make_key
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from autonomy_ctx.background import Strides
 from autonomy_ctx.callables import result_of
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items import wire
@@ -26,7 +27,6 @@ from autonomy_ctx.items.formats.base import (
     ThinkingDelta,
 )
 from autonomy_ctx.items.message import Message, TextContent
-from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.models.model import Model
 
 Heard = Callable[[StreamEvent], None]

@@ -11,8 +11,8 @@ from autonomy_ctx.agents.shelves import Shelf
 from autonomy_ctx.errors import HookError, InvalidItem
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.message import Message, ToolCall
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.rows import MESSAGE_LIMIT
+from autonomy_ctx.memory.encoding import MESSAGE_LIMIT
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.tools.run import Ran, result_message, run_calls
 
 # Room for what a row has besides the text, and for characters that JSON writes longer.

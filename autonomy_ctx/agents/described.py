@@ -11,8 +11,8 @@ from typing import Any
 from autonomy_ctx.errors import InvalidAgent, InvalidMessage, UnknownTool
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.memory.key import check_name
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import check_name
 
 LONGEST_NAME = 128
 # Between an agent's name and those of its sub-agents.

@@ -23,8 +23,8 @@ from autonomy_ctx.errors import BudgetExceeded, ContextOverflow, UserMessageMiss
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.mailbox import Mailbox
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.shelves import POOL, QUEUE

@@ -14,9 +14,8 @@ from typing import Any
 from cachetools import LRUCache
 
 from autonomy_ctx.errors import UnknownTurn
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.records import Record
+from autonomy_ctx.memory.store import Key, Record
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.recorded import from_record, to_record
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from autonomy_ctx.agents.reply import WAITING
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.tools.builtin.ask_user import Question, ask_user_for_input, open_questions
 
 # How far back a question that waits can be: its call, and the results of the calls beside it.

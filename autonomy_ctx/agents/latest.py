@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachetools import LRUCache
 
-from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.template.composed import ComposedContext
 
 # How many tokens of them are held, and what even a short one counts for.

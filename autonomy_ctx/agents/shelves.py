@@ -22,8 +22,7 @@ from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidItem, StoreError
 from autonomy_ctx.items.message import new_id
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.records import Records
+from autonomy_ctx.memory.store import Key, Records
 
 logger = logging.getLogger("autonomy_ctx.agents")
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from autonomy_ctx.agents.described import PATH
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import InvalidAgent
-from autonomy_ctx.memory.key import Key, make_key
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.tools.builtin.subagents import subagent_tools
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from autonomy_ctx.agents.turn import Turn
 from autonomy_ctx.callables import Yielded
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import ToolTimeout
-from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.tools.run import call_function
 from autonomy_ctx.tools.tool import Tool
 

@@ -27,11 +27,8 @@ from autonomy_ctx.compaction.sharing import Sent
 from autonomy_ctx.compaction.standin import stand_in
 from autonomy_ctx.compaction.view import room
 from autonomy_ctx.compaction.writing import SegmentWriter, Unfit, Written
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.store import Entry, Window
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
 
 # Positions looked at in one step; a longer backlog takes several.
 READ_AHEAD = 512

@@ -19,10 +19,8 @@ from autonomy_ctx.compaction.standin import stand_in
 from autonomy_ctx.compaction.view import room
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.store import Entry, Head
+from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
 
 CONVERSATIONS = 512
 # How many messages a window looks back for the call of a result: one that is further away has lost it.

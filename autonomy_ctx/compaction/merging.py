@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.store import StoredSegment
 
 FAN_IN = 4
 

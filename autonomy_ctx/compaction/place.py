@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key
 
 Place: TypeAlias = tuple[int, Key]
 

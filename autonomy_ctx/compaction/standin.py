@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.segments import StoredSegment
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.store import Entry, StoredSegment
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
 MOST = 12_000

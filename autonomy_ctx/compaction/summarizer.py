@@ -36,11 +36,8 @@ from autonomy_ctx.compaction.writing import SegmentWriter, Unfit
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.segments import StoredSegment
-from autonomy_ctx.memory.store import Store
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 

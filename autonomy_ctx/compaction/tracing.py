@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autonomy_ctx.compaction.config import Settings
-from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.store import StoredSegment
 
 if TYPE_CHECKING:
     from autonomy_ctx.compaction.summarizer import SummaryEvent

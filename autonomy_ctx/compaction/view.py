@@ -13,8 +13,7 @@ from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.store import Entry, StoredSegment, SummaryState
 
 HEADING = (
     "CONVERSATION SUMMARY\n"

@@ -24,8 +24,8 @@ from autonomy_ctx.items.identifiers import coverage, identifiers
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
-from autonomy_ctx.memory.rows import weight
-from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.encoding import weight
+from autonomy_ctx.memory.store import StoredSegment
 
 # Tokens of messages for one call when the model's window is not known, and the least to try.
 USUAL_BATCH, LEAST_BATCH = 12_000, 200

@@ -2,27 +2,372 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, StoreClosed
 from autonomy_ctx.items.message import ChatRole
-from autonomy_ctx.memory.in_process_records import RecordRows
-from autonomy_ctx.memory.in_process_search import Index
-from autonomy_ctx.memory.in_process_segments import SegmentRows
-from autonomy_ctx.memory.in_process_work import WorkRows
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.records import Record, check_drop, check_put, check_read
-from autonomy_ctx.memory.rows import encoded, same_content
-from autonomy_ctx.memory.search import Found, Placed, wanted_terms
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.store import Draft, Entry, Head, Window
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.encoding import encoded, same_content
+from autonomy_ctx.memory.sqlite import fulltext
+from autonomy_ctx.memory.sqlite.errors import translated
+from autonomy_ctx.memory.sqlite.migrate import migrate
+from autonomy_ctx.memory.store import (
+    LONGEST,
+    Draft,
+    Entry,
+    Found,
+    Head,
+    Key,
+    Lease,
+    Placed,
+    Record,
+    StoredSegment,
+    SummaryState,
+    Window,
+    check_drop,
+    check_put,
+    check_read,
+    revived,
+    searchable,
+    swapped,
+    wanted_terms,
+)
+
+_TAKEN_BACK = -1
+
+
+@dataclass(slots=True)
+class _SegmentRow:
+    """A segment, the number of the one that stands for it now, and of the one that left it as a rest."""
+
+    segment: StoredSegment
+    replaced_by: int | None = None
+    rest_of: int | None = None
+
+
+class SegmentRows:
+    """Every segment ever committed, by number; numbers are never used again."""
+
+    __slots__ = ("_last_number", "_rows", "in_force")
+
+    def __init__(self) -> None:
+        self._rows: dict[int, _SegmentRow] = {}
+        self._last_number = 0
+        self.in_force: tuple[StoredSegment, ...] = ()
+
+    def commit(self, segment: StoredSegment, head: Head, now: float) -> bool:
+        """Put a segment in force; false when it does not fit."""
+        swap = swapped(self.in_force, segment, head.position)
+        if swap is None:
+            return False
+        new, *rests = (replace(one, generation=head.generation) for one in swap.added)
+        number = self._add(replace(new, created=now), None)
+        for rest in rests:
+            self._add(rest, number)
+        for one in swap.removed:
+            self._rows[one.number].replaced_by = number
+        self._sort()
+        return True
+
+    def undo(self) -> bool:
+        """Take back the newest commit; false when there is none."""
+        commits = (
+            number for number, row in self._rows.items() if row.replaced_by is None and row.rest_of is None
+        )
+        newest = max(commits, default=None)
+        if newest is None:
+            return False
+        self._rows = {number: row for number, row in self._rows.items() if row.rest_of != newest}
+        for row in self._rows.values():
+            if row.replaced_by == newest:
+                row.replaced_by = None
+        self._rows[newest].replaced_by = _TAKEN_BACK
+        self._sort()
+        return True
+
+    def forget(self, first: int) -> int:
+        """Delete the segments, in force or not, that reach a position; how many it were.
+
+        What a deleted one stood for, and is not deleted itself, is in force again.
+        """
+        before = len(self._rows)
+        self._rows = {number: row for number, row in self._rows.items() if row.segment.last < first}
+        self._sort()
+        replaced = [
+            row.segment
+            for row in self._rows.values()
+            if row.replaced_by not in (None, _TAKEN_BACK) and row.replaced_by not in self._rows
+        ]
+        for segment in revived(self.in_force, replaced):
+            self._rows[segment.number].replaced_by = None
+        self._sort()
+        return before - len(self._rows)
+
+    def _add(self, segment: StoredSegment, rest_of: int | None) -> int:
+        self._last_number += 1
+        self._rows[self._last_number] = _SegmentRow(
+            replace(segment, number=self._last_number), rest_of=rest_of
+        )
+        return self._last_number
+
+    def _sort(self) -> None:
+        active = (row.segment for row in self._rows.values() if row.replaced_by is None)
+        self.in_force = tuple(sorted(active, key=lambda segment: segment.first))
+
+
+@dataclass(slots=True)
+class _WorkRow:
+    """One conversation's work; without an owner when nobody is at it."""
+
+    task: str
+    due: float
+    attempts: int = 0
+    refusals: int = 0
+    refused: str = ""
+    owner: str | None = None
+    lease_until: float = 0.0
+
+    def wait(self, now: float) -> float:
+        """Seconds until it can be taken."""
+        times = [self.due] if self.owner is None else [self.due, self.lease_until]
+        return max(_ahead(time, now) for time in times)
+
+
+class WorkRows:
+    """One row per conversation that is owed something; fences outlive the rows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, _WorkRow] = {}
+        self._fences: dict[Key, int] = {}
+
+    def owe(self, key: Key, task: str, now: float) -> _WorkRow:
+        """Owe a conversation a task."""
+        row = self._rows.setdefault(key, _WorkRow(task, now))
+        if row.task != task:
+            # Another configuration: what went wrong under the old one says nothing about it.
+            row = self._rows[key] = _WorkRow(task, now, owner=row.owner, lease_until=row.lease_until)
+        return row
+
+    def claim(self, key: Key, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
+        """Owe a conversation a task and take it if it is free and due."""
+        row = self.owe(key, task, now)
+        if row.owner is not None and _ahead(row.lease_until, now):
+            return None
+        return _ahead(row.due, now) or self._taken(key, row, owner, now + seconds)
+
+    def claim_next(self, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
+        """Take what has been due for the longest time, or say when something could be."""
+        owed = [(key, row) for key, row in self._rows.items() if row.task == task]
+        free = [(key, row) for key, row in owed if not row.wait(now)]
+        if free:
+            key, row = min(free, key=lambda one: one[1].due)
+            return self._taken(key, row, owner, now + seconds)
+        return min((row.wait(now) for _, row in owed), default=None)
+
+    def extend(self, lease: Lease, seconds: float, now: float) -> bool:
+        """Move the end of a lease; false when it was lost."""
+        row = self._held(lease)
+        if row is not None:
+            row.lease_until = now + seconds
+        return row is not None
+
+    def settle(self, lease: Lease, again_in: float | None, now: float) -> bool:
+        """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
+        row = self._held(lease)
+        if row is None:
+            return False
+        if again_in is None:
+            del self._rows[lease.key]
+        else:
+            self._rows[lease.key] = _WorkRow(
+                row.task, now + again_in, lease.attempts, lease.refusals, lease.refused
+            )
+        return True
+
+    def is_leased(self, key: Key, fence: int) -> bool:
+        """Whether the lease with this fence is the newest and not let go; it may have run out."""
+        row = self._rows.get(key)
+        return row is not None and row.owner is not None and self._fences.get(key) == fence
+
+    def forget(self, key: Key) -> None:
+        """Owe a conversation nothing any more."""
+        self._rows.pop(key, None)
+
+    def _taken(self, key: Key, row: _WorkRow, owner: str, until: float) -> Lease:
+        self._fences[key] = fence = self._fences.get(key, 0) + 1
+        row.owner, row.lease_until = owner, until
+        return Lease(
+            key=key,
+            owner=owner,
+            fence=fence,
+            until=until,
+            attempts=row.attempts,
+            refusals=row.refusals,
+            refused=row.refused,
+        )
+
+    def _held(self, lease: Lease) -> _WorkRow | None:
+        row = self._rows.get(lease.key)
+        held = row is not None and row.owner == lease.owner and self._fences.get(lease.key) == lease.fence
+        return row if held else None
+
+
+def _ahead(time: float, now: float) -> float:
+    """Seconds from now to a time; 0 for one that is past."""
+    return time - now if now < time <= now + LONGEST else 0.0
+
+
+class RecordRows:
+    """Records by kind and name, oldest first; numbers are never used again."""
+
+    __slots__ = ("_derived", "_kinds", "_last_number")
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[str, Record]] = {}
+        self._derived: set[int] = set()
+        self._last_number = 0
+
+    def put(
+        self, kind: str, records: Sequence[tuple[str, str]], keep: int | None, derived: bool, now: float
+    ) -> list[int]:
+        """Store records at the end."""
+        rows = self._kinds.setdefault(kind, {})
+        numbers = []
+        for name, body in records:
+            self._remove(kind, name)
+            self._last_number += 1
+            rows[name] = Record(self._last_number, name, now, body)
+            numbers.append(self._last_number)
+            if derived:
+                self._derived.add(self._last_number)
+        if keep is not None:
+            for name in list(rows)[:-keep]:
+                self._remove(kind, name)
+        return numbers
+
+    def read(self, kind: str, name: str | None, after: int, limit: int | None) -> list[Record]:
+        """The newest records after a number, oldest first."""
+        rows = self._kinds.get(kind, {})
+        found = list(rows.values()) if name is None else [rows[name]] if name in rows else []
+        found = [record for record in found if record.number > after]
+        return found if limit is None else found[max(len(found) - limit, 0) :]
+
+    def drop(self, kind: str, names: Sequence[str] | None, before: float | None) -> list[str]:
+        """Remove records; the names of those that were there, oldest first."""
+        meant = None if names is None else set(names)
+        gone = [
+            name
+            for name, record in self._kinds.get(kind, {}).items()
+            if (meant is None or name in meant) and (before is None or record.at < before)
+        ]
+        for name in gone:
+            self._remove(kind, name)
+        return gone
+
+    def forget(self, *, only_derived: bool) -> None:
+        """Remove all records, or those that are made from messages."""
+        for kind, rows in self._kinds.items():
+            for name, record in list(rows.items()):
+                if not only_derived or record.number in self._derived:
+                    self._remove(kind, name)
+
+    def _remove(self, kind: str, name: str) -> None:
+        gone = self._kinds[kind].pop(name, None)
+        if gone is not None:
+            self._derived.discard(gone.number)
+
+
+# How many messages go into the index together.
+_BLOCK = 1000
+
+
+class Match(NamedTuple):
+    """A message that was found, and how well it fits."""
+
+    key: Key
+    position: int
+    score: float
+
+
+class Index:
+    """An index for as long as nothing is deleted; after that a new one is made by the next search."""
+
+    def __init__(self) -> None:
+        # Searches run in threads; the connection is for one at a time.
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._keys: list[Key] = []
+        self._numbers: dict[Key, int] = {}
+        self._indexed: dict[Key, int] = {}
+        self.retired = False
+
+    def indexed(self, key: Key) -> int:
+        """The last position that was taken into the index."""
+        return self._indexed.get(key, 0)
+
+    def search(
+        self, logs: Mapping[Key, Sequence[Entry]], wanted: Sequence[str], limit: int, *, everywhere: bool
+    ) -> list[Match]:
+        """Index what is new in these logs of one scope, then find. It blocks: call it in a thread."""
+        try:
+            with self._lock:
+                connection = self._connection or self._open()
+                connection.execute("BEGIN")
+                for key, entries in logs.items():
+                    self._catch_up(connection, key, entries)
+                connection.execute("COMMIT")
+                first = next(iter(logs))
+                place = fulltext.made_place(connection, first.agent, first.scope)
+                number = None if everywhere else self._numbers[first]
+                hits = fulltext.find(connection, place, number, wanted, limit)
+                return [Match(self._keys[hit.conversation_id - 1], hit.position, hit.score) for hit in hits]
+        except sqlite3.Error as error:
+            self.retire()
+            raise translated(error, "memory in this process", 0) from None
+        finally:
+            self._sweep()
+
+    def retire(self) -> None:
+        """Let go of everything, now or when the last search that is under way has ended."""
+        self.retired = True
+        self._sweep()
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._connection = connection
+        migrate(connection, "memory in this process")
+        fulltext.create(connection)
+        return connection
+
+    def _catch_up(self, connection: sqlite3.Connection, key: Key, entries: Sequence[Entry]) -> None:
+        if key not in self._numbers:
+            self._keys.append(key)
+            self._numbers[key], self._indexed[key] = len(self._keys), 0
+        number = self._numbers[key]
+        place = fulltext.made_place(connection, key.agent, key.scope)
+        # Another search may have been here.
+        new = [entry for entry in entries if entry.position > self._indexed[key]]
+        for first in range(0, len(new), _BLOCK):
+            texts = {entry.position: searchable(entry.message) for entry in new[first : first + _BLOCK]}
+            fulltext.add_all(connection, place, number, texts)
+            self._indexed[key] = max(texts)
+
+    def _sweep(self) -> None:
+        if self.retired and self._lock.acquire(blocking=False):
+            try:
+                connection, self._connection = self._connection, None
+                if connection is not None:
+                    connection.close()
+            finally:
+                self._lock.release()
 
 
 class _Conversation:

@@ -11,23 +11,29 @@ from typing import Any
 
 import anyio.to_thread
 
-from autonomy_ctx.background import Closing
+from autonomy_ctx.background import Closing, Strides
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory import rows
-from autonomy_ctx.memory.hot import HotWindows
+from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.key import check_name, make_key
-from autonomy_ctx.memory.search import Found
-from autonomy_ctx.memory.segments import SummaryState
 from autonomy_ctx.memory.sqlite.location import path_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.sqlite.writing import Synchronous
-from autonomy_ctx.memory.store import Draft, Head, Log, Store, Window
-from autonomy_ctx.memory.strides import Strides
+from autonomy_ctx.memory.store import (
+    Draft,
+    Found,
+    Head,
+    Log,
+    Store,
+    SummaryState,
+    Window,
+    check_name,
+    make_key,
+)
+from autonomy_ctx.memory.window_cache import HotWindows
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -106,7 +112,7 @@ class Memory(Closing):
         """
         key = make_key(self.agent, scope, conversation)
         drafts: list[Draft] = []
-        if len(messages) == 1 and rows.is_light(messages[0]):
+        if len(messages) == 1 and encoding.is_light(messages[0]):
             drafts = [self._drafted(messages[0])]
         else:
             async for some in Strides(messages):
@@ -134,7 +140,7 @@ class Memory(Closing):
     async def delete_message(self, scope: str, conversation: str, message_id: str) -> bool:
         """Delete one message; whether it was there."""
         make_key(self.agent, scope, conversation)
-        rows.check_id(message_id)
+        encoding.check_id(message_id)
         return await self._delete(scope, self.agent, conversation, [message_id]) > 0
 
     async def delete_conversation(self, scope: str, conversation: str) -> int:
@@ -202,11 +208,11 @@ class Memory(Closing):
         self, scope: str, conversation: str, message_id: str
     ) -> dict[str, Any] | None:
         """A tool result that was too large for the log, uncut; None for a message that was not cut."""
-        rows.check_id(message_id)
+        encoding.check_id(message_id)
         body = await self._log.whole(make_key(self.agent, scope, conversation), message_id)
         if body is None:
             return None
-        form: dict[str, Any] = await anyio.to_thread.run_sync(rows.whole_form, body, message_id)
+        form: dict[str, Any] = await anyio.to_thread.run_sync(encoding.whole_form, body, message_id)
         return form
 
     async def get_message_count(self, scope: str, conversation: str) -> int:
@@ -239,12 +245,12 @@ class Memory(Closing):
 
     async def pin(self, scope: str, conversation: str, message_id: str) -> bool:
         """Show a message verbatim in every later context, also once it is summarized; false if unknown."""
-        rows.check_id(message_id)
+        encoding.check_id(message_id)
         return await self._store.pin(make_key(self.agent, scope, conversation), message_id, True)
 
     async def unpin(self, scope: str, conversation: str, message_id: str) -> bool:
         """Let a pinned message be summarized like any other; false if there is no such message."""
-        rows.check_id(message_id)
+        encoding.check_id(message_id)
         return await self._store.pin(make_key(self.agent, scope, conversation), message_id, False)
 
     async def undo_summary(self, scope: str, conversation: str) -> bool:
@@ -296,13 +302,13 @@ class Memory(Closing):
         return self
 
     async def _draft(self, value: Message | Mapping[str, Any]) -> Draft:
-        if rows.is_light(value):
+        if encoding.is_light(value):
             return self._drafted(value)
         return await anyio.to_thread.run_sync(self._drafted, value)
 
     def _drafted(self, value: Message | Mapping[str, Any]) -> Draft:
-        message = rows.accept(value, new_id=self._new_id, now=self._clock)
-        return rows.draft(message, self.token_counter)
+        message = encoding.accept(value, new_id=self._new_id, now=self._clock)
+        return encoding.draft(message, self.token_counter)
 
     async def _delete(
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None

@@ -7,16 +7,398 @@ means. `rows` turns messages into rows and back, so every store gives back exact
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from autonomy_ctx.items.message import Message
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.records import Records
-from autonomy_ctx.memory.search import Search
-from autonomy_ctx.memory.segments import Summaries
-from autonomy_ctx.memory.work import Work
+from autonomy_ctx.errors import InvalidKey
+from autonomy_ctx.items.message import Message, TextContent
+from autonomy_ctx.items.terms import asked_terms, ends
+
+
+class Key(NamedTuple):
+    """A conversation of a scope (a user or tenant) with an agent."""
+
+    agent: str
+    scope: str
+    conversation: str
+
+
+def make_key(agent: str, scope: str, conversation: str) -> Key:
+    """A key whose names every store can hold exactly as they are."""
+    check_name("agent", agent)
+    check_name("scope", scope)
+    check_name("conversation", conversation)
+    return Key(agent, scope, conversation)
+
+
+def check_name(part: str, name: str) -> None:
+    """Refuse what could not be told apart from another name in some store."""
+    if name.__class__ is not str:
+        raise InvalidKey(part, f"must be a string, not {type(name).__name__}")
+    if name.isascii():
+        if "\0" in name:
+            raise InvalidKey(part, "must not contain a NUL character")
+        return
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidKey(part, "contains a lone surrogate, which is not valid Unicode text") from None
+    if "\0" in name:
+        raise InvalidKey(part, "must not contain a NUL character")
+
+
+class Record(NamedTuple):
+    """A row beside a log. Numbers only grow; `at` is in seconds since 1970 by the store's clock."""
+
+    number: int
+    name: str
+    at: float
+    body: str
+
+
+class Records(Protocol):
+    """Rows by kind and name, beside the log of a conversation, which may have no messages yet."""
+
+    async def put_records(
+        self,
+        key: Key,
+        kind: str,
+        records: Sequence[tuple[str, str]],
+        *,
+        keep: int | None = None,
+        derived: bool = False,
+        generation: int | None = None,
+    ) -> list[int]:
+        """Store (name, body) pairs, all or none, and give their numbers.
+
+        A name that is there already is replaced and goes to the end. With `keep`, only the newest so
+        many of this kind stay. `derived` ones are made from messages: they go when any message of the
+        conversation is deleted. With `generation`, nothing is stored and the list is empty when the
+        conversation has another one by now.
+        """
+
+    async def read_records(
+        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        """The newest `limit` records with a number greater than `after`, oldest first."""
+
+    async def drop_records(
+        self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
+    ) -> list[str]:
+        """Remove records, all or those named, perhaps only those put before a time; the names that went.
+
+        Of several who drop the same record only one is given its name.
+        """
+
+
+def check_put(kind: str, records: Sequence[tuple[str, str]], keep: int | None) -> None:
+    """Refuse what some store could not hold exactly as it is, before anything changes."""
+    check_name("kind", kind)
+    for name, body in records:
+        check_name("name", name)
+        if not isinstance(body, str):
+            raise TypeError(f"the body of record {name!r} must be a string, not {type(body).__name__}")
+    if keep is not None and keep < 1:
+        raise ValueError(f"keep is {keep}; it must be at least 1")
+
+
+def check_read(kind: str, limit: int | None) -> None:
+    """Refuse a limit that means nothing."""
+    check_name("kind", kind)
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit is {limit}; it must be at least 0")
+
+
+def check_drop(kind: str, names: Sequence[str] | None) -> None:
+    """Refuse one name where names are meant: its letters would be taken for names."""
+    check_name("kind", kind)
+    if isinstance(names, str):
+        raise InvalidKey("names", "must be a list of strings, not one string")
+
+
+# No lease and no delay is longer than this, in seconds: a time further ahead is from before the clock
+# was set back, and counts as past.
+LONGEST = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to work on one conversation until a time, and how it went before."""
+
+    key: Key
+    owner: str
+    # Grows with every claim: a commit under an older one is refused.
+    fence: int
+    until: float
+    # Failures in a row.
+    attempts: int = 0
+    # Answers in a row that were not fit to keep, and what they were made from.
+    refusals: int = 0
+    refused: str = ""
+
+
+class Work(Protocol):
+    """One row per conversation that is owed something; whoever holds its lease may do it."""
+
+    async def owe(self, key: Key, *, task: str) -> bool:
+        """Owe this conversation a `task`, for whoever has time; false when it has no messages."""
+
+    async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        """Owe this conversation a `task` and take it.
+
+        A lease when it is free and due; the seconds until it is due; None when somebody else has it.
+        """
+
+    async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        """Take any conversation that is owed this `task`, is due and free.
+
+        A lease; the seconds until the next one could be due; or None when nothing is owed.
+        """
+
+    async def extend(self, lease: Lease, seconds: float) -> bool:
+        """Hold on for longer; false when somebody else has it by now."""
+
+    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
+        """Let go. The row goes too, unless it is due again in so many seconds; false if the lease was lost.
+
+        With `again_in`, the attempts and refusals of the lease given are kept for the next time.
+        """
+
+
+# Of a large message the beginning and the end can be found, this many characters of each.
+END_CHARACTERS = 20_000
+MOST_TERMS = 64
+# What a row may have besides its content that says nothing about how to read it.
+_PLAIN = frozenset(
+    ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
+)
+_TEXT = frozenset(("type", "text"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A message that a search found, where it stands, and how well it fits: higher is better."""
+
+    conversation: str
+    position: int
+    message: Message
+    score: float
+
+
+class Placed(NamedTuple):
+    """A message, and where it stands."""
+
+    conversation: str
+    position: int
+    message: Message
+
+
+@runtime_checkable
+class ReadsPlaces(Protocol):
+    """A store that reads messages from many places in one step; recall takes more steps without it."""
+
+    async def read_places(
+        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
+    ) -> Sequence[Placed]:
+        """The messages at these positions of these conversations, in any order; of others, nothing."""
+
+
+class Search(Protocol):
+    """Finds messages by their words."""
+
+    async def search(
+        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
+    ) -> list[Found]:
+        """The messages of a scope with an agent, or of one conversation, that share a word; best first."""
+
+
+def wanted_terms(query: str, limit: int) -> list[str]:
+    """What to look for; empty when nothing in the question tells messages apart."""
+    if not isinstance(query, str):
+        raise TypeError(f"query must be a string, not {type(query).__name__}")
+    if limit < 1:
+        raise ValueError(f"limit is {limit}; it must be at least 1")
+    return asked_terms(ends(query, END_CHARACTERS))[:MOST_TERMS]
+
+
+def searchable(message: Message) -> str:
+    """The text by which a message can be found: what was said, and the arguments of calls."""
+    said = [part.text for part in message.parts if isinstance(part, TextContent)]
+    written = "\n".join([*said, *(_arguments(call.arguments) for call in message.tool_calls)])
+    return ends(written, END_CHARACTERS)
+
+
+def plain_text(body: str) -> str | None:
+    """The same of the body of a row that holds nothing but text; None for any other."""
+    try:
+        form = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(form, dict) or not _PLAIN.issuperset(form) or form.get("tool_calls"):
+        return None
+    content = form.get("content")
+    if type(content) is dict and content.keys() == _TEXT and content["type"] == "text":
+        content = content["text"]
+    return ends(content, END_CHARACTERS) if type(content) is str else None
+
+
+def _arguments(text: str) -> str:
+    """Arguments without the escapes of JSON, as far as they are JSON and not large."""
+    if "\\" not in text or len(text) > 2 * END_CHARACTERS:
+        return text
+    try:
+        return "\n".join(_values(json.loads(text)))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _values(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _values(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _values(inner)
+    else:
+        yield str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSegment:
+    """The summary of the messages at positions `first` to `last`, and how it was made."""
+
+    first: int
+    last: int
+    text: str
+    tokens: int
+    # 0 for one made from messages; one more than its sources for one merged from segments.
+    level: int = 0
+    # A digest that stands in until a model has written the real one.
+    provisional: bool = False
+    # The name of the model; `digest` when none was asked.
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    prompt_hash: str = ""
+    source_hash: str = ""
+    # Which part of the identifiers of the source the text has kept, 0 to 1.
+    coverage: float = 1.0
+    # Seconds since 1970 by the store's clock, given when it is committed.
+    created: float = 0.0
+    # The conversation's generation it was made from, and its number among all ever made there.
+    generation: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryState:
+    """The segments in force and the pinned messages, with the head they were read with."""
+
+    head: Head
+    segments: tuple[StoredSegment, ...] = ()
+    pins: tuple[Entry, ...] = ()
+
+    @property
+    def covered(self) -> int:
+        """The last position that a segment stands for; the window starts right after it."""
+        return self.segments[-1].last if self.segments else 0
+
+    @property
+    def written(self) -> int:
+        """The last position that a segment stands for which is no stand-in."""
+        return written(self.segments)
+
+
+class Swap(NamedTuple):
+    """What a new segment does: those it replaces, and the ones that come in their place."""
+
+    removed: tuple[StoredSegment, ...]
+    added: tuple[StoredSegment, ...]
+
+
+class Summaries(Protocol):
+    """Where segments and pins are kept, beside the log and under the same generation."""
+
+    async def summary(self, key: Key) -> SummaryState:
+        """The segments in force and the pins."""
+
+    async def commit_segment(
+        self, key: Key, segment: StoredSegment, *, generation: int, fence: int | None
+    ) -> bool:
+        """Put a segment in force if generation, coverage and lease still allow it; whether they did.
+
+        `fence` is that of the lease under which it was made; None for a provisional one.
+        """
+
+    async def undo_segment(self, key: Key) -> bool:
+        """Take back the newest segment and bring back what it replaced; a new generation."""
+
+    async def drop_segments(
+        self, scope: str, agent: str | None = None, conversation: str | None = None
+    ) -> int:
+        """Forget all segments of a conversation or scope; a new generation. How many were in force."""
+
+    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
+        """Pin a message or let it go; false when there is no such message."""
+
+
+def written(segments: Sequence[StoredSegment]) -> int:
+    """The last position covered before the first provisional segment."""
+    covered = 0
+    for segment in segments:
+        if segment.provisional:
+            break
+        covered = segment.last
+    return covered
+
+
+def swapped(active: Sequence[StoredSegment], new: StoredSegment, head: int) -> Swap | None:
+    """What `new` does to the segments in force, or None when it does not fit them.
+
+    It takes the place of neighbours of its kind with exactly its range; or a provisional one goes to
+    the end, and a written one where the written ones end, over the provisional ones it covers. So
+    coverage never goes back. A provisional one that is covered in part keeps the rest of its range.
+    """
+    if not 1 <= new.first <= new.last <= head:
+        return None
+    covered = active[-1].last if active else 0
+    if new.provisional and new.first == covered + 1:
+        return Swap((), (new,))
+    if not new.provisional and new.first == written(active) + 1:
+        over = [one for one in active if one.provisional and one.first <= new.last]
+        rest = [replace(one, first=new.last + 1) for one in over if one.last > new.last]
+        return Swap(tuple(over), (new, *rest))
+    inside = [one for one in active if new.first <= one.first and one.last <= new.last]
+    fits = (
+        len(inside) > 1
+        and all(one.provisional is new.provisional for one in inside)
+        and inside[0].first == new.first
+        and inside[-1].last == new.last
+    )
+    return Swap(tuple(inside), (new,)) if fits else None
+
+
+def revived(active: Sequence[StoredSegment], replaced: Sequence[StoredSegment]) -> tuple[StoredSegment, ...]:
+    """Which of the segments whose replacement was deleted come back into force.
+
+    The newest where several stand for the same messages, and only as far as there is no gap and
+    nothing written follows a stand-in.
+    """
+    chosen = list(active)
+    for segment in sorted(replaced, key=lambda one: -one.number):
+        if all(segment.last < one.first or one.last < segment.first for one in chosen):
+            chosen.append(segment)
+    covered, provisional, back = 0, False, []
+    for segment in sorted(chosen, key=lambda one: one.first):
+        if segment.first != covered + 1 or (provisional and not segment.provisional):
+            break
+        covered, provisional = segment.last, segment.provisional
+        if segment not in active:
+            back.append(segment)
+    return tuple(back)
 
 
 class Draft(NamedTuple):

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from autonomy_ctx.background import Strides
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import get_tool_result_id, orphaned_results, start_of_last
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
-from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 
 Filter = Callable[[dict[str, Any]], bool]

@@ -10,8 +10,7 @@ from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import Message, now
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.mail import as_message, mail_id
-from autonomy_ctx.memory.mailbox import Mailbox
+from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 

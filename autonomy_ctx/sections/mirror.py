@@ -10,8 +10,8 @@ from cachetools import LRUCache
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.memory.encoding import encoded, same_content
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.rows import encoded, same_content
 
 
 class Mirrors:

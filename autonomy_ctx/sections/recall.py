@@ -10,10 +10,9 @@ from typing import Any
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.recall import written
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.recall import recall
+from autonomy_ctx.memory.recall import recall, written
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 
 # Where a history section says which positions of the conversation it shows.

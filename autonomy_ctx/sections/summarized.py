@@ -28,9 +28,8 @@ from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.key import Key, check_name, make_key
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
 from autonomy_ctx.sections.mirror import Mirrors
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import anyio
 
+from autonomy_ctx.background import Strides
 from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.items import wire
-from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.sections.section import Contribution
 from autonomy_ctx.template.placement import Placement
 

@@ -13,7 +13,7 @@ from typing import Any
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.mail import mail_id
+from autonomy_ctx.memory.mailbox import mail_id
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.sections.inbox import LEAST, InboxSection, most_urgent
 from autonomy_ctx.sections.instructions import SystemInstructionsSection

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any, Protocol
 
+from autonomy_ctx.background import Strides
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import now
 from autonomy_ctx.knowledge.knowledge import checked_limit
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.inbox import MOST_SHOWN
 from autonomy_ctx.template.tasks import (

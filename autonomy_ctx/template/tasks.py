@@ -17,7 +17,7 @@ from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY, thaw
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
-from autonomy_ctx.memory.mail import as_message
+from autonomy_ctx.memory.mailbox import as_message
 
 logger = logging.getLogger("autonomy_ctx.template")
 

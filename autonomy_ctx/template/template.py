@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 import anyio.to_thread
 
-from autonomy_ctx.background import Closing
+from autonomy_ctx.background import Closing, Strides
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.template.budget import fit
 from autonomy_ctx.template.cacheplan import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
 from autonomy_ctx.template.composed import ComposedContext

@@ -8,9 +8,8 @@ import anyio
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.memory import rows
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.store import Head, Store
+from autonomy_ctx.memory import encoding
+from autonomy_ctx.memory.store import Head, Key, Store
 from autonomy_ctx.testing.records_contract import RecordsContract
 from autonomy_ctx.testing.search_contract import SearchContract
 from autonomy_ctx.testing.summaries_contract import SummariesContract
@@ -160,15 +159,15 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
     async def test_a_result_too_large_for_the_log_is_cut_there_and_kept_whole_beside_it(
         self, store: Store
     ) -> None:
-        text = "".join(str(n % 10) for n in range(rows.RESULT_LIMIT + 10))
+        text = "".join(str(n % 10) for n in range(encoding.RESULT_LIMIT + 10))
         large = said(text, id="big", role="tool", tool_call_id="c1")
         await store.append(MAIN, drafted(large))
         [entry] = (await store.read(MAIN)).entries
         assert "characters are not shown here" in entry.message.text
-        assert len(entry.message.text) < rows.RESULT_LIMIT
+        assert len(entry.message.text) < encoding.RESULT_LIMIT
         body = await store.whole(MAIN, "big")
         assert body is not None
-        assert rows.whole_form(body, "big")["content"] == text
+        assert encoding.whole_form(body, "big")["content"] == text
         assert await store.append(MAIN, drafted(large)) == [1]
         await store.delete("ana", "", "trip", ["big"])
         assert await store.whole(MAIN, "big") is None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.store import Store
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment, SummaryState
 from autonomy_ctx.testing.values import MAIN, drafted, said
 
 OTHER = Key("", "ana", "other")

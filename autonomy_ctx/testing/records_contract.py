@@ -7,9 +7,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import InvalidKey
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.records import Record
-from autonomy_ctx.memory.store import Head, Store
+from autonomy_ctx.memory.store import Head, Key, Record, Store
 from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
 from autonomy_ctx.testing.values import MAIN, StoppedClock
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.search import END_CHARACTERS, Found
-from autonomy_ctx.memory.store import Store
+from autonomy_ctx.memory.store import END_CHARACTERS, Found, Key, Store
 from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
 from autonomy_ctx.testing.values import MAIN, drafted, said
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState
-from autonomy_ctx.memory.store import Head, Store
+from autonomy_ctx.memory.store import Head, Store, StoredSegment, SummaryState
 from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled, ranges, stand_in, written
 from autonomy_ctx.testing.values import MAIN, StoppedClock, drafted, said
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory import rows
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.store import Draft
+from autonomy_ctx.memory import encoding
+from autonomy_ctx.memory.store import Draft, Key
 
 MAIN = Key("", "ana", "trip")
 _COUNTER = TokenCounter()
@@ -39,8 +38,8 @@ def numbered_ids(prefix: str = "m") -> Callable[[], str]:
 
 def drafted(*messages: Message | dict[str, Any]) -> list[Draft]:
     """Messages as a store takes them."""
-    made = [rows.accept(message, new_id=numbered_ids("made"), now=StoppedClock()) for message in messages]
-    return [rows.draft(message, _COUNTER) for message in made]
+    made = [encoding.accept(message, new_id=numbered_ids("made"), now=StoppedClock()) for message in messages]
+    return [encoding.draft(message, _COUNTER) for message in made]
 
 
 def said(text: str, *, id: str, role: str = "user", **fields: Any) -> Message:  # noqa: A002

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import anyio
 
-from autonomy_ctx.memory.store import Store
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.store import Lease, Store
 from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
 from autonomy_ctx.testing.values import MAIN, StoppedClock, drafted, said
 

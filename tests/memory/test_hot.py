@@ -24,10 +24,9 @@ from autonomy_ctx import (
     StoreUnavailable,
     Window,
 )
-from autonomy_ctx.memory.hot import LARGEST_WEIGHT, LARGEST_WINDOW, LOOKED_BACK, HotWindows
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.store import Key, StoredSegment
+from autonomy_ctx.memory.window_cache import LARGEST_WEIGHT, LARGEST_WINDOW, LOOKED_BACK, HotWindows
 from autonomy_ctx.testing import MAIN, drafted, said
 
 

@@ -21,7 +21,7 @@ import anyio.lowlevel
 import pytest
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, StoreBusy
-from autonomy_ctx.memory.rows import MESSAGE_LIMIT
+from autonomy_ctx.memory.encoding import MESSAGE_LIMIT
 from autonomy_ctx.testing import said
 
 MANY = 5_000

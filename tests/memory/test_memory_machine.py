@@ -28,7 +28,7 @@ from autonomy_ctx import (
     get_tool_result_id,
     get_tool_use_ids,
 )
-from autonomy_ctx.memory.key import Key
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.sections.history import LOOKBACK
 from autonomy_ctx.testing import StoppedClock, numbered_ids, said
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from autonomy_ctx import Head, Memory, SchemaTooNew, StoreUnavailable
-from autonomy_ctx.memory.segments import StoredSegment
 from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest, migrate, statements, steps
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.store import Lease, StoredSegment
 from autonomy_ctx.testing import MAIN, said
 
 VERSIONS = range(latest() + 1)

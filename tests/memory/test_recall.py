@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx import Memory, Message, ReadsPlaces, recall
-from autonomy_ctx.items.recall import LONGEST, Recollection, inherited, written
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.recall import LONGEST, Recollection, inherited, written
 from benchmarks import recall as figures
 from benchmarks import recall_corpus
 

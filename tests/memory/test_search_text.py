@@ -12,8 +12,8 @@ from strategies import stamped_dicts
 from autonomy_ctx.items.message import new_id, now
 from autonomy_ctx.items.terms import LITTLE_WORDS, LONGEST_TERM, terms
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.rows import accept, draft
-from autonomy_ctx.memory.search import plain_text, searchable
+from autonomy_ctx.memory.encoding import accept, draft
+from autonomy_ctx.memory.store import plain_text, searchable
 
 
 @given(value=stamped_dicts())

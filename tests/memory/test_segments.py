@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState, swapped, written
-from autonomy_ctx.memory.store import Head
+from autonomy_ctx.memory.store import Head, StoredSegment, SummaryState, swapped, written
 
 HEAD = 12
 

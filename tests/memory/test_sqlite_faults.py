@@ -40,7 +40,7 @@ from autonomy_ctx import (
     StoreFull,
     StoreUnavailable,
 )
-from autonomy_ctx.memory.rows import MESSAGE_LIMIT, RESULT_LIMIT, encoded
+from autonomy_ctx.memory.encoding import MESSAGE_LIMIT, RESULT_LIMIT, encoded
 from autonomy_ctx.memory.sqlite import opening
 from autonomy_ctx.memory.sqlite.filelock import FileLock
 from autonomy_ctx.memory.sqlite.location import check_location, filesystem_of

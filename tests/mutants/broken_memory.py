@@ -125,14 +125,14 @@ MUTANTS = [
     ),
     Mutant(
         "a kept window is checked against the head",
-        "memory/hot.py",
+        "memory/window_cache.py",
         "            elif head != kept.head:",
         "            elif False:",
         "tests/memory/test_hot.py",
     ),
     Mutant(
         "a kept window knows which file it came from",
-        "memory/hot.py",
+        "memory/window_cache.py",
         "            if kept.identity != self._log.identity:",
         "            if False:",
         "tests/memory/test_hot.py",
@@ -167,14 +167,14 @@ MUTANTS = [
     ),
     Mutant(
         "a message over the limit is refused",
-        "memory/rows.py",
+        "memory/encoding.py",
         "    if size > MESSAGE_LIMIT:",
         "    if False:",
         "tests/items/test_bad_input.py tests/memory/test_sqlite_faults.py",
     ),
     Mutant(
         "a large result is kept whole beside the log",
-        "memory/rows.py",
+        "memory/encoding.py",
         "        whole, message = body, shortened(message)",
         "        whole, message = None, shortened(message)",
         STORES,
@@ -223,7 +223,7 @@ MUTANTS = [
     ),
     Mutant(
         "coverage has no gaps",
-        "memory/segments.py",
+        "memory/store.py",
         "    if not new.provisional and new.first == written(active) + 1:",
         "    if not new.provisional and new.first > written(active):",
         "tests/memory/test_segments.py",
@@ -272,7 +272,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is made from a message goes with it, in this process",
-        "memory/in_process_records.py",
+        "memory/in_process.py",
         "                if not only_derived or record.number in self._derived:",
         "                if not only_derived:",
         STORES,
@@ -308,14 +308,13 @@ MUTANTS = [
     Mutant(
         "mail stays in its conversation",
         "memory/mailbox.py",
-        "from autonomy_ctx.memory.key import Key, make_key\n",
-        "from autonomy_ctx.memory.key import Key\n\n\n"
-        "def make_key(agent, scope, conversation):\n    return Key(agent, scope, 'all')\n\n\n",
+        "class Mailbox:\n",
+        "def make_key(agent, scope, conversation):\n    return Key(agent, scope, 'all')\n\n\nclass Mailbox:\n",
         MAIL,
     ),
     Mutant(
         "mail that has expired is not read",
-        "memory/mail.py",
+        "memory/mailbox.py",
         "(at - self.sent).total_seconds() >= self.ttl_seconds",
         "False",
         MAIL,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection, recall_tools
 from autonomy_ctx.items.message import ToolCall
-from autonomy_ctx.memory.pages import PAGE_CHARACTERS
-from autonomy_ctx.memory.rows import RESULT_LIMIT
+from autonomy_ctx.memory.encoding import RESULT_LIMIT
+from autonomy_ctx.memory.recall import PAGE_CHARACTERS
 from autonomy_ctx.testing import said
 from autonomy_ctx.tools.run import run_calls
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from strategies import few, names
 
 from autonomy_ctx import Memory, Tool, ToolCall, memory_tools
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.segments import StoredSegment
+from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.testing import said
 from autonomy_ctx.tools.run import Ran, run_calls
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.rows import restored_form
+from autonomy_ctx.memory.encoding import restored_form
 from autonomy_ctx.memory.sqlite.errors import UnreadableRow
 from autonomy_ctx.memory.sqlite.rows import conversation_of, expected, read_rows
-from autonomy_ctx.memory.store import Entry, Head, Window
+from autonomy_ctx.memory.store import Entry, Head, Key, Window
 
 ROWS = 256
 # A body larger than this is read by itself, so that a block stays within 16 MB.

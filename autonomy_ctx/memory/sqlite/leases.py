@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.sqlite.rows import Transaction
-from autonomy_ctx.memory.work import LONGEST, Lease
+from autonomy_ctx.memory.store import LONGEST, Key, Lease
 
 _SPOKEN_IN = "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ? AND count > 0"
 # Another task is another configuration: what went wrong under the old one says nothing about it.

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.records import Record
 from autonomy_ctx.memory.sqlite.errors import UnreadableRow
 from autonomy_ctx.memory.sqlite.rows import Transaction, conversation_of
 from autonomy_ctx.memory.sqlite.segment_rows import to_json
+from autonomy_ctx.memory.store import Key, Record
 
 _PUT = """
     INSERT OR REPLACE INTO record (conversation_id, kind, name, at, derived, size, body)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.rows import restored, same_content, to_microseconds
+from autonomy_ctx.memory.encoding import restored, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.errors import UnreadableRow
 from autonomy_ctx.memory.sqlite.fulltext import unlist
 from autonomy_ctx.memory.sqlite.segment_rows import revive
-from autonomy_ctx.memory.store import Draft, Entry, Head, Window
+from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Window
 
 _END = 2**62
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from autonomy_ctx.memory.segments import StoredSegment, revived
 from autonomy_ctx.memory.sqlite.errors import UnreadableRow
+from autonomy_ctx.memory.store import StoredSegment, revived
 
 TAKEN_BACK = -1
 # The columns have the names of the fields.

@@ -16,10 +16,6 @@ from typing import TypeVar
 import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.records import Record, check_drop, check_put, check_read
-from autonomy_ctx.memory.search import Found, Placed, wanted_terms
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState
 from autonomy_ctx.memory.sqlite import leases, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import searching as search_rows
@@ -30,8 +26,22 @@ from autonomy_ctx.memory.sqlite.opening import connect
 from autonomy_ctx.memory.sqlite.reading import NotSetUp, Reader
 from autonomy_ctx.memory.sqlite.rows import Transaction, read_head, read_rows, read_whole
 from autonomy_ctx.memory.sqlite.writing import Synchronous, Writer
-from autonomy_ctx.memory.store import Draft, Head, Window
-from autonomy_ctx.memory.work import Lease
+from autonomy_ctx.memory.store import (
+    Draft,
+    Found,
+    Head,
+    Key,
+    Lease,
+    Placed,
+    Record,
+    StoredSegment,
+    SummaryState,
+    Window,
+    check_drop,
+    check_put,
+    check_read,
+    wanted_terms,
+)
 from autonomy_ctx.memory.worker import Job, Outcome
 
 T = TypeVar("T")

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.segments import StoredSegment, SummaryState, swapped
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.rows import Transaction, conversation_of, conversations_of, entry_of
 from autonomy_ctx.memory.sqlite.segment_rows import TAKEN_BACK, in_force, insert
-from autonomy_ctx.memory.store import Entry, Head
+from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, swapped
 
 _PINS = """
     SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body FROM pin p

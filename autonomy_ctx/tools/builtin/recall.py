@@ -8,10 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from autonomy_ctx.errors import InvalidRange
-from autonomy_ctx.items.recall import LONGEST, Recollection
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.pages import Page, read_page
-from autonomy_ctx.memory.recall import shown
+from autonomy_ctx.memory.recall import LONGEST, Page, Recollection, read_page, shown
 from autonomy_ctx.tools.registry import ToolRegistry
 from autonomy_ctx.tools.tool import Tool
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from autonomy_ctx.background import Strides
 from autonomy_ctx.items.clamp import clamp_text
 from autonomy_ctx.items.digest import telling
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.memory.strides import Strides
 from autonomy_ctx.tools.tool import Tool
 
 Rows: TypeAlias = list[dict[str, Any]]

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from cachetools import LRUCache
 
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.memory.key import Key
-from autonomy_ctx.memory.rows import weight
-from autonomy_ctx.memory.store import Draft, Entry, Head, Store, Window
+from autonomy_ctx.memory.encoding import weight
+from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, Window
 
 # A message in memory is about so many bytes, besides its text.
 OVERHEAD = 1_500
