@@ -19,8 +19,7 @@ from autonomy_ctx.knowledge.calling import search_function
 from autonomy_ctx.knowledge.documents import Document, document, message_documents, read_file, read_folder
 from autonomy_ctx.knowledge.knowledge import Passage, checked_limit
 from autonomy_ctx.knowledge.terms import question
-from autonomy_ctx.memory.sqlite.errors import translated
-from autonomy_ctx.memory.sqlite.location import check_folder
+from autonomy_ctx.memory.sqlite.connection import check_folder, translated
 
 T = TypeVar("T")
 

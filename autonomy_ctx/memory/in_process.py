@@ -17,7 +17,7 @@ from autonomy_ctx.errors import ConflictingMessage, StoreClosed
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encoded, same_content
 from autonomy_ctx.memory.sqlite import fulltext
-from autonomy_ctx.memory.sqlite.errors import translated
+from autonomy_ctx.memory.sqlite.connection import translated
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.store import (
     LONGEST,

@@ -19,9 +19,9 @@ from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.sqlite.location import path_of
+from autonomy_ctx.memory.sqlite.connection import path_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.sqlite.writing import Synchronous
+from autonomy_ctx.memory.sqlite.threads import Synchronous
 from autonomy_ctx.memory.store import (
     Draft,
     Found,

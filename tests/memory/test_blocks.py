@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from autonomy_ctx import Memory, StoreCorrupt
-from autonomy_ctx.memory.sqlite.blocks import LARGE, ROWS, read_blocks
-from autonomy_ctx.memory.sqlite.rows import read_rows
+from autonomy_ctx.memory.sqlite.log import LARGE, ROWS, read_blocks, read_rows
 from autonomy_ctx.testing import MAIN, said
 
 COUNT = 3 * ROWS + 7

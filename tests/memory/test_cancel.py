@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, Message
-from autonomy_ctx.memory.sqlite.filelock import FileLock
+from autonomy_ctx.memory.sqlite.connection import FileLock
 from autonomy_ctx.testing import said
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ import pytest
 
 from autonomy_ctx import Memory, StoreFull, StoreUnavailable
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.sqlite.writing import Synchronous
+from autonomy_ctx.memory.sqlite.threads import Synchronous
 from autonomy_ctx.testing import said
 
 SECTOR = 512

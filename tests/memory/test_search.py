@@ -23,9 +23,9 @@ from strategies import few, some
 from autonomy_ctx import InvalidKey, Key, Memory, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.terms import LITTLE_WORDS, LONGEST_TERM, asked_terms, terms
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.sqlite import fulltext, searching
+from autonomy_ctx.memory.sqlite import fulltext, search
+from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import migrate
-from autonomy_ctx.memory.sqlite.rows import Transaction
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.testing import MAIN, drafted, said
 
@@ -242,7 +242,7 @@ async def test_a_purge_of_a_large_index_is_taken_in_steps_and_leaves_no_word(pat
         await store.append(MAIN, drafted(*talk, said(f"{SECRET} {start}", id=f"s{start}")))
         await store.search("", "ana", SECRET)
     steps = await store._write(_delete_secrets)
-    while await store._write(searching.purge):
+    while await store._write(search.purge):
         steps += 1
     assert steps >= 3, "rows out, and more than one merge"
     assert rows_with(path) == []

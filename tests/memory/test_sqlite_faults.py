@@ -41,9 +41,8 @@ from autonomy_ctx import (
     StoreUnavailable,
 )
 from autonomy_ctx.memory.encoding import MESSAGE_LIMIT, RESULT_LIMIT, encoded
-from autonomy_ctx.memory.sqlite import opening
-from autonomy_ctx.memory.sqlite.filelock import FileLock
-from autonomy_ctx.memory.sqlite.location import check_location, filesystem_of
+from autonomy_ctx.memory.sqlite import connection
+from autonomy_ctx.memory.sqlite.connection import FileLock, check_location, filesystem_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.worker import Worker
 from autonomy_ctx.testing import MAIN, drafted, said
@@ -1048,7 +1047,7 @@ async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: 
     asked: list[str] = []
 
     def connect(timeout: float, create: bool) -> sqlite3.Connection:
-        opened = opening.connect(str(path), timeout, create=create)
+        opened = connection.connect(str(path), timeout, create=create)
         opened.set_trace_callback(asked.append)
         return opened
 
@@ -1292,8 +1291,8 @@ async def test_the_settings_that_durability_rests_on_are_in_force(
     assert pragma(store._writer.connection, "synchronous") == value
     assert pragma(store._writer.connection, "journal_mode") == "wal"
     assert pragma(store._writer.connection, "secure_delete") == 1
-    for connection in (store._writer.connection, store._reader.small, store._reader.large):
-        assert pragma(connection, "wal_autocheckpoint") == 0
+    for opened in (store._writer.connection, store._reader.small, store._reader.large):
+        assert pragma(opened, "wal_autocheckpoint") == 0
     await memory.close()
 
 

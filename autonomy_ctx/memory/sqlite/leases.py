@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from autonomy_ctx.memory.sqlite.rows import Transaction
+from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.store import LONGEST, Key, Lease
 
 _SPOKEN_IN = "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ? AND count > 0"

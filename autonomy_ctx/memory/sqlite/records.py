@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from autonomy_ctx.memory.sqlite.errors import UnreadableRow
-from autonomy_ctx.memory.sqlite.rows import Transaction, conversation_of
-from autonomy_ctx.memory.sqlite.segment_rows import to_json
+from autonomy_ctx.memory.sqlite.connection import UnreadableRow
+from autonomy_ctx.memory.sqlite.log import Transaction, conversation_of
+from autonomy_ctx.memory.sqlite.segments import to_json
 from autonomy_ctx.memory.store import Key, Record
 
 _PUT = """

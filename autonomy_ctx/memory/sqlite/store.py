@@ -18,14 +18,11 @@ import anyio
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.sqlite import leases, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
-from autonomy_ctx.memory.sqlite import searching as search_rows
-from autonomy_ctx.memory.sqlite.blocks import read_blocks
+from autonomy_ctx.memory.sqlite import search as search_rows
+from autonomy_ctx.memory.sqlite.connection import check_location, connect
 from autonomy_ctx.memory.sqlite.fulltext import to_purge
-from autonomy_ctx.memory.sqlite.location import check_location
-from autonomy_ctx.memory.sqlite.opening import connect
-from autonomy_ctx.memory.sqlite.reading import NotSetUp, Reader
-from autonomy_ctx.memory.sqlite.rows import Transaction, read_head, read_rows, read_whole
-from autonomy_ctx.memory.sqlite.writing import Synchronous, Writer
+from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, read_rows, read_whole
+from autonomy_ctx.memory.sqlite.threads import NotSetUp, Reader, Synchronous, Writer
 from autonomy_ctx.memory.store import (
     Draft,
     Found,

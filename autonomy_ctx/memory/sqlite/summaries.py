@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from autonomy_ctx.memory.sqlite.leases import is_leased
-from autonomy_ctx.memory.sqlite.rows import Transaction, conversation_of, conversations_of, entry_of
-from autonomy_ctx.memory.sqlite.segment_rows import TAKEN_BACK, in_force, insert
+from autonomy_ctx.memory.sqlite.log import Transaction, conversation_of, conversations_of, entry_of
+from autonomy_ctx.memory.sqlite.segments import TAKEN_BACK, in_force, insert
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, swapped
 
 _PINS = """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from autonomy_ctx.memory.sqlite.errors import UnreadableRow
+from autonomy_ctx.memory.sqlite.connection import UnreadableRow
 from autonomy_ctx.memory.store import StoredSegment, revived
 
 TAKEN_BACK = -1

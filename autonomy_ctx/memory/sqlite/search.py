@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from autonomy_ctx.memory.sqlite import fulltext
-from autonomy_ctx.memory.sqlite.rows import Transaction, entry_of
+from autonomy_ctx.memory.sqlite.log import Transaction, entry_of
 from autonomy_ctx.memory.store import Found, Placed, plain_text, searchable
 
 # How much of the log one transaction takes into the index, so that appends of others get their turn: about

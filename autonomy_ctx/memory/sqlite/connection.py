@@ -1,0 +1,323 @@
+"""Opening the file, and noticing when it is not the same file any more."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from autonomy_ctx.errors import (
+    AutonomyCtxError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
+
+
+class UnreadableRow(Exception):
+    """What SQLite gave cannot be what was stored: the file is damaged, or something else wrote to it."""
+
+
+def translated(error: BaseException, path: str, seconds: float) -> BaseException:
+    """The error a user should see; an error that is already ours, or is no store's, stays."""
+    if isinstance(error, AutonomyCtxError):
+        return error
+    if isinstance(error, OSError):
+        return StoreUnavailable(
+            path=path, problem=f"the operating system refused ({error.strerror})", advice="nothing was stored"
+        )
+    if isinstance(error, UnreadableRow):
+        return StoreCorrupt(path=path, problem=str(error))
+    if not isinstance(error, sqlite3.Error):
+        return error
+    if "decode to UTF-8" in str(error):
+        return StoreCorrupt(path=path, problem="it holds text that is not UTF-8")
+    if "no such module: fts5" in str(error):
+        return StoreUnavailable(
+            path=path,
+            problem=f"SQLite {sqlite3.sqlite_version} was built without FTS5, which search needs",
+            advice="use a Python whose SQLite has FTS5",
+        )
+    code = getattr(error, "sqlite_errorcode", None)
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    match None if code is None else code & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return StoreFull(path=path, problem="the disk is full")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return StoreCorrupt(path=path, problem=name)
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreBusy(path=path, seconds=seconds)
+        case sqlite3.SQLITE_IOERR:
+            return StoreUnavailable(
+                path=path,
+                problem=f"the disk reported an error ({name}), nothing was stored",
+                advice="look at the disk and its free space; the same memory goes on when it works again",
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_AUTH:
+            return StoreUnavailable(
+                path=path,
+                problem=f"cannot be opened for writing ({name})",
+                advice="check that the file and its folder belong to this user and are not read-only",
+            )
+    return StoreError(f"{path}: SQLite refused with {name}; nothing was stored")
+
+
+# SQLite's WAL needs memory shared between processes, which these cannot give.
+NETWORK_FILESYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs", "glusterfs", "ceph"}
+)
+
+
+def path_of(url: str) -> str:
+    """The path in `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    prefix = "sqlite:///"
+    if not url.startswith(prefix):
+        scheme, _, rest = url.partition("://")
+        # The rest of a URL may hold a password: it is not repeated.
+        raise StoreUnavailable(
+            path=f"{scheme}://..." if rest else url,
+            problem="is not a kind of memory known here",
+            advice="use Memory() in process or Memory('sqlite:///path.db') on disk"
+            + ("" if rest else f"; did you mean 'sqlite:///{url}'?"),
+        )
+    path = url[len(prefix) :].split("?", 1)[0]
+    if not path or path == ":memory:":
+        raise StoreUnavailable(
+            path=url, problem="names no file", advice="use Memory() to keep messages in this process only"
+        )
+    return path
+
+
+def check_location(path: str, mounts: str | None = None) -> None:
+    """Raise the error a user should see if no database can be opened or made at `path`."""
+    check_folder(path)
+    file = Path(path).absolute()
+    folder = file.parent
+    kind = filesystem_of(file, _mounts() if mounts is None else mounts)
+    if kind in NETWORK_FILESYSTEMS:
+        raise StoreUnavailable(
+            path=path,
+            problem=f"is on a network filesystem ({kind}), where several processes can damage an SQLite file",
+            advice="use a local disk, or a server database for several machines",
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StoreUnavailable(
+            path=path,
+            problem=f"the folder {folder} is not writable for this user",
+            advice="SQLite makes files beside the database: change the owner or choose another folder",
+        )
+    if file.exists():
+        _check_file(path, file)
+
+
+def check_folder(path: str) -> None:
+    """Raise the error a user should see if `path` is no place for a file."""
+    file = Path(path).absolute()
+    if not file.parent.is_dir():
+        raise StoreUnavailable(
+            path=path, problem=f"the folder {file.parent} does not exist", advice="make it first"
+        )
+    if file.is_dir():
+        raise StoreUnavailable(
+            path=path, problem="is a folder", advice="name a file in it, such as memory.db"
+        )
+
+
+def filesystem_of(file: Path, mounts: str) -> str | None:
+    """The kind of filesystem a path is on, from the text of /proc/mounts."""
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].replace("\\040", " "))
+        if (file == point or point in file.parents) and len(point.parts) >= best:
+            best, kind = len(point.parts), fields[2]
+    return kind
+
+
+def _check_file(path: str, file: Path) -> None:
+    """By its permissions only: to open and close the file here would drop this process's locks on it."""
+    if not os.access(file, os.R_OK | os.W_OK):
+        raise StoreUnavailable(
+            path=path,
+            problem="may not be read and written by this user",
+            advice="change its owner or permissions",
+        )
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/mounts").read_text()
+    except OSError:
+        return ""
+
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # not a POSIX system; memory in process works there
+    fcntl = None
+
+
+_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+class FileLock:
+    """An exclusive lock on a file of its own, held from `with` to the end of it.
+
+    A forked child must not keep the parent's place in the queue, so it closes what it inherits.
+    """
+
+    def __init__(self, path: str) -> None:
+        if fcntl is None:
+            raise StoreUnavailable(
+                path=path,
+                problem="this system has no POSIX file locks",
+                advice="SQLite memory needs Linux, macOS or WSL; Memory() in process works everywhere",
+            )
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let go of the file; in a forked child this leaves the parent's lock alone."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _let_go() -> None:
+    for lock in list(_locks):
+        lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+# A look at the file costs a system call, and with it the interpreter's lock.
+LOOK_SECONDS = 0.02
+
+# Files that are open in this process, and those that were when it was forked off another; by their
+# numbers on the disk, because one file may have many names.
+_open: dict[tuple[int, int], int] = {}
+_inherited: set[tuple[int, int]] = set()
+
+
+class OpenFile:
+    """The file at a path as one thread has it open."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        # Its numbers on the disk, which another file may get later, and how often it was opened.
+        self.identity: tuple[int, int, int] | None = None
+        self._opens = 0
+        self.was_open = False
+        self._seen = 0.0
+
+    def in_place(self) -> bool:
+        """Whether what is open is still what is at the path; looked up now and then."""
+        if self.identity is None:
+            return False
+        now = time.monotonic()
+        if now - self._seen < LOOK_SECONDS:
+            return True
+        if _file_at(self.path) != self.identity[:2]:
+            return False
+        self._seen = now
+        return True
+
+    def look_again(self) -> None:
+        """Look at the file the next time, however soon that is."""
+        self._seen = 0.0
+
+    def opened(self) -> None:
+        """Note which file is open now."""
+        found = os.stat(self.path)
+        self._opens += 1
+        self.identity = (found.st_dev, found.st_ino, self._opens)
+        self.was_open = True
+        file = self.identity[:2]
+        _open[file] = _open.get(file, 0) + 1
+
+    def closed(self) -> None:
+        """Note that it is no longer open."""
+        if self.identity is None:
+            return
+        file, self.identity = self.identity[:2], None
+        _open[file] = _open.get(file, 0) - 1
+        if _open[file] <= 0:
+            del _open[file]
+
+
+def check_still_there(path: str) -> None:
+    """Raise if a file that was open has gone, or an empty one has taken its place."""
+    found = size_of(path)
+    if found <= 0:
+        raise StoreUnavailable(
+            path=path,
+            problem="the file is gone" if found < 0 else "the file is empty now",
+            advice="put it back: the same memory goes on with it; nothing is written to a new, empty one",
+        )
+
+
+def size_of(path: str) -> int:
+    """The size of a file; -1 when there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
+    """A connection in autocommit mode that never checkpoints by itself.
+
+    Only `create` may make the file: in place of one that has vanished, history would silently start
+    again. Checkpoints are made by the writer alone, under the file lock.
+    """
+    if _file_at(path) in _inherited:
+        raise StoreUnavailable(
+            path=path,
+            problem="was open when this process was forked, and SQLite cannot be used across a fork",
+            advice="close memory before the fork, or start workers with `spawn` or `forkserver`",
+        )
+    uri = f"file:{quote(path)}?mode={'rwc' if create else 'rw'}"
+    connection = sqlite3.connect(
+        uri, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True
+    )
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
+def _inherit() -> None:
+    """In the child of a fork: SQLite still counts the parent's locks as this process's own."""
+    _inherited.update(_open)
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_inherit)
