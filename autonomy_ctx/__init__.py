@@ -126,8 +126,8 @@ from autonomy_ctx.memory.store import (
     Window,
     Work,
 )
+from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
 from autonomy_ctx.models.model import Model
-from autonomy_ctx.models.prices import Price, estimate_cost, price_of
 from autonomy_ctx.sections.additional import AdditionalContextSection
 from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection

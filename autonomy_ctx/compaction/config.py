@@ -10,7 +10,7 @@ from typing import Any, Literal
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.policy import SwapPolicy, policy_of
 from autonomy_ctx.memory.store import LONGEST
-from autonomy_ctx.models.prices import USUAL, Price, price_of
+from autonomy_ctx.models.catalog import USUAL, Price, price_of
 
 FLOOR, CEILING, SIZE, SMALLEST = 10, 20, 2048, 128
 

@@ -21,7 +21,7 @@ from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import body, speaker
 from autonomy_ctx.memory.store import StoredSegment
-from autonomy_ctx.models.prices import LEAST_CACHED, USUAL, Price, price_of
+from autonomy_ctx.models.catalog import LEAST_CACHED, USUAL, Price, price_of
 
 # A context is as large as it is: only a few are kept, those of conversations that go on now.
 KEPT = 64

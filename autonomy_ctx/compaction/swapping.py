@@ -22,7 +22,7 @@ from autonomy_ctx.compaction.plan import Count
 from autonomy_ctx.compaction.policy import SwapChoice
 from autonomy_ctx.compaction.view import room
 from autonomy_ctx.memory.store import Entry, StoredSegment
-from autonomy_ctx.models.prices import Price
+from autonomy_ctx.models.catalog import Price
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 

@@ -20,9 +20,7 @@ from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items.formats.base import ModelReply, StreamReader
 from autonomy_ctx.items.formats.openai import OpenAIFormat
 from autonomy_ctx.knowledge.knowledge import checked_limit, clean
-from autonomy_ctx.models.access import Access
-from autonomy_ctx.models.client import Client, Retrying, Timeouts
-from autonomy_ctx.models.pool import Pool
+from autonomy_ctx.models.client import Access, Client, Pool, Retrying, Timeouts
 from autonomy_ctx.models.providers import PROVIDERS, Choice, checked_url, choose
 
 TOTAL_SECONDS = 60.0

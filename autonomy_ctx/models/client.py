@@ -7,23 +7,98 @@ the request and its key.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from random import random
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import anyio
 
-from autonomy_ctx.errors import InvalidModelReply, ModelTimeout, ModelUnavailable
+from autonomy_ctx.background import current_loop
+from autonomy_ctx.errors import InvalidModelReply, MissingKey, ModelTimeout, ModelUnavailable
 from autonomy_ctx.items.formats.base import Answers, ModelReply
 from autonomy_ctx.items.message import TextContent
-from autonomy_ctx.models.body import MOST_BYTES, MOST_STREAMED, Body, Unreadable
-from autonomy_ctx.models.failures import Failure, parsed, response_failure, told_failure
-from autonomy_ctx.models.pool import Pool
-from autonomy_ctx.models.stream import ModelStream
+from autonomy_ctx.models.providers import Provider, joined
+from autonomy_ctx.models.retry import Failure, parsed, response_failure, told_failure
+from autonomy_ctx.models.streaming import MOST_BYTES, MOST_STREAMED, Body, ModelStream, Unreadable
+
+# Requests that one client has at a time before there is another one.
+BUSY = 8
+MOST_CLIENTS = 64
+MOST_CONNECTIONS, MOST_IDLE = 1000, 200
+CLOSING_SECONDS = 5.0
+
+
+class Lease:
+    """A client for one request, until that has ended."""
+
+    __slots__ = ("_busy", "client")
+
+    def __init__(self, client: Any, busy: dict[Any, int] | None) -> None:
+        self.client, self._busy = client, busy
+        if busy is not None:
+            busy[client] += 1
+
+    def end(self) -> None:
+        """The request has ended; twice is harmless."""
+        busy, self._busy = self._busy, None
+        if busy is not None and self.client in busy:
+            busy[self.client] -= 1
+
+
+class Pool:
+    """HTTP clients by event loop, or the one client that was given, which stays its owner's."""
+
+    def __init__(self, client: Any = None) -> None:
+        self._given = client
+        # For each loop its clients, and how many requests each of them has.
+        self._clients: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
+
+    def lease(self) -> Lease:
+        """The client of the running loop that has least to do, or a new one when all have enough."""
+        if self._given is not None:
+            return Lease(self._given, None)
+        busy = self._clients.get(loop := current_loop())
+        if busy is None:
+            self._forget_closed_loops()
+            busy = self._clients[loop] = {}
+        client = min(busy, key=busy.__getitem__, default=None)
+        if client is None or (busy[client] >= BUSY and len(busy) < MOST_CLIENTS):
+            client = _new_client()
+            busy[client] = 0
+        return Lease(client, busy)
+
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What clients raise when a connection fails; the two packages share no root."""
+        loaded = (sys.modules.get(name) for name in ("httpx", "httpx2"))
+        return tuple(module.HTTPError for module in loaded if module is not None)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop. The next use opens new ones."""
+        with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+            for client in self._clients.pop(current_loop(), {}):
+                await client.aclose()
+
+    def _forget_closed_loops(self) -> None:
+        for loop in list(self._clients):
+            # Its sockets went with it.
+            if isinstance(loop, asyncio.AbstractEventLoop) and loop.is_closed():
+                del self._clients[loop]
+
+
+def _new_client() -> Any:
+    # Imported here: it takes longer to import than all the rest.
+    import httpx
+
+    limits = httpx.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_IDLE)
+    return httpx.AsyncClient(limits=limits, follow_redirects=False)
+
 
 logger = logging.getLogger("autonomy_ctx.models")
 Result = TypeVar("Result")
@@ -219,3 +294,73 @@ def says_nothing(reply: ModelReply) -> bool:
     """Whether there is neither an answer nor a reason why there is none."""
     spoken = any(not isinstance(part, TextContent) or part.text for part in reply.parts)
     return not spoken and not reply.tool_calls and reply.stop is None
+
+
+class Secret:
+    """Text for a header that shows itself nowhere."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str, name: str) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a string, not {type(value).__name__}")
+        self.value = value.strip()
+        # Said here, because the HTTP client would show the value.
+        if not self.value or not self.value.isascii() or not self.value.isprintable():
+            raise ValueError(
+                f"{name} is empty or holds characters that no header can; check how it was copied"
+            )
+
+    def __repr__(self) -> str:
+        return "***"
+
+
+class Access:
+    """Writes requests to one server for one model. Keys come from the environment unless given."""
+
+    def __init__(
+        self,
+        name: str,
+        provider: Provider,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        headers: Mapping[str, str] | None,
+    ) -> None:
+        self._name, self._provider, self.given_url = name, provider, base_url
+        self._api_key = None if api_key is None else Secret(api_key, "api_key")
+        self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
+
+    @property
+    def base_url(self) -> str | None:
+        """Where it is asked: as given, or as the environment says now."""
+        return self._provider.address(self.given_url)
+
+    def outgoing(
+        self, path: str, body: Mapping[str, Any], *, stream: bool = False, version: str | None = None
+    ) -> Outgoing:
+        """A request with its headers; `version` is that of the Anthropic API."""
+        base = self.base_url
+        if base is None:
+            raise ValueError(f"model {self._name!r} has no address; give its `base_url`")
+        headers = self._provider.headers(self._key(base), body, version=version)
+        # Compressing a stream would only hold its pieces back.
+        headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
+        headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return Outgoing(
+            url=joined(base, path, self._provider.version),
+            headers=headers,
+            content=text.encode("utf-8", "replace"),
+        )
+
+    def _key(self, base: str) -> str | None:
+        if self._api_key is not None:
+            return self._api_key.value
+        found = self._provider.key()
+        if found is not None:
+            return Secret(found, "the key in the environment").value
+        # A server at another address than the provider's own may well need none.
+        if self._provider.keys and base == self._provider.usual_address() and not self._headers:
+            raise MissingKey(self._name, self._provider.keys)
+        return None

@@ -16,12 +16,10 @@ from autonomy_ctx.items.formats.base import Asking, Format, ModelReply, with_own
 from autonomy_ctx.items.formats.outgoing import own_names
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.wire import from_dict
-from autonomy_ctx.models.access import Access
-from autonomy_ctx.models.client import Client, Outgoing, Retrying, Timeouts
-from autonomy_ctx.models.pool import Pool
+from autonomy_ctx.models.catalog import known_window
+from autonomy_ctx.models.client import Access, Client, Outgoing, Pool, Retrying, Timeouts
 from autonomy_ctx.models.providers import checked_url, choose
-from autonomy_ctx.models.stream import ModelStream
-from autonomy_ctx.models.windows import known_window
+from autonomy_ctx.models.streaming import ModelStream
 
 if TYPE_CHECKING:
     from autonomy_ctx.models.offline import OfflineModel, ToldStream

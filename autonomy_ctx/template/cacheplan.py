@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.models.prices import USUAL
+from autonomy_ctx.models.catalog import USUAL
 from autonomy_ctx.sections.section import Kind
 from autonomy_ctx.template.placement import HISTORY, REQUIRED
 

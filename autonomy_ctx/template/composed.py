@@ -11,7 +11,7 @@ from typing import Any, Literal
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.models.prices import LEAST_CACHED, Price
+from autonomy_ctx.models.catalog import LEAST_CACHED, Price
 from autonomy_ctx.sections.section import Kind, Omission
 from autonomy_ctx.template.cacheplan import breakpoints
 from autonomy_ctx.template.cut import BudgetReport, Cut

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from autonomy_ctx.models.catalog import known_window
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.providers import ALIASES, PROVIDERS, checked_url, choose, joined
-from autonomy_ctx.models.windows import known_window
 
 VARIABLES = {name for one in PROVIDERS.values() for name in (*one.keys, *one.urls)}
 

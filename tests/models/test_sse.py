@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx.models import body as bodies
-from autonomy_ctx.models.body import Body, Lines, Unreadable
-from autonomy_ctx.models.sse import ServerEvent, next_event
+from autonomy_ctx.models import streaming as bodies
+from autonomy_ctx.models.streaming import Body, Lines, ServerEvent, Unreadable, next_event
 
 STREAM = (
     ": a comment\r\n"

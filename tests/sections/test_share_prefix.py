@@ -25,7 +25,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.compaction.sharing import Sent, named, shared_prompt
 from autonomy_ctx.items import wire
-from autonomy_ctx.models.prices import PRICES
+from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import StoppedClock
 
 TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}

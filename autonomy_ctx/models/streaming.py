@@ -1,0 +1,386 @@
+"""An answer in pieces, as an iterator that can be closed at any time.
+
+No generator: one that is left half-way keeps its connection until it is collected, and no cancel scope
+may be open while it waits for its reader.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+import anyio
+
+from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
+from autonomy_ctx.items.formats.base import Answers, Finished, StreamError, StreamEvent, event_with_own_names
+from autonomy_ctx.items.formats.bedrock import EventStreamDecoder, StreamFrame
+from autonomy_ctx.models.retry import Failure, told_failure
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event: its data, and its name if it has one."""
+
+    data: str
+    event: str | None = None
+
+
+async def next_event(lines: AsyncIterator[str]) -> ServerEvent | None:
+    """The next event that has data; None at the end, where an unfinished event does not count."""
+    name: str | None = None
+    data: list[str] = []
+    async for line in lines:
+        if not line:
+            if data:
+                return ServerEvent("\n".join(data), name)
+            name = None
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            name = value or None
+    return None
+
+
+MOST_BYTES = 16 * 2**20  # of a whole reply, or of one line of a stream
+MOST_STREAMED = 8 * MOST_BYTES
+PIECE = 64 * 1024
+ENCODINGS = ("identity", "gzip", "x-gzip", "deflate")
+CLOSING_SECONDS = 2.0
+MOST_LEFT = 1000
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+TOO_LARGE = f"is larger than {MOST_BYTES // 2**20} MB"
+
+
+class Unreadable(Exception):
+    """The body is not what it should be; `problem` completes "a reply that"."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+class Body:
+    """The decoded bytes of a response."""
+
+    def __init__(
+        self, response: Any, *, most: int = MOST_BYTES, closed: Callable[[], None] | None = None
+    ) -> None:
+        self._closed = closed
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._raw = response.aiter_raw()
+        self._left = most
+        # What a mock transport made is already read and decoded.
+        ready = getattr(response, "is_stream_consumed", False)
+        named = None if ready else response.headers.get("content-encoding")
+        self._encoding = (named or "identity").strip().lower()
+        # 47: gzip or zlib, as the data itself says.
+        self._inflate = None if self._encoding == "identity" else zlib.decompressobj(47)
+        self._pending: bytes = response.content if ready else b""
+        self._ended = ready
+
+    async def piece(self) -> bytes | None:
+        """Some more bytes; None at the end."""
+        if self._encoding not in ENCODINGS:
+            raise Unreadable("is encoded in a way that was not asked for")
+        while True:
+            found = self._decoded()
+            if not found:
+                raw = None if self._ended else await anext(self._raw, None)
+                if raw is None:
+                    self._ended = True
+                    return None
+                self._pending = raw
+                continue
+            self._left -= len(found)
+            if self._left < 0:
+                raise Unreadable(TOO_LARGE)
+            return found
+
+    async def whole(self) -> bytes:
+        """All that there is."""
+        pieces = []
+        while (piece := await self.piece()) is not None:
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def aclose(self) -> None:
+        """Read no further and give the connection back, also while the caller is being cancelled."""
+        if self._closed is not None:
+            self._closed()
+        with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+            await self._response.aclose()
+            # The client's generators are nested, and closing the outer leaves the inner ones to the
+            # collector, of which trio complains. On a closed connection all of them come to an end.
+            with suppress(Exception):  # whatever reading from a closed connection gives
+                for _ in range(MOST_LEFT):
+                    await anext(self._raw)
+            await self._raw.aclose()
+
+    def _decoded(self) -> bytes:
+        pending, self._pending = self._pending, b""
+        if self._inflate is None or not pending:
+            return pending
+        try:
+            found = self._inflate.decompress(pending, PIECE)
+        except zlib.error:
+            raise Unreadable("cannot be decompressed") from None
+        self._pending = self._inflate.unconsumed_tail
+        return found
+
+
+class Lines(AsyncIterator[str]):
+    """The lines of a body, ended by LF, CR or both, wherever the pieces are divided."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self._ready: deque[str] = deque()
+        self._rest = bytearray()
+        self._after_cr = False
+        self._begun = False
+
+    async def __anext__(self) -> str:
+        while not self._ready:
+            piece = await self._body.piece()
+            if piece is None:
+                # A line without its end was cut off.
+                raise StopAsyncIteration
+            self._take(piece)
+        return self._ready.popleft()
+
+    def _take(self, piece: bytes) -> None:
+        if self._after_cr and piece.startswith(b"\n"):
+            piece = piece[1:]
+        self._after_cr = piece.endswith(b"\r")
+        # Only what is new is searched: a long line must not cost the square of its length.
+        searched = len(self._rest)
+        self._rest += piece
+        start = 0
+        for found in _LINE_END.finditer(self._rest, searched):
+            self._ready.append(self._text(self._rest[start : found.start()]))
+            start = found.end()
+        del self._rest[:start]
+        if len(self._rest) > MOST_BYTES:
+            raise Unreadable(TOO_LARGE)
+
+    def _text(self, line: bytearray) -> str:
+        text = line.decode("utf-8", "replace")
+        if not self._begun:
+            self._begun = True
+            text = text.removeprefix("\ufeff")
+        return text
+
+
+BINARY = "application/vnd.amazon.eventstream"
+DONE = "[DONE]"
+
+
+class Piece(NamedTuple):
+    """What one event says; `last` when nothing comes after it, as the sender itself says."""
+
+    data: dict[str, Any]
+    event: str | None = None
+    last: bool = False
+
+
+class Pieces(Protocol):
+    """The events of one stream."""
+
+    async def next(self) -> Piece | None:
+        """The next event; None at the end."""
+
+
+class TextPieces:
+    """Server-sent events, each a JSON object."""
+
+    def __init__(self, body: Body) -> None:
+        self._lines = Lines(body)
+
+    async def next(self) -> Piece | None:
+        """The next event; None at the end."""
+        found = await next_event(self._lines)
+        if found is None:
+            return None
+        if found.data.strip() == DONE:
+            return Piece({}, last=True)
+        try:
+            data = json.loads(found.data)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise Unreadable("has an event that is no JSON object")
+        return Piece(data, found.event)
+
+
+class BinaryPieces:
+    """Amazon's frames."""
+
+    def __init__(self, body: Body) -> None:
+        self._body, self._decoder = body, EventStreamDecoder()
+        self._ready: deque[StreamFrame] = deque()
+
+    async def next(self) -> Piece | None:
+        """The next event; None at the end."""
+        while not self._ready:
+            piece = await self._body.piece()
+            if piece is None:
+                return None
+            try:
+                self._ready.extend(self._decoder.feed(piece))
+            except StreamError:
+                raise Unreadable("has a damaged frame") from None
+        frame = self._ready.popleft()
+        return Piece(dict(frame.data), frame.event or None)
+
+
+def pieces_of(body: Body) -> Pieces:
+    """The events of a response, by what it says it is."""
+    binary = (body.headers.get("content-type") or "").startswith(BINARY)
+    return BinaryPieces(body) if binary else TextPieces(body)
+
+
+# How long to wait for the end of a response whose last event is there: then its connection is kept.
+ENDING_SECONDS = 0.1
+
+
+class ModelStream(AsyncIterator[StreamEvent]):
+    """The events of one answer; the last is `Finished` with the whole reply.
+
+    Close it, or use it in an `async with`, when you stop before the end.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        words: Answers,
+        body: Body,
+        errors: tuple[type[Exception], ...],
+        *,
+        deadline: float,
+        seconds: float,
+    ) -> None:
+        self._model, self._format = model, words
+        self._body: Body | None = body
+        self._errors, self._deadline, self._seconds = errors, deadline, seconds
+        self._pieces = pieces_of(body)
+        self._reader = words.reader()
+        self._ready: deque[StreamEvent] = deque()
+        self._over = False
+        # Own names of tools by those on the wire.
+        self.names: Mapping[str, str] = {}
+        # Told the window, if it is named, when the request turns out too long after the answer has begun.
+        self.overflowed: Callable[[int | None], None] | None = None
+
+    async def begin(self) -> Failure | None:
+        """Wait for the first event; the failure when there is none."""
+        return await self._advance()
+
+    async def __anext__(self) -> StreamEvent:
+        if self._ready:
+            return event_with_own_names(self._ready.popleft(), self.names)
+        if self._over:
+            raise StopAsyncIteration
+        failure: Failure | None = None
+        try:
+            with anyio.CancelScope(deadline=self._deadline) as scope:
+                failure = await self._advance()
+        except BaseException:
+            await self.aclose()
+            raise
+        if scope.cancelled_caught:
+            failure = Failure(ModelTimeout(self._model, what="no whole answer", seconds=self._seconds))
+        if failure is not None:
+            await self.aclose()
+            if isinstance(failure.error, ContextOverflow) and self.overflowed is not None:
+                self.overflowed(failure.error.window)
+            raise failure.error
+        return event_with_own_names(self._ready.popleft(), self.names)
+
+    async def aclose(self) -> None:
+        """Read no further. Twice is harmless."""
+        self._over = True
+        self._ready.clear()
+        await self._release()
+
+    async def __aenter__(self) -> ModelStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _advance(self) -> Failure | None:
+        """Read until there is an event to give; at the end that is the whole reply."""
+        while not self._ready:
+            try:
+                piece = await self._pieces.next()
+            except Unreadable as unreadable:
+                return Failure(InvalidModelReply(self._model, unreadable.problem))
+            except self._errors:
+                return self._cut()
+            if piece is None or piece.last:
+                return await self._finish(done=piece is not None)
+            failure = self._take(piece)
+            if failure is not None:
+                return failure
+        return None
+
+    def _take(self, piece: Piece) -> Failure | None:
+        if piece.event == "error" or piece.data.get("error"):
+            return self._told(piece.data)
+        said: dict[str, Any] | None = None
+        try:
+            events = self._reader.feed(piece.data, piece.event)
+            # The last word is ours: a stream is finished when its response is.
+            self._ready.extend(event for event in events if not isinstance(event, Finished))
+        except StreamError as error:
+            said = {"error": {"type": error.type, "message": error.message}}
+        except Exception:  # a format may stumble in any way over what is none of its own
+            return Failure(InvalidModelReply(self._model, "has an event of another format"))
+        return self._told(said) if said is not None else None
+
+    def _told(self, said: dict[str, Any]) -> Failure:
+        return told_failure(self._model, said, words=self._format, streamed=True)
+
+    async def _finish(self, *, done: bool) -> Failure | None:
+        try:
+            reply = self._reader.finish()
+        except Exception:  # as above
+            return Failure(InvalidModelReply(self._model, "holds no answer"))
+        if reply.stop is None and not done:
+            return self._cut()
+        if reply.stop is None and not reply.parts and not reply.tool_calls:
+            return Failure(InvalidModelReply(self._model, "holds no answer"))
+        if done:
+            with anyio.move_on_after(ENDING_SECONDS):
+                try:
+                    while await self._pieces.next() is not None:
+                        pass
+                except Unreadable:
+                    pass
+                except self._errors:
+                    pass
+        self._ready.append(Finished(reply))
+        self._over = True
+        await self._release()
+        return None
+
+    def _cut(self) -> Failure:
+        return Failure(ModelUnavailable(self._model, "broke off its answer"), again=True)
+
+    async def _release(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            await body.aclose()
