@@ -10,9 +10,9 @@ from autonomy_ctx.agents.stream import AgentStream
 from autonomy_ctx.agents.turn import Turn
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig
-from autonomy_ctx.compaction.policy import SwapChoice
 from autonomy_ctx.compaction.strategies import ClearToolResults, Pipeline, SummarizeOldest, TruncateOldest
 from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
+from autonomy_ctx.compaction.swap_policy import SwapChoice
 from autonomy_ctx.containers.chat import ChatContext, ChatView
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.item import ContextItem

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from autonomy_ctx.compaction.plan import Limits
-from autonomy_ctx.compaction.policy import SwapPolicy, policy_of
+from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.memory.store import LONGEST
 from autonomy_ctx.models.catalog import USUAL, Price, price_of
 

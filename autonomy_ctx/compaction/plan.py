@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from autonomy_ctx.items.cuts import safe_cuts
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.store import Entry, StoredSegment
 
 Count: TypeAlias = Callable[[Message], int]
 
@@ -133,3 +133,32 @@ def _start_within(entries: Sequence[Entry], most: int, count: Count) -> int:
         if total > most:
             return min(index + 1, len(entries) - 1)
     return 0
+
+
+FAN_IN = 4
+
+
+def to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[StoredSegment, ...]:
+    """The neighbours to merge next; none while all written segments together keep the size."""
+    kept = [segment for segment in segments if not segment.provisional]
+    if len(kept) < 2 or sum(segment.tokens for segment in kept) <= size:
+        return ()
+    runs = _runs(kept)
+    full = [run for run in runs if len(run) >= FAN_IN]
+    if full:
+        return tuple(full[-1][:FAN_IN])
+    longest = max(runs, key=len)
+    if len(longest) >= 2:
+        return tuple(longest)
+    return tuple(kept[:2])
+
+
+def _runs(segments: Sequence[StoredSegment]) -> list[list[StoredSegment]]:
+    """Neighbours of the same level, oldest first."""
+    runs: list[list[StoredSegment]] = []
+    for segment in segments:
+        if runs and runs[-1][0].level == segment.level:
+            runs[-1].append(segment)
+        else:
+            runs.append([segment])
+    return runs

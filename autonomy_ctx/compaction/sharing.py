@@ -13,8 +13,8 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from autonomy_ctx.compaction.place import Place
 from autonomy_ctx.compaction.prompt import PLACEHOLDER, Prompt, records_prompt, stretch_prompt
+from autonomy_ctx.compaction.snapshot import Place
 from autonomy_ctx.compaction.view import shown_text
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary

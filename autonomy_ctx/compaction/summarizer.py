@@ -27,12 +27,10 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.asking import AskFailed
 from autonomy_ctx.compaction.breaker import breaker_of, delay_after
 from autonomy_ctx.compaction.config import Settings
-from autonomy_ctx.compaction.job import Batch, Job
-from autonomy_ctx.compaction.metrics import Metrics
-from autonomy_ctx.compaction.place import Place, place_of
+from autonomy_ctx.compaction.metrics import Metrics, summary_span
+from autonomy_ctx.compaction.segment_writer import Batch, Job, SegmentWriter, Unfit
 from autonomy_ctx.compaction.sharing import Sent
-from autonomy_ctx.compaction.tracing import summary_span
-from autonomy_ctx.compaction.writing import SegmentWriter, Unfit
+from autonomy_ctx.compaction.snapshot import Place, place_of
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items.tokens import TokenCounter

@@ -14,14 +14,13 @@ from cachetools import LRUCache
 
 from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.compaction.config import ContextSummaryConfig, settings_of
-from autonomy_ctx.compaction.lookout import CONVERSATIONS, Bounded, Lookout, Seen
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
-from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.plan import Count, expected, is_due
-from autonomy_ctx.compaction.policy import SwapPolicy, eager
 from autonomy_ctx.compaction.sharing import Sent, SentContexts
+from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Bounded, Lookout, Place, Seen, place_of
 from autonomy_ctx.compaction.summarizer import Summarizer
-from autonomy_ctx.compaction.swapping import Swaps
+from autonomy_ctx.compaction.swap import Swaps
+from autonomy_ctx.compaction.swap_policy import SwapPolicy, eager
 from autonomy_ctx.compaction.view import fitted, pinned, room, standing, summary_message
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items.clamp import clamp_message

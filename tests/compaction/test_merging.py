@@ -12,7 +12,7 @@ from strategies import some
 from summary_models import ScriptedModel, asks, shown, summarized
 
 from autonomy_ctx import Memory, StoredSegment
-from autonomy_ctx.compaction.merging import FAN_IN, to_merge
+from autonomy_ctx.compaction.plan import FAN_IN, to_merge
 
 
 def segment(

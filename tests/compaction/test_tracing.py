@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from autonomy_ctx import Memory, SummarizedHistorySection
-from autonomy_ctx.compaction import tracing
+from autonomy_ctx.compaction import metrics
 from autonomy_ctx.testing import ScriptedModel, said
 
 
@@ -22,9 +22,9 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # A process has one provider for good; a test has its own.
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    tracing._tracer.cache_clear()
+    metrics._tracer.cache_clear()
     yield exporter
-    tracing._tracer.cache_clear()
+    metrics._tracer.cache_clear()
     provider.shutdown()
 
 

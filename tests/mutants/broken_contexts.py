@@ -46,7 +46,7 @@ MUTANTS = [
     ),
     Mutant(
         "a kept summary is shown only while it is in force",
-        "compaction/lookout.py",
+        "compaction/snapshot.py",
         "            if _same_summary(window.head, state.head):",
         "            if True:",
         SUMMARIZED,
@@ -81,7 +81,7 @@ MUTANTS = [
     ),
     Mutant(
         "a digest is marked",
-        "compaction/standin.py",
+        "compaction/snapshot.py",
         "        provisional=True,",
         "        provisional=False,",
         LIMITS,
@@ -95,7 +95,7 @@ MUTANTS = [
     ),
     Mutant(
         "an answer that is not fit leaves history as it was",
-        "compaction/writing.py",
+        "compaction/segment_writer.py",
         '                raise Unfit(verdict.problem or "unfit")',
         "                pass",
         SUMMARIZED,

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from cachetools import LRUCache
 
 from autonomy_ctx.compaction.config import Settings
-from autonomy_ctx.compaction.lookout import CONVERSATIONS, Seen
 from autonomy_ctx.compaction.metrics import Metrics
-from autonomy_ctx.compaction.place import Place
 from autonomy_ctx.compaction.plan import Count
-from autonomy_ctx.compaction.policy import SwapChoice
+from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Place, Seen
+from autonomy_ctx.compaction.swap_policy import SwapChoice
 from autonomy_ctx.compaction.view import room
 from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.models.catalog import Price

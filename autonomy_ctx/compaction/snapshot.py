@@ -6,21 +6,59 @@ a digest at once, or named as missing when even that would take too long.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import count
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics
-from autonomy_ctx.compaction.place import Place, place_of
 from autonomy_ctx.compaction.plan import Count, Limits, bounded_start
-from autonomy_ctx.compaction.standin import stand_in
 from autonomy_ctx.compaction.view import room
 from autonomy_ctx.items.cuts import orphaned_results
+from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
+
+Place: TypeAlias = tuple[int, Key]
+
+# Not by `id`: that of a store that is gone may come to mean another one.
+_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_next = count(1)
+
+
+def place_of(memory: Memory, key: Key) -> Place:
+    """A conversation's place; two memories on one store have the same."""
+    number = _numbers.get(memory.store)
+    if number is None:
+        number = _numbers.setdefault(memory.store, next(_next))
+    return number, key
+
+
+# Characters read for a digest that a turn is waiting for: a few milliseconds.
+MOST = 12_000
+
+
+def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCounter) -> StoredSegment:
+    """A provisional segment from position `first` to the last of the entries."""
+    messages = [entry.message for entry in entries]
+    tokens = max(size // 4, 32)
+    text = digest(messages, tokens=tokens, counter=counter, most=MOST)
+    return StoredSegment(
+        first=first,
+        last=entries[-1].position,
+        text=text,
+        tokens=counter.count_text(text),
+        provisional=True,
+        model="digest",
+        created=messages[-1].created_at.timestamp(),
+    )
+
 
 CONVERSATIONS = 512
 # How many messages a window looks back for the call of a result: one that is further away has lost it.
