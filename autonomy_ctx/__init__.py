@@ -129,23 +129,36 @@ from autonomy_ctx.memory.store import (
 from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.additional import AdditionalContextSection
-from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.inbox import InboxSection
-from autonomy_ctx.sections.instructions import SystemInstructionsSection
+from autonomy_ctx.sections.instructions import (
+    FrameworkInstructionsSection,
+    SystemInstructionsSection,
+    ToolInstructionsSection,
+)
 from autonomy_ctx.sections.knowledge import KnowledgeSection
+from autonomy_ctx.sections.queue_and_pool import PoolSection, QueueSection
 from autonomy_ctx.sections.recall import RecallSection
 from autonomy_ctx.sections.section import ContextSection, ContributingSection, Contribution, Omission, Section
-from autonomy_ctx.sections.shelves import PoolSection, QueueSection
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
-from autonomy_ctx.sections.tool_instructions import ToolInstructionsSection
-from autonomy_ctx.template.cacheplan import CacheWarning
-from autonomy_ctx.template.composed import ComposedContext, Origin, SectionReport, SharedPrefix
-from autonomy_ctx.template.cut import BudgetReport, Cut
+from autonomy_ctx.template.cache_order import CacheWarning
+from autonomy_ctx.template.composed import (
+    BudgetReport,
+    ComposedContext,
+    Cut,
+    Origin,
+    SectionReport,
+    SharedPrefix,
+)
 from autonomy_ctx.template.defaults import create_default_template
-from autonomy_ctx.template.task_context import TaskContextManager
-from autonomy_ctx.template.task_sources import EventBus, EventBusContextSource, MemoryContextSource
-from autonomy_ctx.template.tasks import Task, events_to_messages
+from autonomy_ctx.template.task_context import (
+    EventBus,
+    EventBusContextSource,
+    MemoryContextSource,
+    Task,
+    TaskContextManager,
+    events_to_messages,
+)
 from autonomy_ctx.template.template import ContextTemplate, TemplateHook
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
 from autonomy_ctx.tools.builtin.files import filesystem_tools

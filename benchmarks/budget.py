@@ -27,11 +27,9 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
-from autonomy_ctx.template.budget import fit
-from autonomy_ctx.template.cut import BudgetReport
-from autonomy_ctx.template.measure import Measure
-from autonomy_ctx.template.placement import place
-from autonomy_ctx.template.shown import Part
+from autonomy_ctx.template.budget import Measure, Part, fit
+from autonomy_ctx.template.composed import BudgetReport
+from autonomy_ctx.template.running import place
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 from benchmarks.talk import answer, question, said
 

@@ -27,7 +27,7 @@ from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
-from autonomy_ctx.sections.shelves import POOL, QUEUE
+from autonomy_ctx.sections.queue_and_pool import POOL, QUEUE
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.tools.builtin.ask_user import question_of
 from autonomy_ctx.tools.run import Ran

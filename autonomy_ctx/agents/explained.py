@@ -16,8 +16,7 @@ from cachetools import LRUCache
 from autonomy_ctx.errors import UnknownTurn
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
-from autonomy_ctx.template.composed import ComposedContext
-from autonomy_ctx.template.recorded import from_record, to_record
+from autonomy_ctx.template.composed import ComposedContext, from_record, to_record
 
 KIND = "context"
 TURNS = 20

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.template.placement import HISTORY
+from autonomy_ctx.template.running import HISTORY
 from autonomy_ctx.template.template import ContextTemplate
 
 NAMES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
@@ -50,3 +50,154 @@ class SystemInstructionsSection(ContributingSection):
 def system_message(text: str) -> dict[str, Any]:
     """A system message in its dict form."""
     return {"role": "system", "content": {"text": text, "type": "text"}, "phase": "system"}
+
+
+_TIME = """### Time
+- `get_current_time_utc`: the current time in UTC.
+- `get_current_time`: the current local time."""
+
+_FILES = """### Filesystem
+You can work with files. {visibility}
+- `list_directory`: list a folder.
+- `read_file`: read a file, or some of its lines.
+- `write_file`: make or replace a file.
+- `edit_file`: replace a piece of a file that occurs in it exactly once.
+- `find_files`: find files by name, with patterns such as `*.md`, `notes/*.md` or `**`.
+- `search_in_files`: find text in files, as it is written.
+- `remove_file`: delete a file.
+Paths are relative to your own folder, such as `notes/plan.md`: no leading `/`, no `..`, no links."""
+
+_VISIBILITY = {
+    "conversation": "They belong to this conversation alone.",
+    "scope": "They are shared by all conversations with this user.",
+    "agent": "They are shared by all users of this agent.",
+    "all": "They are shared by all agents and users.",
+}
+
+_ASK = """### User Input
+`ask_user_for_input`: pause and ask the user, when a request is unclear, a fact is missing or a decision is
+theirs to make. The conversation goes on with the answer; do not guess instead."""
+
+_SUBAGENTS = """### Subagents
+You can hand work to these specialists:
+{agents}
+- `start_subagent`: start one; the answer is its id.
+- `delegate_to_subagent`: give one, by id or name, a task and wait for its result.
+- `list_subagents`: see which can be started and which are running.
+- `stop_subagent`: stop one."""
+
+_ITEMS = """### Context items
+Longer material is kept as items that are listed as `- [id] description`.
+- `read_context_item`: read the whole content of an item by its id, before you rely on it."""
+
+_RECALL = """### Earlier messages
+Everything that was said is kept, also where you see only a summary or a cut. Every message has a position.
+- `search_history`: find messages by their words, in all conversations with this user or in one.
+- `read_messages`: read messages word for word, from one position to another.
+- `expand_summary`: read the messages behind a part of the summary."""
+
+
+class FrameworkInstructionsSection(ContributingSection):
+    """One system message that describes exactly the built-in tools that are enabled."""
+
+    kind = "stable"
+    # A model without them would not know its own tools: the history gives first.
+    priority = 20
+
+    def __init__(
+        self,
+        enable_ask_for_user_input: bool = False,
+        enable_filesystem: bool = False,
+        filesystem_visibility: str = "conversation",
+        subagent_configs: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+        *,
+        enable_context_items: bool = False,
+        enable_recall: bool = False,
+    ) -> None:
+        if filesystem_visibility not in _VISIBILITY:
+            raise ValueError(
+                f"filesystem_visibility is {filesystem_visibility!r}; "
+                f"it must be one of {', '.join(_VISIBILITY)}"
+            )
+        super().__init__("framework_instructions", enabled)
+        self.enable_ask_for_user_input = enable_ask_for_user_input
+        self.enable_filesystem = enable_filesystem
+        self.filesystem_visibility = filesystem_visibility
+        self.subagent_configs = dict(subagent_configs or {})
+        self.enable_context_items = enable_context_items
+        self.enable_recall = enable_recall
+        self._text = ""
+        self._contribution = Contribution(())
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        text = self._described()
+        if text != self._text:
+            self._contribution = Contribution((wire.from_dict(system_message(text)),))
+            self._text = text
+        return self._contribution
+
+    def _described(self) -> str:
+        blocks = ["## Framework Capabilities", _TIME]
+        if self.enable_filesystem:
+            # Literal replacement: what users configure may hold braces of its own.
+            blocks.append(_FILES.replace("{visibility}", _VISIBILITY[self.filesystem_visibility]))
+        if self.enable_ask_for_user_input:
+            blocks.append(_ASK)
+        if self.subagent_configs:
+            agents = "\n".join(
+                f"- `{name}`: {purpose_of(config)}" for name, config in self.subagent_configs.items()
+            )
+            blocks.append(_SUBAGENTS.replace("{agents}", agents))
+        if self.enable_context_items:
+            blocks.append(_ITEMS)
+        if self.enable_recall:
+            blocks.append(_RECALL)
+        return "\n\n".join(blocks)
+
+
+def purpose_of(config: Any) -> str:
+    """The first line of a sub-agent's instructions."""
+    found = (
+        config.get("instructions") if isinstance(config, Mapping) else getattr(config, "instructions", None)
+    )
+    lines = found.strip().splitlines() if isinstance(found, str) else []
+    return lines[0] if lines else "No description."
+
+
+class ToolInstructionsSection(ContributingSection):
+    """One system message with the instructions of the tools that carry some; none, no message.
+
+    A tool is any object with `name` and `instructions`; others are passed over.
+    """
+
+    kind = "stable"
+    # A model without them would not know its own tools: the history gives first.
+    priority = 20
+
+    def __init__(
+        self, tools: Iterable[Any], *, name: str = "tool_instructions", enabled: bool = True
+    ) -> None:
+        super().__init__(name, enabled)
+        self.tools = list(tools)
+        self._text = ""
+        self._contribution = Contribution(())
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        blocks = [f"### {tool.name}\n{tool.instructions.strip()}" for tool in instructed(self.tools)]
+        text = "\n\n".join(["## Tool Instructions", *blocks]) if blocks else ""
+        if text != self._text:
+            messages = (wire.from_dict(system_message(text)),) if text else ()
+            self._contribution = Contribution(messages)
+            self._text = text
+        return self._contribution
+
+
+def instructed(tools: Iterable[Any]) -> list[Any]:
+    """Those of the tools that have a name and instructions, in their order."""
+    return [tool for tool in tools if _has_text(tool, "name") and _has_text(tool, "instructions")]
+
+
+def _has_text(tool: Any, attribute: str) -> bool:
+    value = getattr(tool, attribute, None)
+    return isinstance(value, str) and bool(value.strip())

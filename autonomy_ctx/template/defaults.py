@@ -9,11 +9,14 @@ from typing import Any, Literal
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig, read_config
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.sections.framework import FrameworkInstructionsSection
 from autonomy_ctx.sections.history import ConversationHistorySection
-from autonomy_ctx.sections.instructions import SystemInstructionsSection
+from autonomy_ctx.sections.instructions import (
+    FrameworkInstructionsSection,
+    SystemInstructionsSection,
+    ToolInstructionsSection,
+    instructed,
+)
 from autonomy_ctx.sections.summarized import SummarizedHistorySection
-from autonomy_ctx.sections.tool_instructions import ToolInstructionsSection, instructed
 from autonomy_ctx.template.template import ContextTemplate
 
 # Of the model's context window: what is left is for instructions, tools and the answer.

@@ -6,26 +6,317 @@ conversation, and nothing of one session is ever shown in another.
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
 
+from autonomy_ctx.background import Strides
+from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.events import DirectMessage
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.json_values import EMPTY, thaw
+from autonomy_ctx.items.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.mailbox import mail_id
+from autonomy_ctx.knowledge.knowledge import checked_limit
+from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
+from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
-from autonomy_ctx.sections.inbox import LEAST, InboxSection, most_urgent
+from autonomy_ctx.sections.history import ConversationHistorySection
+from autonomy_ctx.sections.inbox import LEAST, MOST_SHOWN, InboxSection, most_urgent
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.knowledge import KnowledgeSection
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, keeps_time
 from autonomy_ctx.template.composed import ComposedContext
-from autonomy_ctx.template.placement import HISTORY
-from autonomy_ctx.template.task_sources import EventBusContextSource, MemoryContextSource, in_time
-from autonomy_ctx.template.tasks import called, event_id, event_message, is_direct, session_of, task_text
+from autonomy_ctx.template.running import HISTORY
 from autonomy_ctx.template.template import ContextTemplate
 
 logger = logging.getLogger("autonomy_ctx.template")
+
+EXECUTE, THINKING, TOOL_CALL, DIRECT = "execute", "node.thinking", "node.tool_call", "node.message"
+DEFAULT = "default"
+# Of the arguments of a call; what it did is told by what follows.
+MOST_ARGUMENTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to do, or something that happened: who, to whom, what, and in which session."""
+
+    task_id: str = field(default_factory=new_id)
+    source_agent: str = ""
+    target_agent: str = ""
+    action: str = EXECUTE
+    parameters: Mapping[str, Any] = EMPTY
+    session_id: str | None = None
+    _: KW_ONLY
+    created_at: datetime = field(default_factory=now)
+
+    def __post_init__(self) -> None:
+        for name in ("task_id", "source_agent", "target_agent", "action"):
+            if not isinstance(getattr(self, name), str):
+                kind = type(getattr(self, name)).__name__
+                raise InvalidMessage(name, f"of a task must be a string, not {kind}")
+        parse_text(self.session_id, "session_id")
+        object.__setattr__(self, "parameters", parse_extra(self.parameters, "parameters"))
+        object.__setattr__(self, "created_at", parse_time(self.created_at, "created_at"))
+
+
+def events_to_messages(events: Iterable[Any]) -> list[dict[str, str]]:
+    """Events as message dicts, in their order.
+
+    Thoughts and tool calls are the assistant's, tasks and direct messages the user's; results of tools
+    and unknown actions are left out.
+    """
+    found = [event_message(event) for event in events]
+    return [{"role": one.role.value, "content": one.text} for one in found if one is not None]
+
+
+def event_message(event: Any) -> Message | None:
+    """One event as a message under the event's id; None for one that is not shown."""
+    action, parameters = getattr(event, "action", None), _parameters(event)
+    text: str | None = None
+    role = ChatRole.ASSISTANT
+    if action == THINKING:
+        text = _text(parameters, "content")
+    elif action == TOOL_CALL:
+        name = _text(parameters, "tool_name")
+        text = name and called(name, parameters.get("tool_args"))
+    elif action == EXECUTE:
+        role, text = ChatRole.USER, _text(parameters, "content") or _text(parameters, "subtask")
+    elif action == DIRECT:
+        mail = direct_message(event)
+        return None if mail is None else as_message(mail)
+    if not text:
+        return None
+    return Message(role, text, id=event_id(event) or new_id(), created_at=event_time(event) or now())
+
+
+def direct_message(event: Any) -> DirectMessage | None:
+    """A `node.message` event as mail; None for other events, and for one that is no mail."""
+    if not is_direct(event):
+        return None
+    parameters = _parameters(event)
+    options = ("priority", "ttl_seconds", "target_node_id", "parent_task_id", "metadata")
+    given = {name: thaw(parameters[name]) for name in options if parameters.get(name) is not None}
+    try:
+        return DirectMessage(
+            source_agent=getattr(event, "source_agent", None) or "",
+            target_agent=getattr(event, "target_agent", None) or "",
+            content=parameters.get("content"),  # type: ignore[arg-type]  # checked there
+            id=event_id(event) or new_id(),
+            created_at=event_time(event) or now(),
+            **given,
+        )
+    except InvalidMessage as error:
+        # Somebody else's mistake must not cost a context.
+        logger.warning("a direct message among the events was left out: %s", error)
+        return None
+
+
+def check_event(event: Any) -> None:
+    """Refuse what is no task or event."""
+    if not all(hasattr(event, name) for name in ("action", "parameters")):
+        kind = type(event).__name__
+        raise TypeError(
+            f"{kind} is no task or event: give a Task, or an object with `action` and `parameters`"
+        )
+
+
+def is_direct(event: Any) -> bool:
+    """Whether an event is a direct message, to whomever."""
+    return getattr(event, "action", None) == DIRECT
+
+
+def addressed(event: Any) -> tuple[Any, Any]:
+    """The agent and the node that an event is for."""
+    return getattr(event, "target_agent", ""), _parameters(event).get("target_node_id")
+
+
+def task_text(task: Any) -> str:
+    """What a task asks for, in words."""
+    check_event(task)
+    message = event_message(task)
+    if message is not None:
+        return message.text
+    parameters = _parameters(task)
+    text = _text(parameters, "content") or _text(parameters, "subtask")
+    if text:
+        return text
+    if all(value is None or value == "" for value in parameters.values()):
+        raise InvalidMessage("parameters", "of the current task say nothing; give it a `content`")
+    return called(task.action, parameters).removeprefix("[Calling ").removesuffix("]")
+
+
+def called(name: str, arguments: Any) -> str:
+    """A tool call in words, such as `[Calling read_file(path="a.txt")]`."""
+    if arguments is None:
+        shown = "..."
+    elif isinstance(arguments, Mapping):
+        shown = ", ".join(f"{key}={_json(value)}" for key, value in arguments.items())
+    else:
+        shown = arguments if isinstance(arguments, str) else _json(arguments)
+    if len(shown) > MOST_ARGUMENTS:
+        shown = f"{shown[:MOST_ARGUMENTS]}..."
+    return f"[Calling {name}({shown})]"
+
+
+def session_of(event: Any) -> str:
+    """The session, which is the conversation, that a task or event belongs to."""
+    found = getattr(event, "session_id", None)
+    return DEFAULT if found is None else str(found)
+
+
+def event_id(event: Any) -> str | None:
+    """The id that an event has, if any."""
+    found = getattr(event, "task_id", None)
+    return found if isinstance(found, str) and found else None
+
+
+def event_time(event: Any) -> datetime | None:
+    """When an event happened, if it says so."""
+    try:
+        return parse_time(getattr(event, "created_at", None), "created_at")
+    except InvalidMessage:
+        return None
+
+
+def _parameters(event: Any) -> Mapping[str, Any]:
+    found = getattr(event, "parameters", None)
+    return found if isinstance(found, Mapping) else EMPTY
+
+
+def _text(parameters: Mapping[str, Any], name: str) -> str | None:
+    value = parameters.get(name)
+    return value if value is None or isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+class Events(Protocol):
+    """Where events come from."""
+
+    def events(self, session_id: str | None) -> Iterable[Any] | Awaitable[Iterable[Any]]:
+        """The events of a session, at least the newest; plain or async."""
+
+
+class EventBus:
+    """Events in this process, the newest `limit` of all sessions; one whose id comes again is replaced."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        self._limit = checked_limit("limit", limit)
+        self._events: dict[Any, Any] = {}
+
+    def publish(self, event: Any) -> None:
+        """Make an event, such as a `Task`, known."""
+        check_event(event)
+        name = event_id(event) or id(event)
+        self._events.pop(name, None)
+        self._events[name] = event
+        if len(self._events) > self._limit:
+            del self._events[next(iter(self._events))]
+
+    def events(self, session_id: str | None = None) -> list[Any]:
+        """The events of a session, oldest first; None is the session of those that name none."""
+        wanted = DEFAULT if session_id is None else session_id
+        return [event for event in self._events.values() if session_of(event) == wanted]
+
+
+class MemoryContextSource:
+    """The newest messages of a task's session, and the mail of its agent.
+
+    `memory` is a `Memory`, any object with `get_messages_only(scope, conversation)`, or one whose
+    `tasks(session_id)`, plain or async, gives tasks.
+    """
+
+    def __init__(
+        self, memory: Any, *, scope: str = "default", limit: int = 50, clock: Callable[[], datetime] = now
+    ) -> None:
+        if not any(callable(getattr(memory, name, None)) for name in ("get_messages_only", "tasks")):
+            raise TypeError(
+                f"memory is {type(memory).__name__}; it must have `get_messages_only` or `tasks(session_id)`"
+            )
+        self.memory, self.scope, self.clock = memory, scope, clock
+        self.limit = checked_limit("limit", limit)
+        self._history = ConversationHistorySection(max_messages=limit)
+
+    async def recent(self, task: Any) -> list[Entry]:
+        """The newest messages at their positions, oldest first."""
+        if callable(getattr(self.memory, "get_messages_only", None)):
+            found = await self._history.contribute(self.memory, self.scope, session_of(task), {})
+            return [
+                Entry(at or 0, one) for at, one in zip(found.positions or (), found.messages, strict=True)
+            ]
+        messages = map(event_message, await _events_of(self.memory.tasks, task))
+        told = [Entry(at, one) for at, one in enumerate(messages, start=1) if one is not None]
+        return told[-self.limit :]
+
+    async def mail(self, task: Any) -> list[DirectMessage]:
+        """What waits for the agent in this session."""
+        if not isinstance(self.memory, Memory):
+            return []
+        box = Mailbox(self.memory, clock=self.clock)
+        return await box.query_by_target(
+            self.agent(task), scope=self.scope, conversation=session_of(task), limit=MOST_SHOWN
+        )
+
+    def agent(self, task: Any) -> str:
+        """Whose mail it is: the agent of the memory's view, else the one that the task is for."""
+        return str(getattr(self.memory, "agent", "") or getattr(task, "target_agent", ""))
+
+
+class EventBusContextSource:
+    """The newest events of a task's session, in order of time, and the direct messages among them.
+
+    Direct messages are those to `agent`; unless given, to the task's `target_agent`.
+    """
+
+    def __init__(
+        self,
+        event_bus: Events,
+        *,
+        agent: str | None = None,
+        limit: int = 50,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        if not callable(getattr(event_bus, "events", None)):
+            raise TypeError(f"event_bus is {type(event_bus).__name__}; it must have `events(session_id)`")
+        self.event_bus, self.agent, self.clock = event_bus, agent, clock
+        self.limit = checked_limit("limit", limit)
+
+    async def events(self, task: Any) -> list[Any]:
+        """The events of the task's session, oldest first, each once."""
+        return await _events_of(self.event_bus.events, task)
+
+    async def mail(self, events: Iterable[Any], task: Any) -> list[DirectMessage]:
+        """Those that are direct messages to the agent and have not expired."""
+        agent, at = getattr(task, "target_agent", "") if self.agent is None else self.agent, self.clock()
+        mine = [event for event in events if is_direct(event) and agent in addressed(event)]
+        found = [direct_message(event) async for some in Strides(mine, 100) for event in some]
+        return [mail for mail in found if mail is not None and not mail.expired(at)]
+
+
+async def _events_of(give: Callable[[str | None], Any], task: Any) -> list[Any]:
+    """The events of the task's session, whatever else is given, each once and in order of time."""
+    found = give(getattr(task, "session_id", None))
+    if inspect.isawaitable(found):
+        found = await found
+    session = session_of(task)
+    mine = {event_id(one) or id(one): one for one in found if session_of(one) == session}
+    return in_time(mine.values())
+
+
+def in_time(events: Iterable[Any]) -> list[Any]:
+    """In order of time where all say theirs, else as they came."""
+    timed = [(event_time(event), event) for event in events]
+    if all(at is not None for at, _ in timed):
+        timed.sort(key=lambda one: one[0])  # type: ignore[arg-type, return-value]
+    return [event for _, event in timed]
+
 
 # Of a very long task, what knowledge is asked with: its beginning and its end.
 MOST_QUESTION = 4000

@@ -27,7 +27,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.errors import UnknownTurn
-from autonomy_ctx.template.recorded import from_record, to_record
+from autonomy_ctx.template.composed import from_record, to_record
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
 

@@ -151,7 +151,7 @@ MUTANTS = [
     ),
     Mutant(
         "a context in less room keeps calls and results together",
-        "template/shrinking.py",
+        "template/budget.py",
         "for cut in safe_cuts(part.messages[self._head :])]",
         "for cut in range(end - self._head)]",
         BUDGET,

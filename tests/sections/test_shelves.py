@@ -10,7 +10,7 @@ from autonomy_ctx import ContextTemplate, InvalidMessage, Memory
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
-from autonomy_ctx.sections.shelves import PoolSection, QueueSection
+from autonomy_ctx.sections.queue_and_pool import PoolSection, QueueSection
 from autonomy_ctx.testing import said
 
 

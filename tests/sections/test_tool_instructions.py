@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autonomy_ctx import ContextTemplate, FrameworkInstructionsSection, Memory
-from autonomy_ctx.sections.tool_instructions import ToolInstructionsSection
+from autonomy_ctx.sections.instructions import ToolInstructionsSection
 from autonomy_ctx.tools.tool import Tool
 
 

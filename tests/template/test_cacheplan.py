@@ -29,8 +29,8 @@ from autonomy_ctx.items.formats.anthropic import AnthropicFormat
 from autonomy_ctx.items.formats.base import Asking
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
 from autonomy_ctx.sections.section import Kind
-from autonomy_ctx.template.cacheplan import Planned, breakpoints, in_cache_order, lint
-from autonomy_ctx.template.recorded import from_record, to_record
+from autonomy_ctx.template.cache_order import Planned, breakpoints, in_cache_order, lint
+from autonomy_ctx.template.composed import from_record, to_record
 
 # What is generated is the messages; that both event loops work is shown by the other tests.
 once = pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from autonomy_ctx.errors import InvalidArguments
-from autonomy_ctx.sections.framework import purpose_of
+from autonomy_ctx.sections.instructions import purpose_of
 from autonomy_ctx.tools.builtin.crew import Crew, stop_crews
 from autonomy_ctx.tools.builtin.delegates import Delegate, Instance, Spawn
 from autonomy_ctx.tools.tool import Tool

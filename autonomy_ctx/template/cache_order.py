@@ -14,7 +14,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.models.catalog import USUAL
 from autonomy_ctx.sections.section import Kind
-from autonomy_ctx.template.placement import HISTORY, REQUIRED
+from autonomy_ctx.template.running import HISTORY, REQUIRED
 
 MOST_BREAKPOINTS = 4
 # What a section has when nobody says: most are short, a conversation is not.
