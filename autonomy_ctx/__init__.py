@@ -162,13 +162,10 @@ from autonomy_ctx.template.task_context import (
 from autonomy_ctx.template.template import ContextTemplate, TemplateHook
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
 from autonomy_ctx.tools.builtin.files import filesystem_tools
-from autonomy_ctx.tools.builtin.items import read_context_item
-from autonomy_ctx.tools.builtin.knowledge import knowledge_tool
-from autonomy_ctx.tools.builtin.recall import recall_tools
-from autonomy_ctx.tools.builtin.tiers import memory_tools
+from autonomy_ctx.tools.builtin.lookup import knowledge_tool, read_context_item
+from autonomy_ctx.tools.builtin.recall import memory_tools, recall_tools
 from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.tool import Tool, tool
+from autonomy_ctx.tools.tool import Tool, ToolRegistry, tool
 
 # An application decides where logs go; without this, Python prints warnings by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

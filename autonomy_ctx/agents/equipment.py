@@ -10,7 +10,7 @@ from typing import Any
 
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
 from autonomy_ctx.tools.builtin.files import filesystem_tools
-from autonomy_ctx.tools.builtin.items import read_context_item
+from autonomy_ctx.tools.builtin.lookup import read_context_item
 from autonomy_ctx.tools.builtin.recall import recall_tools
 from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
 from autonomy_ctx.tools.tool import Tool, tools_by_name

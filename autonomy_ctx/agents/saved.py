@@ -17,8 +17,7 @@ from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidAgent, InvalidContainer
 from autonomy_ctx.hooks import by_name, from_names
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.tool import tools_by_name
+from autonomy_ctx.tools.tool import ToolRegistry, tools_by_name
 
 if TYPE_CHECKING:
     from autonomy_ctx.agents.agent import Agent

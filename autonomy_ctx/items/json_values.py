@@ -7,6 +7,7 @@ are copied, and copied again on the way out.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import math
@@ -298,3 +299,21 @@ def _order(value: Any) -> tuple[str, Any]:
     if isinstance(value, int | float):
         return "", value
     return "x", json.dumps(value, ensure_ascii=False)
+
+
+def json_text(value: Any) -> str:
+    """The value as JSON text; `InvalidResult` says what cannot be written."""
+    return _PLAIN.text(value)
+
+
+def plain(value: Any) -> Any:
+    """The value in the types of JSON; `InvalidResult` says what cannot be written."""
+    return _PLAIN.of(value)
+
+
+def _base64(value: Binary) -> str:
+    data = bytes(value)
+    return f"{len(data):,} bytes in base64: {base64.b64encode(data).decode()}"
+
+
+_PLAIN = Plain(binary=_base64)

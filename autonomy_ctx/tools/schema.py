@@ -6,26 +6,385 @@ type that holds itself is described once and is any object below that.
 
 from __future__ import annotations
 
+import collections.abc
+import dataclasses
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, assert_never
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from enum import Enum
+from functools import cached_property
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, TypeAlias, Union, assert_never, get_args, get_origin
+from uuid import UUID
 
 from autonomy_ctx.errors import InvalidResult
-from autonomy_ctx.tools.kinds import (
-    MISSING,
-    Anything,
-    Choice,
-    Either,
-    Field,
-    Fixed,
-    Listing,
-    Modelled,
-    Parsed,
-    Record,
-    Scalar,
-    Shape,
-    Table,
+from autonomy_ctx.items.json_values import plain
+
+_TITLE = re.compile(r"(args|arguments|parameters|params|attributes|keyword args|keyword arguments):\s*", re.I)
+_SECTION = re.compile(r"[A-Z][A-Za-z ]{2,30}:\s*")
+_GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+_REST = re.compile(r":(?:param|parameter|arg|argument|ivar|var)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
+_NUMPY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+_NUMPY_TITLES = {"parameters", "other parameters", "attributes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """The first paragraph, and what is said of each argument."""
+
+    summary: str = ""
+    arguments: dict[str, str] = field(default_factory=dict)
+
+
+def read_docstring(text: str | None) -> Documented:
+    """A docstring's first paragraph and its arguments' descriptions."""
+    lines = inspect.cleandoc(text or "").splitlines()
+    summary: list[str] = []
+    for index, line in enumerate(lines):
+        if not line.strip() or _starts_arguments(lines, index):
+            break
+        summary.append(line.strip())
+    arguments: dict[str, list[str]] = {}
+    for index in range(len(lines)):
+        if _TITLE.fullmatch(lines[index]):
+            # Below a first line the indent is gone, as it cannot be told from the function's own.
+            indent = "" if index else " "
+            _read_google([indent + line for line in lines[index + 1 :]], arguments)
+        elif _is_numpy_title(lines, index):
+            _read_numpy(lines[index + 2 :], arguments)
+        elif match := _REST.match(lines[index]):
+            arguments[match[1]] = [match[2], *_indented(lines[index + 1 :])]
+    return Documented(" ".join(summary), {name: _joined(said) for name, said in arguments.items()})
+
+
+def _starts_arguments(lines: Sequence[str], index: int) -> bool:
+    line = lines[index]
+    return bool(_TITLE.fullmatch(line) or _REST.match(line) or _is_numpy_title(lines, index))
+
+
+def _is_numpy_title(lines: Sequence[str], index: int) -> bool:
+    return lines[index].strip().lower() in _NUMPY_TITLES and _is_rule(lines, index + 1)
+
+
+def _is_rule(lines: Sequence[str], index: int) -> bool:
+    return index < len(lines) and len(lines[index]) >= 3 and set(lines[index].strip()) == {"-"}
+
+
+def _read_google(lines: Sequence[str], into: dict[str, list[str]]) -> None:
+    depth, name = 0, ""
+    for line in lines:
+        if not line.strip():
+            continue
+        indent = len(line) - len(line.lstrip())
+        if not indent:
+            break
+        depth = depth or indent
+        match = _GOOGLE.fullmatch(line.strip()) if indent <= depth else None
+        if match:
+            name = match[1]
+            into[name] = [match[2]]
+        elif name:
+            into[name].append(line)
+
+
+def _read_numpy(lines: Sequence[str], into: dict[str, list[str]]) -> None:
+    names: list[str] = []
+    for index, line in enumerate(lines):
+        if _is_rule(lines, index + 1) or _SECTION.fullmatch(line):
+            break
+        match = None if line[:1].isspace() or not line else _NUMPY.fullmatch(line.strip())
+        if match:
+            names = [one.strip().lstrip("*") for one in match[1].split(",")]
+            into.update({name: [] for name in names})
+        else:
+            for name in names:
+                into[name].append(line)
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    """The lines that go on with what the line before began."""
+    found: list[str] = []
+    for line in lines:
+        if not line[:1].isspace():
+            break
+        found.append(line)
+    return found
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return " ".join(line.strip() for line in lines if line.strip())
+
+
+class _Missing(Enum):
+    """There is no default."""
+
+    MISSING = "missing"
+
+
+MISSING = _Missing.MISSING
+
+
+class Shape:
+    """One annotation: what kind it is, found out when it is first needed, as a type may hold itself."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.description: str | None = None
+        while get_origin(annotation) is Annotated:
+            annotation, *notes = get_args(annotation)
+            self.description = self.description or _described(notes)
+        self.annotation = annotation
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Which kind of value it takes."""
+        return _kind_of(self.annotation)
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """No idea, so anything goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Text, a number, true or false, or null."""
+
+    type: type
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some values; each with what JSON has for it."""
+
+    options: tuple[tuple[Any, Any], ...]
+    names: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Any number of values of one shape."""
+
+    item: Shape
+    make: Callable[[list[Any]], Any]
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A fixed number of values, each with its own shape."""
+
+    items: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Values by key; JSON has only text for keys."""
+
+    key: Shape
+    value: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """The first of several shapes that fits."""
+
+    options: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Text that stands for something else."""
+
+    parse: Callable[[str], Any]
+    words: str
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    """A class that has its own schema and its own checks, as pydantic's models do."""
+
+    model: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named value of a record, or a parameter of a function."""
+
+    name: str
+    shape: Shape
+    default: Any = MISSING
+    required: bool = True
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Named values, and the shape of all others if others may come."""
+
+    name: str
+    make: Callable[..., Any]
+    fields: tuple[Field, ...]
+    rest: Shape | None = None
+
+
+Kind: TypeAlias = (
+    Anything | Scalar | Choice | Listing | Fixed | Table | Either | Parsed | Modelled | Record
+)  # fmt: skip
+
+_SCALARS = (str, int, float, bool, type(None))
+_LISTS = (
+    list,
+    collections.abc.Sequence,
+    collections.abc.MutableSequence,
+    collections.abc.Iterable,
+    collections.abc.Collection,
 )
-from autonomy_ctx.tools.plain import plain
+_SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
+_TABLES = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+_WRAPPERS = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
+_PARSED: dict[type, tuple[Callable[[str], Any], str, str | None]] = {
+    datetime: (datetime.fromisoformat, "an ISO 8601 date and time", "date-time"),
+    date: (date.fromisoformat, "an ISO 8601 date", "date"),
+    time: (time.fromisoformat, "an ISO 8601 time", "time"),
+    UUID: (UUID, "a UUID", "uuid"),
+}
+
+
+def _kind_of(annotation: Any) -> Kind:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is None or any(annotation is one for one in _SCALARS):
+        return Scalar(type(None) if annotation is None else annotation)
+    if origin is Literal:
+        return _choice([(_json_of(value), value) for value in arguments])
+    if origin in (Union, types.UnionType):
+        return Either(tuple(map(Shape, arguments)))
+    if origin in _WRAPPERS:
+        return Shape(arguments[0]).kind
+    if (generic := _generic(origin or annotation, arguments, empty=annotation == tuple[()])) is not None:
+        return generic
+    if isinstance(origin or annotation, type):
+        return _class(origin or annotation)
+    for name in ("__supertype__", "__value__", "__bound__"):
+        # A NewType, a type alias, a type variable.
+        if (inner := getattr(annotation, name, None)) is not None:
+            return Shape(inner).kind
+    return Anything()
+
+
+def _generic(origin: Any, arguments: tuple[Any, ...], *, empty: bool) -> Kind | None:
+    first = Shape(arguments[0] if arguments else Any)
+    if origin in _LISTS:
+        return Listing(first, list)
+    if origin in _SETS:
+        return Listing(first, frozenset if origin is frozenset else set, unique=True)
+    if origin in _TABLES:
+        key, value = arguments if len(arguments) == 2 else (str, Any)
+        return Table(Shape(key), Shape(value))
+    if origin is tuple:
+        if not (arguments or empty) or arguments[1:] == (Ellipsis,):
+            return Listing(first, tuple)
+        return Fixed(tuple(map(Shape, arguments)))
+    return None
+
+
+def _class(kind: type) -> Kind:
+    if kind in _PARSED:
+        return Parsed(*_PARSED[kind])
+    if issubclass(kind, PurePath):
+        return Parsed(Path if kind is Path else kind, "a path")
+    if issubclass(kind, Enum):
+        members = [(_json_of(member), member) for member in kind]
+        return _choice(members, names=tuple((member.name, member) for member in kind))
+    if callable(getattr(kind, "model_json_schema", None)) and callable(getattr(kind, "model_validate", None)):
+        return Modelled(kind)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind)
+    if typing.is_typeddict(kind):
+        return _typed_dict(kind)
+    if issubclass(kind, tuple) and hasattr(kind, "_field_defaults"):
+        return _named_tuple(kind)
+    return Anything()
+
+
+def _choice(options: list[tuple[Any, Any]], names: tuple[tuple[str, Any], ...] = ()) -> Kind:
+    if any(json is MISSING for json, _ in options):
+        # Members whose values JSON cannot hold go by their names.
+        return Choice(names, ()) if names else Anything()
+    return Choice(tuple(options), names) if options else Anything()
+
+
+def _json_of(value: Any) -> Any:
+    """What JSON has for a value of a choice."""
+    if isinstance(value, Enum):
+        value = value.value
+    return value if value is None or type(value) in (str, int, float, bool) else MISSING
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind, include_extras=True)
+    except RecursionError:
+        # Not the class's fault: what is being converted is nested too deeply.
+        raise
+    except Exception:
+        # A name that cannot be found here: its fields take anything.
+        return dict(getattr(kind, "__annotations__", {}))
+
+
+def _dataclass(kind: type) -> Record:
+    hints, said = _hints(kind), read_docstring(kind.__doc__).arguments
+    fields = []
+    for one in dataclasses.fields(kind):
+        if one.init:
+            optional = (
+                one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING
+            )
+            default = MISSING if one.default is dataclasses.MISSING else one.default
+            told = one.metadata.get("description") or said.get(one.name)
+            fields.append(Field(one.name, Shape(hints.get(one.name, Any)), default, not optional, told))
+    return Record(kind.__name__, kind, tuple(fields))
+
+
+def _typed_dict(kind: Any) -> Record:
+    hints, said = _hints(kind), read_docstring(kind.__doc__).arguments
+    fields = []
+    for name, hint in hints.items():
+        # Where annotations are text, the class itself cannot know which of its keys were marked.
+        marked = {typing.Required: True, typing.NotRequired: False}.get(get_origin(hint))
+        required = name in kind.__required_keys__ if marked is None else marked
+        fields.append(Field(name, Shape(hint), required=required, description=said.get(name)))
+    return Record(kind.__name__, dict, tuple(fields))
+
+
+def _named_tuple(kind: Any) -> Record:
+    hints, said = _hints(kind), read_docstring(kind.__doc__).arguments
+    defaults = kind._field_defaults
+    fields = (
+        Field(
+            name,
+            Shape(hints.get(name, Any)),
+            defaults.get(name, MISSING),
+            name not in defaults,
+            said.get(name),
+        )
+        for name in kind._fields
+    )
+    return Record(kind.__name__, kind, tuple(fields))
+
+
+def _described(notes: list[Any]) -> str | None:
+    for note in notes:
+        for found in (note, getattr(note, "description", None), getattr(note, "documentation", None)):
+            if isinstance(found, str) and found:
+                return found
+    return None
+
 
 _NAMES: dict[type, str] = {
     str: "string",
@@ -78,7 +437,7 @@ def _schema(shape: Shape, inside: tuple[Any, ...]) -> dict[str, Any]:
         case Scalar():
             return {"type": _NAMES[kind.type]}
         case Choice():
-            return _choice(kind)
+            return _choice_schema(kind)
         case Listing():
             schema = {"type": "array", "items": schema_of(kind.item, inside)}
             return {**schema, "uniqueItems": True} if kind.unique else schema
@@ -101,7 +460,7 @@ def _schema(shape: Shape, inside: tuple[Any, ...]) -> dict[str, Any]:
             assert_never(kind)
 
 
-def _choice(kind: Choice) -> dict[str, Any]:
+def _choice_schema(kind: Choice) -> dict[str, Any]:
     values = [json for json, _ in kind.options]
     names = {_NAMES[type(value)] for value in values}
     return {"type": names.pop(), "enum": values} if len(names) == 1 else {"enum": values}

@@ -5,20 +5,128 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import logging
 import re
+import typing
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from types import MethodType, SimpleNamespace
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 from autonomy_ctx.containers.pool import ContextPool
-from autonomy_ctx.errors import InvalidArguments, InvalidTool
+from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
 from autonomy_ctx.items.json_values import thaw
 from autonomy_ctx.tools.arguments import convert_arguments
-from autonomy_ctx.tools.docstring import read_docstring
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.schema import record_schema
-from autonomy_ctx.tools.signature import Parameters, checked_signature, parameters_of, resolved, underlying
+from autonomy_ctx.tools.schema import MISSING, Field, Record, Shape, read_docstring, record_schema
+
+logger = logging.getLogger("autonomy_ctx.tools")
+
+
+class ToolRegistry:
+    """Tools by their names, for the whole process; the latest of a name wins."""
+
+    _tools: ClassVar[dict[str, Tool[..., Any]]] = {}
+
+    @classmethod
+    def register(cls, tool: Tool[..., Any]) -> None:
+        """Make a tool known by its name."""
+        # Not `isinstance`: the module of `Tool` imports this one.
+        if not isinstance(getattr(tool, "name", None), str) or not callable(getattr(tool, "bind", None)):
+            raise TypeError(f"an object of type {type(tool).__name__} is not a tool; make one with `@tool`")
+        if cls._tools.get(tool.name, tool) is not tool:
+            logger.debug("tool %r was registered again; the latest wins", tool.name)
+        cls._tools[tool.name] = tool
+
+    @classmethod
+    def get(cls, name: str) -> Tool[..., Any]:
+        """The tool of that name, or `UnregisteredToolError`."""
+        if name not in cls._tools:
+            raise UnregisteredToolError(name)
+        return cls._tools[name]
+
+    @classmethod
+    def clear(cls) -> None:
+        """Forget all of them, for tests."""
+        cls._tools.clear()
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names there are, in the order they were first registered."""
+        return list(cls._tools)
+
+
+# Given by whoever runs the tool, never by the model, which does not see them.
+INJECTED = frozenset({"pool", "memory", "scope", "conversation", "agent"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a model fills in as a record, and which names are injected, with whether they must be."""
+
+    record: Record
+    injected: Mapping[str, bool]
+    rest_name: str | None
+
+
+def underlying(function: Any) -> Any:
+    """The function itself, where its names and its docstring are: below wrappers and partials."""
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if hasattr(function, "__globals__") else type(function).__call__
+
+
+def checked_signature(tool: str, function: Callable[..., Any]) -> inspect.Signature:
+    """The signature, or `InvalidTool` if a model could not call it by names."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InvalidTool(tool, "has no signature to read; wrap it in a function of your own") from None
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            raise InvalidTool(
+                tool,
+                f"takes *{parameter.name}, but a model gives arguments by name; "
+                f"make it a parameter of its own, such as `{parameter.name}: list[str]`",
+            )
+    return signature
+
+
+def resolved(function: Callable[..., Any], annotation: Any, names: Mapping[str, Any]) -> Any:
+    """An annotation with the names in it looked up; as it is where one cannot be found."""
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    known = getattr(underlying(function), "__globals__", {})
+    try:
+        return typing.get_type_hints(holder, known, dict(names), include_extras=True)["it"]
+    except Exception:
+        # For example a name that only a type checker imports.
+        return annotation
+
+
+def parameters_of(
+    tool: str,
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    hints: Mapping[str, Any],
+    described: Mapping[str, str],
+) -> Parameters:
+    """The parameters with the shapes that `hints` give them."""
+    fields: list[Field] = []
+    injected: dict[str, bool] = {}
+    rest, rest_name = None, None
+    for name, parameter in signature.parameters.items():
+        hint = Any if parameter.annotation is parameter.empty else hints[name]
+        required = parameter.default is parameter.empty
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest, rest_name = Shape(hint), name
+        elif name in INJECTED:
+            injected[name] = required
+        else:
+            default = MISSING if required else parameter.default
+            fields.append(Field(name, Shape(hint), default, required, described.get(name)))
+    return Parameters(Record(tool, function, tuple(fields), rest), injected, rest_name)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

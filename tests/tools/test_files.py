@@ -20,10 +20,8 @@ from hypothesis import strategies as st
 
 from autonomy_ctx.errors import FileRefused
 from autonomy_ctx.items.message import ToolCall
-from autonomy_ctx.tools.builtin.beneath import read_bytes, write_bytes
-from autonomy_ctx.tools.builtin.files import filesystem_tools
-from autonomy_ctx.tools.builtin.looking import matches
-from autonomy_ctx.tools.builtin.places import Visibility
+from autonomy_ctx.tools.builtin.files import Visibility, filesystem_tools, matches
+from autonomy_ctx.tools.builtin.sandbox import read_bytes, write_bytes
 from autonomy_ctx.tools.run import run_calls
 
 SECRET = "the secret outside"

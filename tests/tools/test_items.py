@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import ContextItem, ContextPool
 from autonomy_ctx.items.message import ToolCall
-from autonomy_ctx.tools.builtin.items import _listed, read_context_item
+from autonomy_ctx.tools.builtin.lookup import _listed, read_context_item
 from autonomy_ctx.tools.run import Ran, run_calls
 
 

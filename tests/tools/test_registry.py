@@ -10,10 +10,9 @@ import pytest
 
 from autonomy_ctx.errors import AutonomyCtxError, UnregisteredToolError
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-from autonomy_ctx.tools.builtin.items import read_context_item
+from autonomy_ctx.tools.builtin.lookup import read_context_item
 from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.tool import Tool, tool
+from autonomy_ctx.tools.tool import Tool, ToolRegistry, tool
 
 
 @pytest.fixture(autouse=True)

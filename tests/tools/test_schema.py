@@ -22,8 +22,7 @@ from uuid import UUID
 
 import pytest
 
-from autonomy_ctx.tools.kinds import Shape
-from autonomy_ctx.tools.schema import schema_of
+from autonomy_ctx.tools.schema import Shape, schema_of
 from autonomy_ctx.tools.tool import tool
 
 if TYPE_CHECKING:

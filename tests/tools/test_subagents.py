@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from autonomy_ctx import FrameworkInstructionsSection, Memory
 from autonomy_ctx.errors import SubagentError
 from autonomy_ctx.items.message import ToolCall
-from autonomy_ctx.tools.builtin.delegates import Delegate
-from autonomy_ctx.tools.builtin.subagents import Subagents, subagent_tools
+from autonomy_ctx.tools.builtin.subagents import Delegate, Subagents, subagent_tools
 from autonomy_ctx.tools.run import Ran, run_calls
 
 CONFIGS = {"researcher": {"instructions": "Finds facts.\nSlowly."}, "writer": {}}

@@ -11,7 +11,7 @@ import pytest
 
 from autonomy_ctx import ContextItem, ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool
-from autonomy_ctx.tools.docstring import read_docstring
+from autonomy_ctx.tools.schema import read_docstring
 from autonomy_ctx.tools.tool import Tool, tool, tools_by_name
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from autonomy_ctx.errors import InvalidArguments
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
 from autonomy_ctx.tools.arguments import parse_arguments
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 # The phase of a message or turn that waits for the user.
 WAITING_FOR_INPUT = "waiting_for_input"

@@ -2,19 +2,231 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
 
 from autonomy_ctx.errors import FileRefused
-from autonomy_ctx.tools.builtin import beneath, looking
-from autonomy_ctx.tools.builtin.beneath import Base, folder, split_path, told
-from autonomy_ctx.tools.builtin.looking import Bounds
-from autonomy_ctx.tools.builtin.places import Place, Visibility
+from autonomy_ctx.tools.builtin import sandbox
+from autonomy_ctx.tools.builtin.sandbox import MOST_PARTS, Base, enter, folder, read_bytes, split_path, told
 from autonomy_ctx.tools.tool import Tool
+
+Visibility: TypeAlias = Literal["conversation", "scope", "agent", "all"]
+PRIVATE = ".private"
+_UNSAFE = re.compile(r"[^a-z0-9_-]+")
+
+
+class Place:
+    """A root on disk and who shares what is in it."""
+
+    def __init__(self, root: str | os.PathLike[str], visibility: Visibility) -> None:
+        if visibility not in get_args(Visibility):
+            known = ", ".join(get_args(Visibility))
+            raise ValueError(f"visibility is {visibility!r}; it must be one of {known}")
+        # Fixed now: the process may change its working folder later.
+        self.root = Path(root).absolute()
+        self.visibility: Visibility = visibility
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"cannot be the root of the files: {os.strerror(error.errno or 0)}; name a folder"
+            raise FileRefused(str(self.root), problem) from None
+
+    @contextmanager
+    def base(self, agent: Any, scope: str | None, conversation: str | None) -> Iterator[Base]:
+        """The folder of this agent, scope and conversation, made if need be, and open."""
+        names = self._names(agent, scope, conversation)
+        with told("."):
+            root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened = [root]
+        try:
+            device = os.fstat(root).st_dev
+            base = Base(root, device)
+            if names:
+                with told("."):
+                    for name in (PRIVATE, self.visibility, *names):
+                        opened.append(enter(base, opened[-1], name, make=True, mode=0o700))
+                base = Base(opened[-1], device)
+            else:
+                hidden = None
+                with suppress(OSError):
+                    info = os.stat(PRIVATE, dir_fd=root, follow_symlinks=False)
+                    hidden = (info.st_dev, info.st_ino)
+                base = Base(root, device, hidden, PRIVATE)
+            yield base
+        finally:
+            for fd in opened:
+                os.close(fd)
+
+    def _names(self, agent: Any, scope: str | None, conversation: str | None) -> list[str]:
+        agent = agent if isinstance(agent, str | None) else getattr(agent, "name", None)
+        who = {"agent": agent, "scope": scope, "conversation": conversation}
+        wanted = {"all": 0, "agent": 1, "scope": 2, "conversation": 3}[self.visibility]
+        found = list(who.items())[:wanted]
+        for part, name in found:
+            if not isinstance(name, str):
+                raise FileRefused(".", f"belongs to one {self.visibility}, and no {part} was given")
+        return [_folder_name(str(name)) for _, name in found]
+
+
+def _folder_name(name: str) -> str:
+    """A folder's name that no other name has, also where a disk holds `A` and `a` for the same."""
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:40]
+    return f"{_UNSAFE.sub('-', name[:24].lower())}-{digest}"
+
+
+LONGEST_PATTERN = 200
+LINE_SHOWN = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class Bounds:
+    """How long and how much may be looked at; says what ended the look, if something did."""
+
+    clock: Callable[[], float]
+    seconds: float
+    entries: int
+    results: int
+    total_bytes: int
+    stopped: str | None = None
+    _until: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._until = self.clock() + self.seconds
+
+    def spent(self, *, entries: int = 0, size: int = 0, results: int = 0) -> bool:
+        """Count something; whether it is enough now."""
+        self.entries -= entries
+        self.total_bytes -= size
+        self.results -= results
+        if self.clock() > self._until:
+            self.stopped = f"{self.seconds:g} seconds are over"
+        elif self.entries < 0 or self.total_bytes < 0:
+            self.stopped = "there is too much to look at"
+        elif self.results < 0:
+            self.stopped = "there are more"
+        return self.stopped is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plain file on a walk: its path from the base, and the open folder it is in."""
+
+    path: str
+    name: str
+    fd: int
+
+
+def walk(base: Base, parts: Sequence[str], bounds: Bounds) -> Iterator[Found]:
+    """All plain files at and below a folder, sorted, without following a link."""
+    with folder(base, parts) as fd:
+        yield from _walk(base, fd, list(parts), bounds)
+
+
+def _walk(base: Base, fd: int, parts: list[str], bounds: Bounds) -> Iterator[Found]:
+    for name, info in entries(base, fd, bounds):
+        if stat.S_ISREG(info.st_mode):
+            yield Found("/".join([*parts, name]), name, fd)
+        elif stat.S_ISDIR(info.st_mode) and len(parts) < MOST_PARTS:
+            try:
+                inner = enter(base, fd, name)
+            except OSError:
+                continue  # Gone meanwhile, a link by now, or not ours to enter.
+            try:
+                yield from _walk(base, inner, [*parts, name], bounds)
+            finally:
+                os.close(inner)
+        if bounds.stopped is not None:
+            return
+
+
+def entries(base: Base, fd: int, bounds: Bounds) -> list[tuple[str, os.stat_result]]:
+    """What is in an open folder, sorted by name; as much as the bounds allow."""
+    found = []
+    with os.scandir(fd) as listed:
+        for entry in listed:
+            if bounds.spent(entries=1):
+                break
+            try:
+                info = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue
+            if not base.hides(info):
+                found.append((entry.name, info))
+    return sorted(found, key=lambda one: one[0])
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Whether a path fits a pattern: `*.md` anywhere, `notes/*.md` there, `**` for any folders."""
+    wanted = [part for part in pattern.split("/") if part not in ("", ".")]
+    parts = path.split("/")
+    if len(wanted) == 1 and wanted[0] != "**":
+        return fnmatchcase(parts[-1], wanted[0])
+    # Which beginnings of the pattern fit the path so far: linear, whatever the pattern.
+    reached = _past_stars(wanted, {0})
+    for part in parts:
+        after = {at for at in reached if at < len(wanted) and wanted[at] == "**"}
+        after |= {at + 1 for at in reached if at < len(wanted) and _fits(part, wanted[at])}
+        reached = _past_stars(wanted, after)
+    return len(wanted) in reached
+
+
+def _fits(part: str, wanted: str) -> bool:
+    return wanted != "**" and fnmatchcase(part, wanted)
+
+
+def _past_stars(wanted: Sequence[str], reached: set[int]) -> set[int]:
+    for at in range(len(wanted)):
+        if at in reached and wanted[at] == "**":
+            reached.add(at + 1)
+    return reached
+
+
+def check_pattern(pattern: str) -> str:
+    """A pattern that is quick to match."""
+    if len(pattern) > LONGEST_PATTERN or pattern.count("*") > 10:
+        raise FileRefused(pattern, f"is a pattern of more than {LONGEST_PATTERN} characters or 10 stars")
+    return pattern
+
+
+def lines_with(text: str, wanted: str, *, ignore_case: bool) -> Iterator[tuple[int, str]]:
+    """The lines that hold a text, with their numbers from 1."""
+    wanted = wanted.casefold() if ignore_case else wanted
+    if wanted not in (text.casefold() if ignore_case else text):
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        at = (line.casefold() if ignore_case else line).find(wanted)
+        if at >= 0:
+            start = max(0, at - LINE_SHOWN // 2)
+            yield number, line[start : start + LINE_SHOWN].strip()
+
+
+def text_of(found: Found, limit: int) -> str | None:
+    """A file's text; None if it is none, too large, or not to be touched."""
+    try:
+        data = read_bytes(found.fd, found.name, limit)
+    except OSError:
+        return None
+    return decoded(data)
+
+
+def decoded(data: bytes) -> str | None:
+    """The text in some bytes, exactly; None if they are no text."""
+    if b"\0" in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
 
 MAX_FILE_BYTES = 8_000_000
 READ_SHOWN_BYTES = 200_000
@@ -69,7 +281,7 @@ class _Files:
         with self._place.base(agent, scope, conversation) as base, told(path):
             bounds = self._bounds(results=_LISTED)
             with folder(base, split_path(path)) as fd:
-                found = looking.entries(base, fd, bounds)
+                found = entries(base, fd, bounds)
         lines = [_entry(name, info) for name, info in found[:_LISTED]]
         if len(found) > _LISTED or bounds.stopped:
             lines.append(f"[{len(lines):,} are shown; there are more: use find_files with a pattern]")
@@ -123,8 +335,8 @@ class _Files:
         """
         data = self._data(content, path)
         with self._at(path, agent, scope, conversation, make=True) as (fd, name):
-            beneath.lock(fd)
-            replaced = beneath.write_bytes(fd, name, data)
+            sandbox.lock(fd)
+            replaced = sandbox.write_bytes(fd, name, data)
         return f"{'replaced' if replaced else 'made'} {path} ({len(data):,} bytes)"
 
     def edit_file(
@@ -147,7 +359,7 @@ class _Files:
         """
         with self._at(path, agent, scope, conversation) as (fd, name):
             # Calls run side by side: of two edits of one file, both must be in it.
-            beneath.lock(fd)
+            sandbox.lock(fd)
             text = self._text(fd, name, path)
             count = text.count(old_text) if old_text else 0
             if not count:
@@ -157,7 +369,7 @@ class _Files:
                     path,
                     f"holds `old_text` {count:,} times; give more of what is around it, or set replace_all",
                 )
-            beneath.write_bytes(fd, name, self._data(text.replace(old_text, new_text), path))
+            sandbox.write_bytes(fd, name, self._data(text.replace(old_text, new_text), path))
         return f"replaced {count:,} in {path}"
 
     def find_files(
@@ -169,14 +381,14 @@ class _Files:
             pattern: Such as `*.md` for a name anywhere, `notes/*.md` for a path, `**` for any folders.
             path: The folder to look in, relative to your own.
         """
-        looking.check_pattern(pattern)
+        check_pattern(pattern)
         bounds = self._bounds(results=_RESULTS)
         lines: list[str] = []
         with self._place.base(agent, scope, conversation) as base, told(path):
             parts = split_path(path)
-            for found in looking.walk(base, parts, bounds):
+            for found in walk(base, parts, bounds):
                 inside = "/".join(found.path.split("/")[len(parts) :])
-                if looking.matches(inside, pattern):
+                if matches(inside, pattern):
                     if bounds.spent(results=1):
                         break
                     lines.append(_shown(found.path))
@@ -200,18 +412,18 @@ class _Files:
             pattern: Which files, as for find_files.
             ignore_case: Whether capital and small letters are the same.
         """
-        looking.check_pattern(pattern)
+        check_pattern(pattern)
         if not text or "\n" in text:
             raise FileRefused(path, "can be searched for a text of one line that is not empty")
         bounds = self._bounds(results=_RESULTS)
         lines: list[str] = []
         with self._place.base(agent, scope, conversation) as base, told(path):
             parts = split_path(path)
-            for found in looking.walk(base, parts, bounds):
-                if looking.matches("/".join(found.path.split("/")[len(parts) :]), pattern):
-                    content = looking.text_of(found, self._limit) or ""
+            for found in walk(base, parts, bounds):
+                if matches("/".join(found.path.split("/")[len(parts) :]), pattern):
+                    content = text_of(found, self._limit) or ""
                     bounds.spent(size=len(content))
-                    for number, line in looking.lines_with(content, text, ignore_case=ignore_case):
+                    for number, line in lines_with(content, text, ignore_case=ignore_case):
                         if bounds.spent(results=1):
                             break
                         lines.append(f"{_shown(found.path)}:{number}: {line}")
@@ -226,7 +438,7 @@ class _Files:
             path: A file, relative to your own folder.
         """
         with self._at(path, agent, scope, conversation) as (fd, name):
-            beneath.remove(fd, name)
+            sandbox.remove(fd, name)
         return f"removed {path}"
 
     @contextmanager
@@ -241,8 +453,8 @@ class _Files:
                 yield fd, name
 
     def _text(self, fd: int, name: str, path: str) -> str:
-        data = beneath.read_bytes(fd, name, self._limit)
-        text = looking.decoded(data)
+        data = sandbox.read_bytes(fd, name, self._limit)
+        text = decoded(data)
         if text is None:
             raise FileRefused(path, f"is not text ({len(data):,} bytes)")
         return text
@@ -283,7 +495,7 @@ def _entry(name: str, info: os.stat_result) -> str:
 
 def _shown(name: str) -> str:
     """A name on one line, whatever is in it."""
-    return name if beneath.is_plain_name(name) else repr(name)[1:-1]
+    return name if sandbox.is_plain_name(name) else repr(name)[1:-1]
 
 
 def _result(lines: list[str], bounds: Bounds, nothing: str) -> str:

@@ -5,13 +5,20 @@ Memory, scope and conversation are injected: a model names conversations of its 
 
 from __future__ import annotations
 
-from typing import Any
+import heapq
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
+from autonomy_ctx.background import Strides
 from autonomy_ctx.errors import InvalidRange
+from autonomy_ctx.items.clamp import clamp_text
+from autonomy_ctx.items.digest import telling
+from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import LONGEST, Page, Recollection, read_page, shown
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 MOST_FOUND = 50
 # Of the turn that asks, its own calls and results would be found first.
@@ -113,3 +120,143 @@ for _tool in (search_history, read_messages, expand_summary):
 def recall_tools() -> list[Tool[..., Any]]:
     """`search_history`, `read_messages` and `expand_summary`."""
     return [search_history, read_messages, expand_summary]
+
+
+Rows: TypeAlias = list[dict[str, Any]]
+TierTool: TypeAlias = Tool[..., Awaitable[Rows]]
+
+# How many of a conversation's newest messages are weighed.
+WEIGHED = 200
+MOST_ROWS = 100
+# Of each message or summary.
+MOST_TOKENS = 400
+# Where a task or a call without a scope or a session belongs.
+DEFAULT = "default"
+
+
+def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> tuple[TierTool, ...]:
+    """`query_l2_memory`, `query_l3_memory` and `query_l4_memory` of a memory, within one scope.
+
+    What is not given here is that of the agent that runs them; a model cannot choose it. A session is a
+    conversation; without one it is the conversation that the agent is in, in the fourth tier all.
+    """
+    given = _Reach(memory, scope)
+
+    async def query_l2_memory(
+        limit: int = 10,
+        session_id: str | None = None,
+        memory: Memory | None = None,
+        scope: str | None = None,
+        conversation: str | None = None,
+    ) -> Rows:
+        """What matters most in a conversation: pinned messages, then those with rules, decisions and facts.
+
+        Args:
+            limit: How many messages at most.
+            session_id: Which conversation; leave it out for this one.
+        """
+        reach = given.within(memory, scope)
+        return await _weightiest(reach, _session(session_id, conversation), _checked(limit))
+
+    async def query_l3_memory(
+        limit: int = 20,
+        session_id: str | None = None,
+        memory: Memory | None = None,
+        scope: str | None = None,
+        conversation: str | None = None,
+    ) -> Rows:
+        """The summaries of what was said earlier in a conversation, oldest first.
+
+        Args:
+            limit: How many summaries at most, the newest.
+            session_id: Which conversation; leave it out for this one.
+        """
+        reach, session = given.within(memory, scope), _session(session_id, conversation)
+        newest = -_checked(limit)
+        state = await reach.memory.summary(reach.scope, session)
+        return [
+            {
+                "session_id": session,
+                "first": segment.first,
+                "last": segment.last,
+                "summary": clamp_text(segment.text, MOST_TOKENS, estimate_tokens),
+            }
+            for segment in state.segments[newest:]
+        ]
+
+    async def query_l4_memory(
+        query: str,
+        limit: int = 10,
+        session_id: str | None = None,
+        memory: Memory | None = None,
+        scope: str | None = None,
+    ) -> Rows:
+        """Search everything that was ever said, in all conversations, best first.
+
+        Args:
+            query: The words to look for.
+            limit: How many messages at most.
+            session_id: Only this conversation; leave it out for all.
+        """
+        reach = given.within(memory, scope)
+        found = await reach.memory.search(reach.scope, query, conversation=session_id, limit=_checked(limit))
+        return [_row(one.conversation, Entry(one.position, one.message)) for one in found]
+
+    return Tool(query_l2_memory), Tool(query_l3_memory), Tool(query_l4_memory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """Whose memory may be read; what was decided when the tools were made is not decided again."""
+
+    given: Memory | None
+    chosen: str | None
+
+    def within(self, memory: Memory | None, scope: str | None) -> _Reach:
+        return _Reach(self.given or memory, scope if self.chosen is None else self.chosen)
+
+    @property
+    def memory(self) -> Memory:
+        if self.given is None:
+            raise TypeError("there is no memory to look into; make the tools with `memory_tools(memory)`")
+        return self.given
+
+    @property
+    def scope(self) -> str:
+        return DEFAULT if self.chosen is None else self.chosen
+
+
+async def _weightiest(reach: _Reach, session: str, limit: int) -> Rows:
+    """Pinned messages in order, then by weight; of equal ones the newest first."""
+    pins = (await reach.memory.summary(reach.scope, session)).pins[:limit]
+    pinned = {entry.position for entry in pins}
+    window = await reach.memory.read(reach.scope, session, limit=WEIGHED)
+    weighed: list[tuple[float, int, Entry]] = []
+    async for some in Strides(window.entries, 10):
+        for entry in some:
+            if entry.position not in pinned and entry.message.text.strip():
+                weighed.append((telling(entry.message), entry.position, entry))
+    best = heapq.nlargest(limit - len(pins), weighed, key=lambda one: one[:2])
+    rows = [{**_row(session, entry), "pinned": True} for entry in pins]
+    return rows + [_row(session, entry) for _, _, entry in best]
+
+
+def _row(session: str, entry: Entry) -> dict[str, Any]:
+    return {
+        "session_id": session,
+        "position": entry.position,
+        "role": entry.message.role.value,
+        "content": clamp_text(entry.message.text, MOST_TOKENS, estimate_tokens),
+    }
+
+
+def _session(session_id: str | None, conversation: str | None) -> str:
+    if session_id is not None:
+        return session_id
+    return DEFAULT if conversation is None else conversation
+
+
+def _checked(limit: int) -> int:
+    if limit < 1:
+        raise ValueError(f"limit is {limit}; it must be at least 1")
+    return min(limit, MOST_ROWS)

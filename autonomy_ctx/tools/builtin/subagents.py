@@ -6,18 +6,213 @@ own. Their ids outlive the process: an id that does not run is started again wit
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from autonomy_ctx.errors import InvalidArguments
+import anyio
+
+from autonomy_ctx.errors import InvalidArguments, SubagentError
 from autonomy_ctx.sections.instructions import purpose_of
-from autonomy_ctx.tools.builtin.crew import Crew, stop_crews
-from autonomy_ctx.tools.builtin.delegates import Delegate, Instance, Spawn
 from autonomy_ctx.tools.tool import Tool
+
+T = TypeVar("T")
+_STOPPED = "was stopped before it answered"
+
+
+class Delegate(Protocol):
+    """A sub-agent that was started."""
+
+    async def ask(self, task: str) -> str:
+        """Do a task and give the answer; called for one task at a time."""
+
+    async def stop(self) -> None:
+        """End for good; called once, after the tasks have ended."""
+
+
+# The configured name, the number of the instance, the scope and the conversation it is for.
+Spawn: TypeAlias = Callable[[str, int, str, str], Awaitable[Delegate]]
+
+
+class Instance:
+    """A sub-agent from the moment it is asked for: its first task starts it, the others queue.
+
+    To be stopped, its tasks have `grace` seconds to end, and then it has as long itself.
+    """
+
+    def __init__(
+        self, name: str, number: int, start: Callable[[], Awaitable[Delegate]], *, grace: float
+    ) -> None:
+        self.name, self.number, self.id = name, number, f"{name}-{number}"
+        self.tasks_done = 0
+        # Why it takes no more tasks.
+        self.gone: str | None = None
+        self._start, self._grace = start, grace
+        self._delegate: Delegate | None = None
+        self._turn = anyio.Lock()
+        self._tasks: set[anyio.CancelScope] = set()
+        self._ended = anyio.Event()
+
+    @property
+    def tasks_open(self) -> int:
+        """How many tasks run or wait, its start among them."""
+        return len(self._tasks)
+
+    async def start(self) -> None:
+        """Start it, unless it has started."""
+        await self._in_turn(_nothing)
+
+    async def ask(self, task: str) -> str:
+        """Its answer to a task, after those that came before; `SubagentError` says why there is none."""
+
+        async def work(delegate: Delegate) -> str:
+            answer = await delegate.ask(task)
+            self.tasks_done += 1
+            return answer
+
+        return await self._in_turn(work)
+
+    async def stop(self) -> None:
+        """End its tasks, then itself; `SubagentError` if it does not end."""
+        self.gone = self.gone or _STOPPED
+        for scope in list(self._tasks):
+            scope.cancel()
+        with anyio.move_on_after(self._grace, shield=True):
+            while self._tasks:
+                await self._ended.wait()
+        delegate, self._delegate = self._delegate, None
+        if delegate is None:
+            return
+        # Shielded: it is forgotten by now, so nobody else would stop it.
+        with anyio.move_on_after(self._grace, shield=True):
+            try:
+                await delegate.stop()
+            except Exception as error:
+                raise SubagentError(self.id, f"did not stop properly: {_reason(error)}") from error
+            return
+        raise SubagentError(self.id, f"did not stop within {self._grace:g} s and was left alone")
+
+    async def _in_turn(self, work: Callable[[Delegate], Awaitable[T]]) -> T:
+        # Nothing is awaited before the lock, which is fair: tasks run in the order they came.
+        with anyio.CancelScope() as scope:
+            self._tasks.add(scope)
+            try:
+                async with self._turn:
+                    return await work(await self._started())
+            except SubagentError:
+                raise
+            except Exception as error:
+                raise SubagentError(self.id, f"failed: {_reason(error)}") from error
+            finally:
+                self._tasks.discard(scope)
+                self._ended.set()
+                self._ended = anyio.Event()
+        raise SubagentError(self.id, _STOPPED)
+
+    async def _started(self) -> Delegate:
+        if self.gone is not None:
+            raise SubagentError(self.id, self.gone)
+        if self._delegate is None:
+            try:
+                self._delegate = await self._start()
+            except BaseException as error:
+                # Also when it is cancelled: those who wait must not wait for a start that nobody makes.
+                why = _reason(error) if isinstance(error, Exception) else "it was given up"
+                self.gone = self.gone or f"could not be started: {why}"
+                if not isinstance(error, Exception):
+                    raise
+                raise SubagentError(self.id, self.gone) from error
+        return self._delegate
+
+
+async def _nothing(delegate: Delegate) -> None:
+    """To be started is all."""
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+logger = logging.getLogger("autonomy_ctx.tools")
+
+
+class Crew:
+    """At most `limit` sub-agents by their ids."""
+
+    def __init__(self, limit: int, *, grace: float) -> None:
+        self.running: dict[str, Instance] = {}
+        self._limit, self._grace = limit, grace
+        self._used: set[tuple[str, int]] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether one of them works."""
+        return any(one.tasks_open for one in self.running.values())
+
+    def ids(self) -> str:
+        """The ids of those that run."""
+        return ", ".join(self.running) or "none"
+
+    def lines(self) -> list[str]:
+        """Those that run, each with what it has done."""
+        return [_shown(one) for one in self.running.values()]
+
+    def of_name(self, name: str) -> list[Instance]:
+        """Those of a configured name that run, by number."""
+        found = [one for one in self.running.values() if one.name == name]
+        return sorted(found, key=lambda one: one.number)
+
+    def new_number(self, name: str) -> int:
+        """A number that no running one has, if possible one that none had before."""
+        taken = {one.number for one in self.of_name(name)}
+        free = [number for number in range(1, self._limit + 1) if number not in taken]
+        # None is free only when all places are taken, and then nothing is added.
+        return next((number for number in free if (name, number) not in self._used), (free or [1])[0])
+
+    def add(self, name: str, number: int, start: Callable[[], Awaitable[Delegate]]) -> Instance:
+        """A new one that will be started with its first task; `SubagentError` when there is no place."""
+        if len(self.running) >= self._limit:
+            raise SubagentError(
+                f"{name}-{number}",
+                f"was not started: {len(self.running)} are running, which is the most at a time; "
+                f"stop one that is not needed, or give the task to one of them ({'; '.join(self.lines())})",
+            )
+        instance = Instance(name, number, start, grace=self._grace)
+        self.running[instance.id] = instance
+        self._used.add((name, number))
+        return instance
+
+    def forget_gone(self, instance: Instance) -> None:
+        """Let go of one that takes no more tasks."""
+        if instance.gone is not None and self.running.get(instance.id) is instance:
+            del self.running[instance.id]
+
+
+async def stop_crews(crews: Iterable[Crew]) -> None:
+    """Stop all that run, side by side; what goes wrong is logged."""
+    instances = [one for crew in crews for one in crew.running.values()]
+    if not instances:
+        return
+    async with anyio.create_task_group() as group:
+        for instance in instances:
+            group.start_soon(_stop_logged, instance)
+
+
+async def _stop_logged(instance: Instance) -> None:
+    try:
+        await instance.stop()
+    except SubagentError as error:
+        logger.warning("%s", error)
+
+
+def _shown(instance: Instance) -> str:
+    done = f"{instance.tasks_done:,} {'task' if instance.tasks_done == 1 else 'tasks'} done"
+    return f"{instance.id}: {done}, {f'{instance.tasks_open:,} open' if instance.tasks_open else 'idle'}"
+
 
 MAX_DEPTH = 4
 MAX_RUNNING = 8

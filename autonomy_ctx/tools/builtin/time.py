@@ -7,8 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeAlias
 
 from autonomy_ctx.items.message import now
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 TimeTool: TypeAlias = Tool[[], Coroutine[Any, Any, str]]
 

@@ -1,7 +1,8 @@
-"""Reading what is in the pool: a catalogue shows what there is, and this fetches one item whole."""
+"""Looking things up: any knowledge base as a tool."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import anyio.to_thread
@@ -9,9 +10,9 @@ import anyio.to_thread
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView, catalogue_of
 from autonomy_ctx.errors import UnknownItem
-from autonomy_ctx.tools.plain import json_text
-from autonomy_ctx.tools.registry import ToolRegistry
-from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.items.json_values import json_text
+from autonomy_ctx.knowledge.calling import NAME, search_function
+from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 # Within what an error's text may be, so that no line of the list is cut.
 _LISTED_BYTES = 1_500
@@ -55,3 +56,10 @@ def _listed(items: list[ContextItem[Any]]) -> str:
 
 read_context_item = Tool(_read_context_item, name="read_context_item")
 ToolRegistry.register(read_context_item)
+
+
+def knowledge_tool(
+    knowledge: Any, *, name: str = NAME, description: str | None = None, top_k: int = 5
+) -> Tool[[str], Awaitable[str]]:
+    """A tool that searches anything with `search(query, limit)` and shows the passages as data."""
+    return Tool(search_function(knowledge, name=name, description=description, top_k=top_k))
