@@ -4,10 +4,9 @@ import logging
 
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.agents.reply import AgentReply, ToolAnswered, TurnEnded
-from autonomy_ctx.agents.setting import AgentHook, TurnLimits
-from autonomy_ctx.agents.stream import AgentStream
-from autonomy_ctx.agents.turn import Turn
+from autonomy_ctx.agents.options import AgentHook, TurnLimits
+from autonomy_ctx.agents.reply import AgentReply, AgentStream, ToolAnswered, TurnEnded
+from autonomy_ctx.agents.tool_runner import Turn
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.compaction.strategies import ClearToolResults, Pipeline, SummarizeOldest, TruncateOldest

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
+import math
 import os
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
 
 import anyio
+from cachetools import LRUCache
 
-from autonomy_ctx.agents import described, saved
-from autonomy_ctx.agents.as_tool import told_as_tool
-from autonomy_ctx.agents.connections import close_models
-from autonomy_ctx.agents.equipment import BuiltIn, equipped, specs_of
-from autonomy_ctx.agents.exchange import Exchange, Heard
-from autonomy_ctx.agents.explained import SECONDS, TURNS, ContextRecords
-from autonomy_ctx.agents.host import Host
-from autonomy_ctx.agents.latest import latest_contexts
-from autonomy_ctx.agents.lines import Lines
+from autonomy_ctx.agents import options, serialization
+from autonomy_ctx.agents.conversation_items import Shelved, Shelves
+from autonomy_ctx.agents.explain import SECONDS, TURNS, ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
-from autonomy_ctx.agents.reply import AgentReply
-from autonomy_ctx.agents.setting import AgentHook, Setting, TurnLimits, read_limits
-from autonomy_ctx.agents.shelves import Shelved, Shelves
-from autonomy_ctx.agents.stream import AgentStream
-from autonomy_ctx.agents.team import Team
-from autonomy_ctx.agents.turn import Turn
-from autonomy_ctx.agents.working import work
+from autonomy_ctx.agents.options import AgentHook, Setting, TurnLimits, read_limits
+from autonomy_ctx.agents.reply import AgentReply, AgentStream
+from autonomy_ctx.agents.subagents import Team
+from autonomy_ctx.agents.tool_runner import Turn, work
+from autonomy_ctx.agents.turn import Exchange, Heard
+from autonomy_ctx.agents.turn_queue import Lines
 from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.containers.pool import ContextPool
@@ -44,7 +44,142 @@ from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
-from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+from autonomy_ctx.tools.builtin.files import filesystem_tools
+from autonomy_ctx.tools.builtin.lookup import read_context_item
+from autonomy_ctx.tools.builtin.recall import recall_tools
+from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
+from autonomy_ctx.tools.tool import Tool, tools_by_name
+
+logger = logging.getLogger("autonomy_ctx.agents")
+
+
+class HasModels(Protocol):
+    """Somebody that models answer for."""
+
+    @property
+    def models(self) -> list[Any]:
+        """All of them."""
+
+
+async def close_models(owners: Iterable[HasModels]) -> None:
+    """Close the models of these owners, each once; those without a `close` have nothing to let go of."""
+    found = {id(model): model for owner in owners for model in owner.models}
+    for model in found.values():
+        close = getattr(model, "close", None)
+        if not callable(close):
+            continue
+        try:
+            closing = close()
+            if inspect.isawaitable(closing):
+                await closing
+        except Exception as error:
+            # Whatever stands in for a model may fail; the others are still to be closed.
+            logger.warning("a model of type %s did not close: %s", type(model).__name__, type(error).__name__)
+
+
+# How many tokens of them are held, and what even a short one counts for.
+HELD_TOKENS = 2_000_000
+LEAST_TOKENS = 1_000
+
+
+def latest_contexts() -> LRUCache[Key, ComposedContext]:
+    """Room for contexts; those not used for longest go first."""
+    return LRUCache(HELD_TOKENS, getsizeof=_tokens)
+
+
+def _tokens(composed: ComposedContext) -> int:
+    # Never more than fits: the newest one is always held.
+    return min(max(composed.tokens, LEAST_TOKENS), HELD_TOKENS)
+
+
+@runtime_checkable
+class Host(Protocol):
+    """What an agent needs of the node that hosts it."""
+
+    memory: Memory
+    background: Background
+
+    def host(self, agent: Agent) -> None:
+        """Take an agent in, under its name."""
+
+    def release(self, agent: Agent) -> None:
+        """Let an agent go that has been closed."""
+
+
+_UNFIT = re.compile(r"[^a-zA-Z0-9_-]+")
+
+
+def told_as_tool(agent: Agent, name: str | None, description: str | None) -> Tool[..., Any]:
+    """A tool that asks the agent, in the scope and conversation of whoever calls it."""
+
+    async def ask(message: str, scope: str | None = None, conversation: str | None = None) -> str:
+        """Ask another agent.
+
+        Args:
+            message: What it is to do or answer, with all that it has to know.
+        """
+        where: dict[str, Any] = {"scope": scope, "conversation": conversation}
+        reply = await agent.send(message, **{part: name for part, name in where.items() if name is not None})
+        return reply.text
+
+    lines = (description or agent.description or agent.instructions).strip().splitlines()
+    return Tool(
+        ask,
+        name=name or _UNFIT.sub("_", agent.name)[:64],
+        description=description or (lines[0] if lines else f"Ask the agent {agent.name}."),
+        # The agent has limits of its own.
+        timeout=math.inf,
+    )
+
+
+# Where an agent's files are when no other place is named, beneath the working folder.
+FILES = "agent-files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIn:
+    """Which of the built-in tools are on."""
+
+    ask_for_user_input: bool = False
+    filesystem: bool = False
+    filesystem_visibility: str = "conversation"
+    filesystem_root: str | os.PathLike[str] | None = None
+    recall: bool = False
+    context_items: bool = False
+
+    def described(self) -> dict[str, Any]:
+        """What a template has to say about them."""
+        return {
+            "enable_ask_for_user_input": self.ask_for_user_input,
+            "enable_filesystem": self.filesystem,
+            "filesystem_visibility": self.filesystem_visibility,
+            "enable_recall": self.recall,
+            "enable_context_items": self.context_items,
+        }
+
+
+def equipped(
+    given: Iterable[Any], built_in: BuiltIn, others: Sequence[Tool[..., Any]]
+) -> dict[str, Tool[..., Any]]:
+    """All tools by name; the ones that were given come first."""
+    made: list[Any] = [*given, get_current_time_utc, get_current_time]
+    if built_in.context_items:
+        made.append(read_context_item)
+    if built_in.filesystem:
+        root = built_in.filesystem_root or Path(FILES)
+        made += filesystem_tools(root, built_in.filesystem_visibility)  # type: ignore[arg-type]  # checked there
+    if built_in.recall:
+        made += recall_tools()
+    if built_in.ask_for_user_input:
+        made.append(ask_user_for_input)
+    return tools_by_name([*made, *others])
+
+
+def specs_of(tools: Mapping[str, Tool[..., Any]]) -> list[dict[str, Any]]:
+    """What a model is told of the tools."""
+    return [tool.spec for tool in tools.values()]
+
 
 SCOPE = CONVERSATION = "default"
 QUEUE_LIMIT = 10
@@ -89,19 +224,21 @@ class Agent(Shelved, Closing):
         new_id: Callable[[], str] = new_id,
     ) -> None:
         # What makes another agent like this one.
-        self.options = {option: value for option, value in locals().items() if option in saved.OPTIONS}
-        self.options["tools"] = tools = described.checked_tools(name, tools)
-        self.name = described.checked_name(name) if self._top else name
+        self.options = {
+            option: value for option, value in locals().items() if option in serialization.OPTIONS
+        }
+        self.options["tools"] = tools = options.checked_tools(name, tools)
+        self.name = options.checked_name(name) if self._top else name
         self.description, self.instructions = description, instructions or description
-        self.model = described.checked_model(name, model)
+        self.model = options.checked_model(name, model)
         if context_template is not None and context_summary not in (None, False):
             raise ValueError(
                 "give context_summary for a summarized history in the usual context, or context_template "
                 "to decide everything yourself (a SummarizedHistorySection in it summarizes), not both"
             )
-        described.checked_template(name, context_template)
+        options.checked_template(name, context_template)
         self._owns_memory = memory is None and node is None
-        memory = described.checked_memory(name, memory) or (
+        memory = options.checked_memory(name, memory) or (
             node.memory if node is not None else Memory(clock=clock, new_id=new_id)
         )
         # A view that was given belongs to whoever shares it.
@@ -121,7 +258,7 @@ class Agent(Shelved, Closing):
         )
         self._team = Team(
             name,
-            described.checked_subagents(name, subagents),
+            options.checked_subagents(name, subagents),
             make=partial(_Member, clock=clock, new_id=new_id),
             model=model,
             memory=self.memory,
@@ -195,12 +332,12 @@ class Agent(Shelved, Closing):
     ) -> AgentStream:
         """The same turn, piece by piece: text, thinking, calls, results, and last `TurnEnded`."""
         message, key = self._message(text, message_id), self._key(scope, conversation)
-        described.check_turn(self.name, self.model, params)
+        options.check_turn(self.name, self.model, params)
         return AgentStream(self.name, partial(self._turn, message, key, params), self._background)
 
     async def __call__(self, **values: Any) -> str:
         """Answer one question in a conversation of its own: what runs an agent as if it were a function."""
-        text = described.as_question(values)
+        text = options.as_question(values)
         return (await self.send(text, conversation=f"call-{self._new_id()}")).text
 
     def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool[..., Any]:
@@ -223,7 +360,7 @@ class Agent(Shelved, Closing):
         """Write to another agent that uses the same memory; it reads it in its next turn there."""
         if self._closed:
             raise AgentClosed(self.name)
-        described.check_mail(to, content)
+        options.check_mail(to, content)
         mail = DirectMessage(
             source_agent=self.name,
             target_agent=to,
@@ -258,7 +395,7 @@ class Agent(Shelved, Closing):
             raise TypeError(f"put takes a Turn, not {type(turn).__name__}")
         if self._closed:
             raise AgentClosed(self.name)
-        described.check_tool(turn.tool, self._tools)
+        options.check_tool(turn.tool, self._tools)
         self.waiting.append(turn)
 
     def run(self) -> AsyncIterator[tuple[Turn, Any]]:
@@ -307,16 +444,16 @@ class Agent(Shelved, Closing):
 
     def branch(self, name: str | None = None) -> Agent:
         """An agent like this one with a branch of its queue and pool; under the same name, the same log."""
-        return saved.branched(self, name)
+        return serialization.branched(self, name)
 
     def to_dict(self) -> dict[str, Any]:
         """The agent as JSON: names of tools and hooks, waiting turns, queue and pool; no model, no memory."""
-        return saved.to_dict(self)
+        return serialization.to_dict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **options: Any) -> Agent:
         """An agent from what `to_dict` wrote, its tools and hooks found by name; `options` go before."""
-        return saved.from_dict(cls, data, options)
+        return serialization.from_dict(cls, data, options)
 
     async def close(self) -> None:
         """Finish what runs, for a short time, and let go of connections. Twice is harmless.
@@ -348,7 +485,7 @@ class Agent(Shelved, Closing):
     async def _turn(
         self, message: Message, key: Key, params: Mapping[str, Any] | None, heard: Heard | None
     ) -> AgentReply:
-        described.check_turn(self.name, self.model, params)
+        options.check_turn(self.name, self.model, params)
         async with self._lines.turn(key):
             exchange = Exchange(
                 self._setting(),
@@ -387,7 +524,7 @@ class Agent(Shelved, Closing):
         )
 
     def _message(self, text: Any, message_id: str | None) -> Message:
-        return described.user_message(text, message_id, new_id=self._new_id, at=self._clock())
+        return options.user_message(text, message_id, new_id=self._new_id, at=self._clock())
 
     def _key(self, scope: str, conversation: str) -> Key:
         return make_key(self.memory.agent, scope, conversation)

@@ -10,8 +10,7 @@ from typing import Any, Self, TypeAlias
 
 import anyio
 
-from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.agents.connections import close_models
+from autonomy_ctx.agents.agent import Agent, close_models
 from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.errors import AgentClosed, InvalidAgent, UnknownAgent
 from autonomy_ctx.memory.memory import Memory

@@ -10,10 +10,9 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from autonomy_ctx.agents.reply import AgentEvent, AgentReply, ToolAnswered, TurnEnded
-from autonomy_ctx.agents.stream import AgentStream
+from autonomy_ctx.agents.reply import AgentEvent, AgentReply, AgentStream, ToolAnswered, TurnEnded
 from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta
-from autonomy_ctx.server.failures import CLOSING, as_json, failure_of
+from autonomy_ctx.server.errors import CLOSING, as_json, failure_of
 
 # For the last words to a client, and for a cancelled turn to put away what it has.
 LAST_SECONDS = 0.5

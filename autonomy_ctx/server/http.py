@@ -6,18 +6,116 @@ Starlette and uvicorn are imported when an API is made, so that whoever has none
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import importlib.util
 import math
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any
 
 import anyio
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.background import Background
-from autonomy_ctx.errors import ServerError
-from autonomy_ctx.server.guard import Guard, checked_token, is_loopback
+from autonomy_ctx.errors import AddressUnavailable, ServerError
+from autonomy_ctx.server.app import Gate
+from autonomy_ctx.server.auth import Guard, checked_token, is_loopback
+
+_BACKLOG = 2048
+_ADVICE = {
+    errno.EADDRINUSE: "stop what listens there, or give another port (0 takes any free one)",
+    errno.EACCES: "give a port of 1024 or more, or the right to listen there",
+    errno.EADDRNOTAVAIL: "give an address of this machine",
+}
+
+
+class _Connection(H11Protocol):
+    """A connection whose requests are not logged: addresses name scopes and conversations."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.access_log = False
+
+
+class GuestServer(Server):
+    """Serves an application inside the caller's event loop; `turned` when it has started or ended."""
+
+    def __init__(self, app: Gate, *, closing_seconds: float) -> None:
+        config = Config(
+            app,
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            backlog=_BACKLOG,
+        )
+        # Declared as whole seconds, and used as any number of them.
+        config.timeout_graceful_shutdown = closing_seconds  # type: ignore[assignment]
+        config.load()
+        # At the lowest log level uvicorn wraps the application in one that logs headers.
+        config.loaded_app = app
+        super().__init__(config)
+        self.turned = anyio.Event()
+        self.ended = anyio.Event()
+
+    async def run_on(self, listener: socket.socket) -> None:
+        """Serve until `should_exit`."""
+        try:
+            await self.serve(sockets=[listener])
+        finally:
+            # Those whose clients do not read what they are sent.
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
+            self.turned.set()
+            self.ended.set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets=sockets)
+        self.turned.set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals are the node's."""
+        yield
+
+
+async def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, or `AddressUnavailable`."""
+    try:
+        [(family, kind, protocol, _, address), *_] = await anyio.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError:
+        raise AddressUnavailable(
+            host=host, port=port, problem="no such host is known", advice="give an address of this machine"
+        ) from None
+    # With its protocol: asyncio sends small pieces at once only where it knows that it is TCP.
+    listener = socket.socket(family, kind, protocol)
+    try:
+        # So that a restart does not wait for connections that have just ended.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind(address)
+        # Now, because two sockets may be bound to one port as long as neither listens.
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise AddressUnavailable(
+            host=host,
+            port=port,
+            problem=(error.strerror or type(error).__name__).lower(),
+            advice=_ADVICE.get(error.errno or 0, "give another host or port"),
+        ) from None
+    return listener
+
 
 # Node and background need two more seconds at most: all is closed within five.
 GRACE_SECONDS = 2.0
@@ -108,9 +206,8 @@ class HttpServer:
             ) from None
         if self._port is not None:
             raise ServerError("this HTTP API already serves a node; make another with http()")
-        from autonomy_ctx.server.app import application
-        from autonomy_ctx.server.listening import GuestServer, listen
-        from autonomy_ctx.server.underway import Underway
+        # DROPPED
+        from autonomy_ctx.server.app import Underway, application
 
         underway = Underway()
         app = application(

@@ -8,8 +8,7 @@ import anyio
 
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.memory.store import Head, Key, Record, Store
-from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
-from autonomy_ctx.testing.values import MAIN, StoppedClock
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, StoppedClock
 
 # More than a store may want to read on the event loop.
 _LARGE = "0123456789" * 20_000

@@ -7,8 +7,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.memory.store import END_CHARACTERS, Found, Key, Store
-from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
-from autonomy_ctx.testing.values import MAIN, drafted, said
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, drafted, said
 
 
 class SearchContract(Filled):

@@ -5,8 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autonomy_ctx.memory.store import Head, Store, StoredSegment, SummaryState
-from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled, ranges, stand_in, written
-from autonomy_ctx.testing.values import MAIN, StoppedClock, drafted, said
+from autonomy_ctx.testing.values import (
+    BOB,
+    HELPER,
+    MAIN,
+    OTHER,
+    Filled,
+    StoppedClock,
+    drafted,
+    ranges,
+    said,
+    stand_in,
+    written,
+)
 
 
 class SummariesContract(Filled):

@@ -7,8 +7,7 @@ from dataclasses import replace
 import anyio
 
 from autonomy_ctx.memory.store import Lease, Store
-from autonomy_ctx.testing.filled import BOB, HELPER, OTHER, Filled
-from autonomy_ctx.testing.values import MAIN, StoppedClock, drafted, said
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, StoppedClock, drafted, said
 
 
 class WorkContract(Filled):

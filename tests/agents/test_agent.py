@@ -35,7 +35,7 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.agents.setting import TurnLimits
+from autonomy_ctx.agents.options import TurnLimits
 from autonomy_ctx.errors import InvalidAgent, UserMessageMissing
 from autonomy_ctx.items.message import Part
 from autonomy_ctx.testing import HeldModel, ScriptedModel

@@ -13,8 +13,8 @@ from agents.kit import add_up, broken, call, calls, find_report, find_things, ma
 
 from autonomy_ctx import ContextPool, ContextQueue, Memory, ToolTimeout, UnknownTool, hook, tool
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.agents.setting import AgentHook, TurnLimits
-from autonomy_ctx.agents.turn import Turn
+from autonomy_ctx.agents.options import AgentHook, TurnLimits
+from autonomy_ctx.agents.tool_runner import Turn
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # -- without a model -------------------------------------------------------------------------------------

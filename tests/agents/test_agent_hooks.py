@@ -8,7 +8,7 @@ import pytest
 from agents.kit import add_up, assert_valid, call, calls, made, stored
 
 from autonomy_ctx import HookError, Memory, Message, hook, tool
-from autonomy_ctx.agents.setting import AgentHook
+from autonomy_ctx.agents.options import AgentHook
 from autonomy_ctx.testing import ScriptedModel
 
 

@@ -17,7 +17,7 @@ from server.serving import ASK, client_of, error_of, served
 from autonomy_ctx import Model
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.agents.setting import AgentHook
+from autonomy_ctx.agents.options import AgentHook
 from autonomy_ctx.errors import (
     AddressUnavailable,
     AuthenticationFailed,
@@ -31,8 +31,8 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.hooks import hook
 from autonomy_ctx.server import http
-from autonomy_ctx.server.asked import BODY_LIMIT
-from autonomy_ctx.server.listening import listen
+from autonomy_ctx.server.app import BODY_LIMIT
+from autonomy_ctx.server.http import listen
 from autonomy_ctx.testing import ScriptedModel
 
 ROOT = Path(__file__).parent.parent.parent

@@ -11,7 +11,7 @@ import pytest
 from server.serving import ASK, Served, error_of, served
 
 from autonomy_ctx.server import http
-from autonomy_ctx.server.guard import Guard, is_loopback
+from autonomy_ctx.server.auth import Guard, is_loopback
 from autonomy_ctx.testing import ScriptedModel
 
 TOKEN = "a-token-of-the-node-7319"

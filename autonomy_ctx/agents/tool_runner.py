@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import anyio
 
-from autonomy_ctx.agents.setting import Setting
-from autonomy_ctx.agents.turn import Turn
+from autonomy_ctx.agents.options import Setting
 from autonomy_ctx.callables import Yielded
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.errors import ToolTimeout
+from autonomy_ctx.errors import InvalidContainer, InvalidMessage, ToolTimeout
+from autonomy_ctx.items.json_values import checked
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.tools.run import call_function
 from autonomy_ctx.tools.tool import Tool
+
+
+class Turn:
+    """One call of a tool, by its name or the tool itself; once run it has an `output` or an `error`.
+
+    `timeout` is in seconds; None leaves it to the tool and the agent.
+    """
+
+    def __init__(
+        self,
+        tool: str | Tool[..., Any],
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        name = tool.name if isinstance(tool, Tool) else tool
+        if not isinstance(name, str) or not name:
+            raise TypeError(
+                f"Turn takes a tool or its name, not {type(tool).__name__}; give the name of a function"
+            )
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            raise TypeError(f"kwargs of a turn must be a dict, not {type(kwargs).__name__}")
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout of a turn is {timeout!r}; it must be more than 0 seconds, or None")
+        self.tool = name
+        self.kwargs = dict(kwargs or {})
+        self.timeout = timeout
+        self.output: Any = None
+        self.error: BaseException | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Tool, arguments and timeout as JSON; not what came of it."""
+        try:
+            kwargs = checked(self.kwargs, "kwargs")
+        except InvalidMessage as error:
+            raise InvalidContainer("Turn", error.field, error.problem) from None
+        return {"tool": self.tool, "kwargs": kwargs, "timeout": self.timeout}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Turn:
+        """A turn from what `to_dict` wrote."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("tool"), str):
+            raise InvalidContainer("Turn", "tool", "is missing")
+        return cls(data["tool"], kwargs=data.get("kwargs"), timeout=data.get("timeout"))
+
+    def __repr__(self) -> str:
+        return f"Turn({self.tool!r}, kwargs={sorted(self.kwargs)})"
 
 
 async def work(setting: Setting, key: Key, turns: deque[Turn]) -> AsyncIterator[tuple[Turn, Any]]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from autonomy_ctx.agents.lines import Lines
-from autonomy_ctx.agents.turn import Turn
+from autonomy_ctx.agents.tool_runner import Turn
+from autonomy_ctx.agents.turn_queue import Lines
 from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
@@ -21,6 +21,7 @@ from autonomy_ctx.tools.tool import ToolRegistry, tools_by_name
 
 if TYPE_CHECKING:
     from autonomy_ctx.agents.agent import Agent
+
 
 # What an agent is made with and another one like it is made with, too.
 OPTIONS = frozenset(

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from autonomy_ctx.server.failures import Failure
+from autonomy_ctx.server.errors import Failure
 
 OPEN = "/health"
 Headers = Iterable[tuple[bytes, bytes]]

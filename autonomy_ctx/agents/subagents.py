@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from autonomy_ctx.agents.described import PATH
+from autonomy_ctx.agents.options import PATH
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import InvalidAgent
 from autonomy_ctx.memory.memory import Memory
@@ -19,6 +19,7 @@ from autonomy_ctx.tools.builtin.subagents import subagent_tools
 
 if TYPE_CHECKING:
     from autonomy_ctx.agents.agent import Agent
+
 
 # Records beside a conversation: the paths of the sub-agents that have worked in it.
 KIND = "subagent"
