@@ -17,7 +17,6 @@ import anyio
 
 from autonomy_ctx.background import Closing
 from autonomy_ctx.errors import InvalidModelReply
-from autonomy_ctx.items.formats.format import StreamReader
 from autonomy_ctx.items.formats.openai import OpenAIFormat
 from autonomy_ctx.items.formats.reply import ModelReply
 from autonomy_ctx.knowledge.knowledge import checked_limit, clean
@@ -140,9 +139,6 @@ class _Embeddings:
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
             raise ValueError("a vector is empty or not finite")
         return EmbeddingReply(vectors=vectors, stop="end")
-
-    def reader(self) -> StreamReader:
-        raise NotImplementedError("vectors are not streamed")
 
     def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
         return OpenAIFormat().overflow(status, body)

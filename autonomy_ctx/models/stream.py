@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.format import Answers
+from autonomy_ctx.items.formats.format import Answers, StreamReader
 from autonomy_ctx.items.formats.reply import Finished, StreamEvent, event_with_own_names
 from autonomy_ctx.items.formats.stream_error import StreamError
 from autonomy_ctx.models.body import Body, Unreadable
@@ -35,17 +35,17 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self,
         model: str,
         words: Answers,
+        reader: StreamReader,
         body: Body,
         errors: tuple[type[Exception], ...],
         *,
         deadline: float,
         seconds: float,
     ) -> None:
-        self._model, self._format = model, words
+        self._model, self._format, self._reader = model, words, reader
         self._body: Body | None = body
         self._errors, self._deadline, self._seconds = errors, deadline, seconds
         self._pieces = pieces_of(body)
-        self._reader = words.reader()
         self._ready: deque[StreamEvent] = deque()
         self._over = False
         # Own names of tools by those on the wire.
