@@ -110,12 +110,12 @@ from autonomy_ctx.items.recall import Recalled, Recollection
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
-from autonomy_ctx.knowledge.embedder import HttpEmbedder
+from autonomy_ctx.knowledge.embedders import Embedder, HttpEmbedder
 from autonomy_ctx.knowledge.fused import FusedKnowledge
 from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
 from autonomy_ctx.knowledge.minilm import MiniLM
 from autonomy_ctx.knowledge.text import TextKnowledge
-from autonomy_ctx.knowledge.vector import Embedder, Hit, VectorKnowledgeBase, VectorStore
+from autonomy_ctx.knowledge.vector import Hit, VectorKnowledgeBase, VectorStore
 from autonomy_ctx.knowledge.vectors import VectorsInProcess
 from autonomy_ctx.memory.key import Key
 from autonomy_ctx.memory.mailbox import Mailbox
