@@ -113,7 +113,6 @@ from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.knowledge.embedders import Embedder, HttpEmbedder
 from autonomy_ctx.knowledge.fused import FusedKnowledge
 from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
-from autonomy_ctx.knowledge.minilm import MiniLM
 from autonomy_ctx.knowledge.text import TextKnowledge
 from autonomy_ctx.knowledge.vector import Hit, VectorKnowledgeBase, VectorStore
 from autonomy_ctx.knowledge.vectors import VectorsInProcess
@@ -247,7 +246,6 @@ __all__ = [
     "MemoryHook",
     "Message",
     "MessageTooLarge",
-    "MiniLM",
     "MissingKey",
     "Model",
     "ModelError",
