@@ -95,12 +95,11 @@ from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextCont
 from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import Calibration, ExactText, TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
-from autonomy_ctx.knowledge.embedder import HttpEmbedder
+from autonomy_ctx.knowledge.embedders import Embedder, HttpEmbedder
 from autonomy_ctx.knowledge.fused import FusedKnowledge
 from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
-from autonomy_ctx.knowledge.minilm import MiniLM
 from autonomy_ctx.knowledge.text import TextKnowledge
-from autonomy_ctx.knowledge.vector import Embedder, Hit, VectorKnowledgeBase, VectorStore
+from autonomy_ctx.knowledge.vector import Hit, VectorKnowledgeBase, VectorStore
 from autonomy_ctx.knowledge.vectors import VectorsInProcess
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory, MemoryHook
@@ -256,7 +255,6 @@ __all__ = [
     "MemoryHook",
     "Message",
     "MessageTooLarge",
-    "MiniLM",
     "MissingKey",
     "Model",
     "ModelError",

@@ -20,17 +20,11 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.knowledge.calling import search_function
 from autonomy_ctx.knowledge.chunks import chunks
 from autonomy_ctx.knowledge.documents import Document, document, message_documents, read_file, read_folder
-from autonomy_ctx.knowledge.knowledge import Answer, Passage, checked_limit, read_passages
+from autonomy_ctx.knowledge.embedders import EmbedderLike, as_embedder
+from autonomy_ctx.knowledge.knowledge import Answer, Passage, checked_limit, clean, read_passages
 
 # A store that takes longer to replace a document has failed.
 STORE_SECONDS = 30.0
-
-
-class Embedder(Protocol):
-    """Makes vectors of texts: the nearer two vectors, the more alike what the texts say."""
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text, all equally long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +55,11 @@ class VectorStore(Protocol):
 class VectorKnowledgeBase:
     """Documents found by meaning. Adding under a known `source` replaces what was there."""
 
-    def __init__(self, embedding_provider: Embedder, vector_store: VectorStore) -> None:
-        if not callable(getattr(embedding_provider, "embed", None)):
-            raise TypeError(f"{type(embedding_provider).__name__} is no embedder: it needs `embed(texts)`")
+    def __init__(self, embedding_provider: EmbedderLike, vector_store: VectorStore) -> None:
+        self.embedding_provider, self.vector_store = as_embedder(embedding_provider), vector_store
         for method in ("add", "search"):
             if not callable(getattr(vector_store, method, None)):
                 raise TypeError(f"{type(vector_store).__name__} is no vector store: it needs `{method}`")
-        self.embedding_provider, self.vector_store = embedding_provider, vector_store
 
     async def add(self, text: str, *, source: str, title: str | None = None) -> None:
         """Add a text, or replace the one with this source."""
@@ -140,18 +132,19 @@ class VectorKnowledgeBase:
             await add(ids, vectors, payloads)
 
     async def _embedded(self, texts: list[str]) -> list[list[float]]:
-        vectors = await self.embedding_provider.embed(texts)
+        vectors = await self.embedding_provider.embed([clean(text) for text in texts])
         return await anyio.to_thread.run_sync(checked_vectors, vectors, len(texts), abandon_on_cancel=True)
 
 
 def checked_vectors(vectors: Any, count: int) -> list[list[float]]:
-    """Vectors that can be compared with each other."""
+    """Vectors that can be compared with each other, from lists or from arrays of any library."""
+    vectors = _plain(vectors)
     if not isinstance(vectors, Sequence) or isinstance(vectors, str) or len(vectors) != count:
         given = f"{len(vectors)} vectors" if isinstance(vectors, list | tuple) else type(vectors).__name__
         raise InvalidVectors(f"gave {given} for {count} texts")
     try:
-        made = [[float(number) for number in vector] for vector in vectors]
-    except (TypeError, ValueError):
+        made = [[float(number) for number in _plain(vector)] for vector in vectors]
+    except (TypeError, ValueError, OverflowError):
         raise InvalidVectors("gave a vector that is no list of numbers") from None
     lengths = sorted({len(vector) for vector in made})
     if len(lengths) > 1 or 0 in lengths:
@@ -159,6 +152,11 @@ def checked_vectors(vectors: Any, count: int) -> list[list[float]]:
     if not all(map(math.isfinite, (number for vector in made for number in vector))):
         raise InvalidVectors("gave numbers that are not finite")
     return made
+
+
+def _plain(value: Any) -> Any:
+    """An array of numpy or torch as a list."""
+    return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
 def _answer(found: Any, limit: int) -> Answer:

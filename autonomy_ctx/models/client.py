@@ -22,7 +22,7 @@ import anyio
 
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.errors import InvalidModelReply, MissingKey, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.base import Answers, ModelReply
+from autonomy_ctx.items.formats.base import Answers, ModelReply, StreamReader
 from autonomy_ctx.items.message import TextContent
 from autonomy_ctx.models.providers import Provider, joined
 from autonomy_ctx.models.retry import Failure, parsed, response_failure, told_failure
@@ -171,11 +171,14 @@ class Client:
             return await self._persistent(lambda: self._whole(out), deadline)
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
-    async def stream(self, out: Outgoing) -> ModelStream:
-        """The answer in pieces; returns when the first is there, and is asked again only until then."""
+    async def stream(self, out: Outgoing, reader: Callable[[], StreamReader]) -> ModelStream:
+        """The answer in pieces; returns when the first is there, and is asked again only until then.
+
+        Each attempt has a `reader` of its own.
+        """
         deadline = anyio.current_time() + self._timeouts.total
         with anyio.CancelScope(deadline=deadline):
-            return await self._persistent(lambda: self._begun(out, deadline), deadline)
+            return await self._persistent(lambda: self._begun(out, reader(), deadline), deadline)
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
     async def _persistent(
@@ -224,7 +227,7 @@ class Client:
                 await body.aclose()
         return self._read(data)
 
-    async def _begun(self, out: Outgoing, deadline: float) -> ModelStream | Failure:
+    async def _begun(self, out: Outgoing, reader: StreamReader, deadline: float) -> ModelStream | Failure:
         body: Body | None = None
         begun = False
         try:
@@ -235,6 +238,7 @@ class Client:
                 stream = ModelStream(
                     self._name,
                     self._format,
+                    reader,
                     body,
                     self._pool.errors(),
                     deadline=deadline,

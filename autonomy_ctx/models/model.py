@@ -158,7 +158,7 @@ class Model(Closing):
         try:
             if not stream:
                 return with_own_names(await client.complete(out), names)
-            events = await client.stream(out)
+            events = await client.stream(out, self._format.reader)
             events.names, events.overflowed = names, self._learn
             return events
         except ContextOverflow as overflow:

@@ -19,8 +19,15 @@ from typing import Any, NamedTuple, Protocol
 import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.base import Answers, Finished, StreamError, StreamEvent, event_with_own_names
-from autonomy_ctx.items.formats.bedrock import EventStreamDecoder, StreamFrame
+from autonomy_ctx.items.formats.base import (
+    Answers,
+    Finished,
+    StreamError,
+    StreamEvent,
+    StreamReader,
+    event_with_own_names,
+)
+from autonomy_ctx.items.formats.eventstream import EventStreamDecoder, StreamFrame
 from autonomy_ctx.models.retry import Failure, told_failure
 
 
@@ -264,17 +271,17 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self,
         model: str,
         words: Answers,
+        reader: StreamReader,
         body: Body,
         errors: tuple[type[Exception], ...],
         *,
         deadline: float,
         seconds: float,
     ) -> None:
-        self._model, self._format = model, words
+        self._model, self._format, self._reader = model, words, reader
         self._body: Body | None = body
         self._errors, self._deadline, self._seconds = errors, deadline, seconds
         self._pieces = pieces_of(body)
-        self._reader = words.reader()
         self._ready: deque[StreamEvent] = deque()
         self._over = False
         # Own names of tools by those on the wire.

@@ -164,4 +164,18 @@ MUTANTS = [
         "            if tries",
         "tests/models/test_client.py",
     ),
+    Mutant(
+        "a model that computes has one call at a time",
+        "knowledge/embedders.py",
+        "abandon_on_cancel=True, limiter=limiter",
+        "abandon_on_cancel=True",
+        "tests/knowledge/test_embedders.py",
+    ),
+    Mutant(
+        "an object that is no embedder is refused at once",
+        "knowledge/embedders.py",
+        "isinstance(value, type | str) or ",
+        "",
+        "tests/knowledge/test_embedders.py",
+    ),
 ]

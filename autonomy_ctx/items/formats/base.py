@@ -185,15 +185,12 @@ class StreamReader(Protocol):
 
 
 class Answers(Protocol):
-    """How one provider answers."""
+    """How one provider answers with a whole response."""
 
     name: str
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
-
-    def reader(self) -> StreamReader:
-        """For a streamed response."""
 
     def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
         """Whether an error says that the request was too long, and the window if it names one."""
@@ -204,3 +201,6 @@ class Format(Answers, Protocol):
 
     def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
         """A request that the provider takes."""
+
+    def reader(self) -> StreamReader:
+        """For a streamed response."""

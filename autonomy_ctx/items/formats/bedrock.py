@@ -7,12 +7,9 @@ Numbers are big-endian. See "Amazon event stream encoding" in the vendor's refer
 from __future__ import annotations
 
 import base64
-import json
-import struct
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, assert_never
+from typing import Any, assert_never
 from urllib.parse import quote
 
 from autonomy_ctx.items.formats.base import (
@@ -44,97 +41,6 @@ from autonomy_ctx.items.formats.blocks import (
 from autonomy_ctx.items.formats.incoming import count, entries, fields, overflowed, text, word
 from autonomy_ctx.items.formats.outgoing import arguments_text, is_base64, joined
 from autonomy_ctx.items.message import Message, Part, TextContent, ThinkingContent, ToolCall
-
-_PRELUDE = struct.Struct(">III")
-_CHECKSUM = struct.Struct(">I")
-# The most a frame may have by its specification, and something on top.
-_LARGEST = 24 * 1024 * 1024
-# How many bytes the value of a header has, by its type; those of types 6 and 7 say it themselves.
-_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-_BYTES, _STRING = 6, 7
-
-
-class StreamFrame(NamedTuple):
-    """One event: what it is called and what it says. A reader takes it as `feed(frame.data, frame.event)`."""
-
-    event: str
-    data: Mapping[str, Any]
-
-
-class EventStreamDecoder:
-    """Takes bytes as they come and gives the events that are complete."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a frame has begun that is not complete: at the end, the connection was cut."""
-        return bool(self._buffer)
-
-    def feed(self, chunk: bytes) -> Iterator[StreamFrame]:
-        """The events that these bytes complete; `StreamError` when they are damaged."""
-        self._buffer += chunk
-        return self._frames()
-
-    def _frames(self) -> Iterator[StreamFrame]:
-        while len(self._buffer) >= _PRELUDE.size:
-            size, headers, checksum = _PRELUDE.unpack_from(self._buffer)
-            if zlib.crc32(self._buffer[:8]) != checksum:
-                raise _damaged("the checksum of a frame's lengths is wrong")
-            if not _PRELUDE.size + headers + _CHECKSUM.size <= size <= _LARGEST:
-                raise _damaged(f"a frame claims {size:,} bytes, {headers:,} of them headers")
-            if len(self._buffer) < size:
-                return
-            frame = bytes(self._buffer[:size])
-            del self._buffer[:size]
-            body, (checksum,) = frame[: -_CHECKSUM.size], _CHECKSUM.unpack(frame[-_CHECKSUM.size :])
-            if zlib.crc32(body) != checksum:
-                raise _damaged("the checksum of a frame is wrong")
-            start = _PRELUDE.size + headers
-            yield _event(_headers(body[_PRELUDE.size : start]), body[start:])
-
-
-def _event(headers: Mapping[str, str], payload: bytes) -> StreamFrame:
-    if headers.get(":message-type") == "error":
-        said = {"code": headers.get(":error-code", ""), "message": headers.get(":error-message", "")}
-        return StreamFrame("error", said)
-    try:
-        data = json.loads(payload) if payload else {}
-    except (ValueError, RecursionError):
-        raise _damaged("the payload of a frame is no JSON") from None
-    if headers.get(":message-type") == "exception":
-        message = data.get("message", data.get("Message")) if isinstance(data, dict) else None
-        return StreamFrame("error", {"code": headers.get(":exception-type", ""), "message": message})
-    return StreamFrame(headers.get(":event-type", ""), data if isinstance(data, dict) else {})
-
-
-def _headers(data: bytes) -> dict[str, str]:
-    """The headers that are text; the others are passed over."""
-    found: dict[str, str] = {}
-    at = 0
-    try:
-        while at < len(data):
-            end = at + 1 + data[at]
-            name, kind = data[at + 1 : end], data[end]
-            at = end + 1
-            if kind in (_BYTES, _STRING):
-                (size,) = struct.unpack_from(">H", data, at)
-                at += 2
-            else:
-                size = _SIZES[kind]
-            if at + size > len(data):
-                raise IndexError
-            if kind == _STRING:
-                found[name.decode()] = data[at : at + size].decode()
-            at += size
-    except (IndexError, KeyError, struct.error, UnicodeDecodeError):
-        raise _damaged("the headers of a frame cannot be read") from None
-    return found
-
-
-def _damaged(problem: str) -> StreamError:
-    return StreamError("damaged_event_stream", problem)
 
 
 @dataclass(slots=True)

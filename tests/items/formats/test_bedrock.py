@@ -29,7 +29,8 @@ from autonomy_ctx.items.formats.base import (
     ThinkingDelta,
     Usage,
 )
-from autonomy_ctx.items.formats.bedrock import BedrockFormat, EventStreamDecoder
+from autonomy_ctx.items.formats.bedrock import BedrockFormat
+from autonomy_ctx.items.formats.eventstream import EventStreamDecoder
 
 FORMAT: Format = BedrockFormat()
 MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/claude:0"

@@ -15,7 +15,7 @@ from items.formats.frames import event, frame, header
 from strategies import some
 
 from autonomy_ctx.items.formats.base import StreamError
-from autonomy_ctx.items.formats.bedrock import EventStreamDecoder, StreamFrame
+from autonomy_ctx.items.formats.eventstream import EventStreamDecoder, StreamFrame
 
 SAID = [
     ("messageStart", {"role": "assistant"}),
