@@ -99,8 +99,7 @@ from autonomy_ctx.knowledge.embedders import Embedder, HttpEmbedder
 from autonomy_ctx.knowledge.fused import FusedKnowledge
 from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
 from autonomy_ctx.knowledge.text import TextKnowledge
-from autonomy_ctx.knowledge.vector import Hit, VectorKnowledgeBase, VectorStore
-from autonomy_ctx.knowledge.vectors import VectorsInProcess
+from autonomy_ctx.knowledge.vector import Hit, VectorKnowledgeBase, VectorsInProcess, VectorStore
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory, MemoryHook
 from autonomy_ctx.memory.recall import Recalled, Recollection, recall

@@ -15,8 +15,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import KnowledgeError
-from autonomy_ctx.knowledge.calling import search_function
-from autonomy_ctx.knowledge.knowledge import Passage, ask, checked_knowledge, checked_limit
+from autonomy_ctx.knowledge.knowledge import Passage, ask, checked_knowledge, checked_limit, search_function
 
 logger = logging.getLogger("autonomy_ctx.knowledge")
 

@@ -16,8 +16,7 @@ import anyio
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
-from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, checked_limit
-from autonomy_ctx.knowledge.shown import shown, written
+from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, checked_limit, shown, written
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, keeps_time
 

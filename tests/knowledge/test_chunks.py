@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import some
 
 from autonomy_ctx.items.tokens import estimate_tokens
-from autonomy_ctx.knowledge.chunks import OVERLAP, SIZE, chunks
+from autonomy_ctx.knowledge.documents import OVERLAP, SIZE, chunks
 
 PARAGRAPH = "The ferry leaves every twenty minutes. It is cheap. " * 6
 

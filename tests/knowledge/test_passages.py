@@ -12,8 +12,7 @@ from strategies import any_text, json_values, some
 
 from autonomy_ctx import InvalidPassage, Passage
 from autonomy_ctx.items.tokens import estimate_tokens
-from autonomy_ctx.knowledge.knowledge import read_passages
-from autonomy_ctx.knowledge.shown import ABOUT, shown, written
+from autonomy_ctx.knowledge.knowledge import ABOUT, read_passages, shown, written
 
 
 def test_passages_texts_and_dicts_are_all_read() -> None:

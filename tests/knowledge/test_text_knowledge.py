@@ -27,7 +27,7 @@ from autonomy_ctx import (
     Summary,
     TextKnowledge,
 )
-from autonomy_ctx.knowledge import index, terms
+from autonomy_ctx.knowledge import text
 from autonomy_ctx.knowledge.documents import MOST_BYTES, Document
 from autonomy_ctx.testing import said
 
@@ -109,11 +109,11 @@ SYNTAX = st.text(st.sampled_from("\"*^()+-:{}' \0ANDORNEARtbody東京ferry\ud800
 @some
 @given(SYNTAX)
 def test_whatever_a_user_writes_is_never_syntax(query: str) -> None:
-    connection = index.opened(":memory:", 1.0)
-    index.put(connection, [index.prepared(Document(text=FERRY, source="ferry"))])
-    asked = terms.question(query)
+    connection = text.opened(":memory:", 1.0)
+    text.put(connection, [text.prepared(Document(text=FERRY, source="ferry"))])
+    asked = text.question(query)
     if asked is not None:
-        found = index.find(connection, asked, 3)
+        found = text.find(connection, asked, 3)
         assert len(found) <= 1
         assert asked.count('"') == 2 * (asked.count('" OR "') + 1)
     connection.close()

@@ -22,7 +22,7 @@ from autonomy_ctx import (
     VectorKnowledgeBase,
     VectorsInProcess,
 )
-from autonomy_ctx.knowledge.vectors import Products, numpy_products, plain_products
+from autonomy_ctx.knowledge.vector import Products, numpy_products, plain_products
 from autonomy_ctx.testing import said
 
 needs_numpy = pytest.mark.skipif(util.find_spec("numpy") is None, reason="numpy is not installed")

@@ -11,7 +11,7 @@ from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView, catalogue_of
 from autonomy_ctx.errors import UnknownItem
 from autonomy_ctx.items.json_values import json_text
-from autonomy_ctx.knowledge.calling import NAME, search_function
+from autonomy_ctx.knowledge.knowledge import NAME, search_function
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 # Within what an error's text may be, so that no line of the list is cut.
