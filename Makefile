@@ -1,7 +1,10 @@
 # `make demo` and `make test` set everything up by themselves; they need Python 3.11+ and make.
-PYTHON ?= python3
+# `make test PYTHON=python3.12` makes .venv anew if it has another version; without PYTHON it stays as it is.
 BIN := .venv/bin
 READY := .venv/.ready
+PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
+TELL_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+VERSION := $(shell $(PYTHON) $(TELL_VERSION))
 
 .PHONY: demo test check nightly bench format clean
 
@@ -30,9 +33,12 @@ format: $(READY)
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv .venv
+$(READY): pyproject.toml .venv/.made-with-$(VERSION)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
+
+.venv/.made-with-$(VERSION):
+	@$(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv --clear .venv
+	@touch .venv/.made-with-$$($(BIN)/python $(TELL_VERSION))

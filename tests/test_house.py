@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,52 @@ def test_importing_the_library_imports_nothing_that_is_optional() -> None:
         {"httpx", "trio", "splintr", "apsw", "model2vec", "numpy", "hypothesis", "pytest"}
     )
     assert "autonomy_ctx.testing" not in ran.stdout.split()
+
+
+WITHOUT_POSIX = """
+import asyncio, os, sys
+
+sys.modules["fcntl"] = None
+for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK", "fork", "register_at_fork"):
+    delattr(os, name)
+
+from autonomy_ctx import AutonomyCtxError, Context, Memory, filesystem_tools
+
+
+async def remember(url):
+    memory = Memory(url)
+    try:
+        await memory.append("ana", "trip", {"role": "user", "content": "Hello"})
+        print([message["content"] for message in await memory.get_messages_only("ana", "trip")])
+    finally:
+        await memory.close()
+
+
+def save():
+    context = Context.from_file("trip.json")
+    context.user("Hello")
+    context.save()
+
+
+asyncio.run(remember(None))
+for use in (lambda: asyncio.run(remember("sqlite:///memory.db")), save, lambda: filesystem_tools("files")):
+    try:
+        use()
+    except AutonomyCtxError as error:
+        print(error)
+"""
+
+
+def test_without_posix_the_library_imports_and_says_what_needs_it(tmp_path: Path) -> None:
+    """As on Windows: no `fcntl`, and fewer names in `os`."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", WITHOUT_POSIX]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    remembered, *refused = ran.stdout.splitlines()
+    assert remembered == "['Hello']"
+    assert len(refused) == 3
+    assert all("Linux, macOS or WSL" in line for line in refused)
 
 
 def sleeps(path: Path) -> list[int]:

@@ -1,10 +1,19 @@
-"""uvicorn runs on asyncio only, so these tests do, too."""
+"""uvicorn runs on asyncio only, so these tests do, too, and pytest-asyncio runs them."""
 
 from __future__ import annotations
+
+import inspect
 
 import pytest
 
 
 @pytest.fixture
 def anyio_backend() -> str:
+    """One value: with two, anyio's auto mode would let pytest-asyncio run every test twice."""
     return "asyncio"
+
+
+def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:
+    """Mark every async test of this folder; a mark on the module would be refused on the others."""
+    if collector.istestfunction(obj, name) and inspect.iscoroutinefunction(obj):
+        pytest.mark.asyncio(obj)
