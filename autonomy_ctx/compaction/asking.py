@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.background import Strides
-from autonomy_ctx.compaction.prompt import Context, Prompt
+from autonomy_ctx.completion.prompt import Context, Prompt
 from autonomy_ctx.containers.model_call import complete
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.any_reply import Reply, read_reply

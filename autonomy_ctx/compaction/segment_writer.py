@@ -18,7 +18,6 @@ import anyio.to_thread
 from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
 from autonomy_ctx.compaction.breaker import Breaker
 from autonomy_ctx.compaction.config import Settings, model_name
-from autonomy_ctx.compaction.gate import Verdict, better, judge, trimmed
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.plan import (
     Count,
@@ -30,10 +29,11 @@ from autonomy_ctx.compaction.plan import (
     to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.compaction.sharing import Sent, cheaper, shared_merge_prompt, shared_prompt
 from autonomy_ctx.compaction.snapshot import Place, place_of, stand_in
 from autonomy_ctx.compaction.view import room
+from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
+from autonomy_ctx.completion.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.formats.any_reply import Reply
 from autonomy_ctx.items.identifiers import coverage, identifiers

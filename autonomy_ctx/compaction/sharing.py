@@ -13,9 +13,9 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from autonomy_ctx.compaction.prompt import PLACEHOLDER, Prompt, records_prompt, stretch_prompt
 from autonomy_ctx.compaction.snapshot import Place
 from autonomy_ctx.compaction.view import shown_text
+from autonomy_ctx.completion.prompt import PLACEHOLDER, Prompt, records_prompt, stretch_prompt
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter

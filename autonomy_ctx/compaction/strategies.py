@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
-from autonomy_ctx.compaction.gate import judge, trimmed
-from autonomy_ctx.compaction.prompt import batch_prompt
+from autonomy_ctx.completion.gate import judge, trimmed
+from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
 from autonomy_ctx.items.cuts import safe_cuts, start_of_last

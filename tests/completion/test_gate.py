@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, some
 
-from autonomy_ctx.compaction.gate import SHORTENED, Verdict, better, judge, neutral, trimmed
+from autonomy_ctx.completion.gate import SHORTENED, Verdict, better, judge, neutral, trimmed
 from autonomy_ctx.items.formats.any_reply import Reply
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.items.transcript import MARKS
