@@ -18,6 +18,7 @@ from autonomy_ctx.background import Strides
 from autonomy_ctx.callables import result_of
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
 from autonomy_ctx.items.formats.base import (
     CallStarted,
     Finished,
@@ -130,13 +131,11 @@ def _taken(call: Callable[..., Any]) -> frozenset[str] | None:
 
 
 def _read(model: Any, answer: Any) -> ModelReply:
-    # All five formats: only those who have a stand-in need them at once.
-    from autonomy_ctx.items.formats.any_reply import model_reply
-
-    try:
-        return model_reply(answer)
-    except ValueError as error:
-        raise InvalidModelReply(_name(model), f"has no known shape: {error}") from None
+    reply = read_reply(answer)
+    if reply is not answer and not is_answer(reply):
+        kind = type(answer).__name__
+        raise InvalidModelReply(_name(model), f"has no known shape: a {kind} without text and calls")
+    return reply
 
 
 def _name(model: Any) -> str:

@@ -12,7 +12,8 @@ from autonomy_ctx.background import Strides
 from autonomy_ctx.completion.prompt import Context, Prompt
 from autonomy_ctx.containers.model_call import complete
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.any_reply import Reply, read_reply
+from autonomy_ctx.items.formats.any_reply import read_reply
+from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.models.model import Model
 
 
@@ -32,7 +33,7 @@ class TooMuch(Exception):
         self.window = window
 
 
-async def ask(model: Any, prompt: Prompt, *, max_tokens: int, timeout: float) -> Reply:
+async def ask(model: Any, prompt: Prompt, *, max_tokens: int, timeout: float) -> ModelReply:
     """The model's reply; raises `AskFailed` or `TooMuch`, never anything else but a cancellation."""
     try:
         with anyio.fail_after(timeout):

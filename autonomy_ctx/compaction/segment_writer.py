@@ -35,7 +35,7 @@ from autonomy_ctx.compaction.view import room
 from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
 from autonomy_ctx.completion.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.formats.any_reply import Reply
+from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage, identifiers
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
@@ -225,8 +225,8 @@ class SegmentWriter:
         if prompt.context is not None:
             read += counter.count_messages(prompt.context.messages)
         used = (
-            read if reply.input_tokens is None else reply.input_tokens,
-            counter.count_text(reply.text) if reply.output_tokens is None else reply.output_tokens,
+            reply.usage.input_tokens or read,
+            reply.usage.output_tokens or counter.count_text(reply.text),
         )
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
@@ -243,7 +243,7 @@ class SegmentWriter:
         )
         return await _done(len(source) + len(reply.text) <= LIGHT, judged)
 
-    async def _asked(self, prompt: Prompt) -> Reply:
+    async def _asked(self, prompt: Prompt) -> ModelReply:
         """Ask, and let the breaker know what came of it, unless it is another model's."""
         settings = self._settings
         model = self._model if prompt.context is None else settings.reader

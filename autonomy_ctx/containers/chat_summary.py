@@ -13,7 +13,8 @@ from autonomy_ctx.containers.model_call import complete
 from autonomy_ctx.errors import SummaryFailed
 from autonomy_ctx.items.cuts import is_instruction, says_something
 from autonomy_ctx.items.events import DirectMessage
-from autonomy_ctx.items.formats.any_reply import CUT_OFF, REFUSED, Reply, read_reply
+from autonomy_ctx.items.formats.any_reply import CUT_OFF, REFUSED, read_reply
+from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import BACKGROUND, CONVERSATION, broken, delimited, nonce, transcript
@@ -88,7 +89,7 @@ async def summary_of(
     return text
 
 
-def _problem(reply: Reply, text: str, secret: str) -> str | None:
+def _problem(reply: ModelReply, text: str, secret: str) -> str | None:
     """Why a reply may not stand for anything."""
     if reply.stop in REFUSED:
         return f"was refused by the model ({reply.stop})"

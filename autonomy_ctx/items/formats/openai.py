@@ -161,9 +161,14 @@ def _begins(call: Mapping[str, Any]) -> bool:
     return bool(text(fields(call.get("function")).get("name")))
 
 
+# What some servers call a part that no reader should see.
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+
+
 def _texts(said: Mapping[str, Any]) -> list[str]:
     content = said.get("content")
-    texts = [text(part.get("text")) for part in entries(content)] or [text(content)]
+    spoken = [part for part in entries(content) if part.get("type") not in _THOUGHTS]
+    texts = [text(part.get("text")) for part in spoken] or [text(content)]
     return [piece for piece in (*texts, text(said.get("refusal"))) if piece]
 
 
