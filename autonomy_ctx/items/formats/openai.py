@@ -25,7 +25,6 @@ from autonomy_ctx.items.formats.incoming import (
     failure,
     fields,
     text,
-    too_long,
     word,
 )
 from autonomy_ctx.items.formats.outgoing import (
@@ -243,10 +242,6 @@ class OpenAIFormat:
     def reader(self) -> ChatReader:
         """For a streamed response."""
         return ChatReader(self._new_id)
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        """Whether an error says that the request was too long, and the window if it names one."""
-        return too_long(status, body)
 
 
 def is_reasoning(model: str) -> bool:
