@@ -15,7 +15,6 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
 from autonomy_ctx.compaction.breaker import Breaker
 from autonomy_ctx.compaction.config import Settings, model_name
 from autonomy_ctx.compaction.metrics import Metrics
@@ -32,6 +31,7 @@ from autonomy_ctx.compaction.plan import (
 from autonomy_ctx.compaction.sharing import Sent, cheaper, shared_merge_prompt, shared_prompt
 from autonomy_ctx.compaction.snapshot import Place, place_of, stand_in
 from autonomy_ctx.compaction.view import room
+from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
 from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
 from autonomy_ctx.completion.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.items.digest import digest, digest_texts
@@ -170,11 +170,11 @@ class SegmentWriter:
         self._metrics.add("summaries_shared")
         try:
             return await self._write(shared, source, tokens, counter)
-        except AskFailed:
+        except CallFailed:
             # The same model would only fail again.
             if reader is model:
                 raise
-        except (TooMuch, Unfit):
+        except (PromptTooLong, Unfit):
             pass
         # It was only cheaper.
         self._metrics.add("summaries_not_shared")
@@ -251,12 +251,12 @@ class SegmentWriter:
         if own:
             self.breaker.trying()
         try:
-            reply = await ask(model, prompt, max_tokens=settings.size, timeout=settings.timeout)
-        except TooMuch as error:
+            reply = await complete_prompt(model, prompt, max_tokens=settings.size, timeout=settings.timeout)
+        except PromptTooLong as error:
             if prompt.context is None:
                 self._learn(error.window)
             raise
-        except AskFailed as error:
+        except CallFailed as error:
             if own and error.reason == "not allowed":
                 self.breaker.stop()
             if own:
@@ -334,7 +334,7 @@ class Committed:
     """A segment that is in force, and why the merge it called for is not."""
 
     segment: StoredSegment
-    failed: AskFailed | None = None
+    failed: CallFailed | None = None
 
 
 class Job:
@@ -393,7 +393,7 @@ class Job:
                     [entry.message for entry in entries], [one.text for one in kept], counter, sent
                 )
                 break
-            except TooMuch as error:
+            except PromptTooLong as error:
                 tokens = sum(self._count(entry.message) for entry in entries)
                 smaller = chunk_end(entries, min(self._writer.most, tokens // 2), self._count)
                 # Where no cut divides a batch, its messages are shown shorter as long as that helps.
@@ -406,7 +406,7 @@ class Job:
         merged, failed = None, None
         try:
             merged = await self._merged((*kept, made), sent)
-        except AskFailed as error:
+        except CallFailed as error:
             failed = error
         if not await self._commit(made, state, lease):
             return None
@@ -437,10 +437,10 @@ class Job:
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         try:
             written = await self._writer.merge(chosen, counter, sent)
-        except (AskFailed, Unfit, TooMuch) as error:
+        except (CallFailed, Unfit, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             size = self._settings.size
-            if isinstance(error, AskFailed) and sum(one.tokens for one in segments) <= size + size // 4:
+            if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             written = await self._writer.extract(texts, counter)
         return _segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))

@@ -24,13 +24,13 @@ from anyio.abc import TaskGroup
 from cachetools import LRUCache
 
 from autonomy_ctx.background import Background
-from autonomy_ctx.compaction.asking import AskFailed
 from autonomy_ctx.compaction.breaker import breaker_of, delay_after
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics, summary_span
 from autonomy_ctx.compaction.segment_writer import Batch, Job, SegmentWriter, Unfit
 from autonomy_ctx.compaction.sharing import Sent
 from autonomy_ctx.compaction.snapshot import Place, place_of
+from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items.tokens import TokenCounter
@@ -279,7 +279,7 @@ class Summarizer:
             batch = None
             while await job.merge(lease):
                 pass
-        except AskFailed as error:
+        except CallFailed as error:
             self._metrics.add("background_tasks_failed")
             if error.reason == "timed out":
                 self._metrics.add("summaries_timed_out")
