@@ -16,6 +16,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from autonomy_ctx.compaction.breaker import Breaker
+from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import Settings, model_name
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.plan import (
@@ -28,12 +29,18 @@ from autonomy_ctx.compaction.plan import (
     to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.sharing import Sent, cheaper, shared_merge_prompt, shared_prompt
 from autonomy_ctx.compaction.snapshot import Place, place_of, stand_in
-from autonomy_ctx.compaction.view import room
+from autonomy_ctx.compaction.view import room, shown_text
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
 from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
-from autonomy_ctx.completion.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
+from autonomy_ctx.completion.prompt import (
+    Prompt,
+    batch_prompt,
+    cached_batch_prompt,
+    cached_merge_prompt,
+    merge_prompt,
+    repair_prompt,
+)
 from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage, identifiers
@@ -104,11 +111,11 @@ class SegmentWriter:
         messages: Sequence[Message],
         background: Sequence[str],
         counter: TokenCounter,
-        sent: Sent | None = None,
+        cached: CachedRequest | None = None,
     ) -> Written:
         """A segment of these messages; earlier segments, newest last, are given as background.
 
-        `sent` is a context that the provider has cached: if they stand in it, they need not be sent again.
+        If the messages stand in a request that the provider has cached, they need not be sent again.
         """
         light = sum(map(weight, messages)) <= LIGHT
         source = await _done(light, partial(transcript, messages, counter=counter, longest=self.longest))
@@ -119,14 +126,14 @@ class SegmentWriter:
             return self._extracted(text, source, counter)
         known = _newest_within(background, tokens // 2, counter)
         prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
-        shared = None
-        if sent is not None:
+        after = None
+        if cached is not None:
             instructions = self._settings.instructions
-            shared = shared_prompt(sent, messages, cap=target, instructions=instructions)
-        return await self._cheapest(shared, prompt, sent, target, source, tokens, counter)
+            after = cached_batch_prompt(cached, messages, cap=target, instructions=instructions)
+        return await self._cheapest(after, prompt, cached, target, source, tokens, counter)
 
     async def merge(
-        self, segments: Sequence[StoredSegment], counter: TokenCounter, sent: Sent | None = None
+        self, segments: Sequence[StoredSegment], counter: TokenCounter, cached: CachedRequest | None = None
     ) -> Written:
         """One segment in place of several."""
         texts = [segment.text for segment in segments]
@@ -138,10 +145,17 @@ class SegmentWriter:
         target = min(self._settings.size // 4, max(SHORTEST, tokens // 2))
         instructions = self._settings.instructions
         prompt = merge_prompt(texts, cap=target, instructions=instructions)
-        shared = None
-        if sent is not None:
-            shared = shared_merge_prompt(sent, segments, cap=target, instructions=instructions)
-        return await self._cheapest(shared, prompt, sent, target, source, tokens, counter)
+        after = None
+        if cached is not None:
+            after = cached_merge_prompt(
+                cached,
+                [shown_text(one) for one in segments],
+                segments[0].first,
+                segments[-1].last,
+                cap=target,
+                instructions=instructions,
+            )
+        return await self._cheapest(after, prompt, cached, target, source, tokens, counter)
 
     async def extract(self, texts: Sequence[str], counter: TokenCounter) -> Written:
         """The same without a model: the lines that say most."""
@@ -151,25 +165,27 @@ class SegmentWriter:
 
     async def _cheapest(
         self,
-        shared: Prompt | None,
+        after: Prompt | None,
         separate: Prompt,
-        sent: Sent | None,
+        cached: CachedRequest | None,
         target: int,
         source: str,
         tokens: int,
         counter: TokenCounter,
     ) -> Written:
-        """Ask after a cached context where that is possible and costs less; otherwise the usual way."""
+        """Ask after a cached request where that is possible and costs less; otherwise the usual way."""
         reader, model = self._settings.reader, self._model
         if (
-            shared is None
-            or sent is None
-            or not cheaper(sent, shared, separate, reader=reader, model=model, output=target, counter=counter)
+            after is None
+            or cached is None
+            or not is_cheaper(
+                cached, after, separate, reader=reader, model=model, output=target, counter=counter
+            )
         ):
             return await self._write(separate, source, tokens, counter)
         self._metrics.add("summaries_shared")
         try:
-            return await self._write(shared, source, tokens, counter)
+            return await self._write(after, source, tokens, counter)
         except CallFailed:
             # The same model would only fail again.
             if reader is model:
@@ -347,9 +363,9 @@ class Job:
         settings: Settings,
         writer: SegmentWriter,
         metrics: Metrics,
-        sent: Callable[[Place, int], Sent | None] | None = None,
+        find_cached: Callable[[Place, int], CachedRequest | None] | None = None,
     ) -> None:
-        self._memory, self._key, self._sent = memory, key, sent
+        self._memory, self._key, self._find_cached = memory, key, find_cached
         self._settings, self._limits = settings, settings.limits
         self._writer, self._metrics = writer, metrics
         counter = memory.token_counter
@@ -386,11 +402,11 @@ class Job:
         """
         kept = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
-        sent = self._warm(state)
+        cached = self._cached_request(state)
         for _ in range(_SMALLER_TRIES):
             try:
                 written = await self._writer.batch(
-                    [entry.message for entry in entries], [one.text for one in kept], counter, sent
+                    [entry.message for entry in entries], [one.text for one in kept], counter, cached
                 )
                 break
             except PromptTooLong as error:
@@ -405,7 +421,7 @@ class Job:
         made = _segment(written, batch.first, entries[-1].position)
         merged, failed = None, None
         try:
-            merged = await self._merged((*kept, made), sent)
+            merged = await self._merged((*kept, made), cached)
         except CallFailed as error:
             failed = error
         if not await self._commit(made, state, lease):
@@ -417,26 +433,28 @@ class Job:
     async def merge(self, lease: Lease) -> bool:
         """Merge neighbours when the summary is over its size; whether something was merged."""
         state = await self._memory.store.summary(self._key)
-        merged = await self._merged(state.segments, self._warm(state))
+        merged = await self._merged(state.segments, self._cached_request(state))
         if merged is None or not await self._commit(merged, state, lease):
             return False
         self._metrics.add("summaries_merged")
         return True
 
-    def _warm(self, state: SummaryState) -> Sent | None:
-        """The context that the reader's provider still has, if the option to use it is on."""
-        if self._sent is None:
+    def _cached_request(self, state: SummaryState) -> CachedRequest | None:
+        """The request that the reader's provider still has, if the option to use it is on."""
+        if self._find_cached is None:
             return None
-        return self._sent(place_of(self._memory, self._key), state.head.generation)
+        return self._find_cached(place_of(self._memory, self._key), state.head.generation)
 
-    async def _merged(self, segments: Sequence[StoredSegment], sent: Sent | None) -> StoredSegment | None:
+    async def _merged(
+        self, segments: Sequence[StoredSegment], cached: CachedRequest | None
+    ) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
         chosen = to_merge(segments, self._settings.size)
         if not chosen:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         try:
-            written = await self._writer.merge(chosen, counter, sent)
+            written = await self._writer.merge(chosen, counter, cached)
         except (CallFailed, Unfit, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             size = self._settings.size
