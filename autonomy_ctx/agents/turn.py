@@ -13,10 +13,10 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.agents.asking import ask
 from autonomy_ctx.agents.conversation_items import Shelf
 from autonomy_ctx.agents.options import AgentHook, Setting
 from autonomy_ctx.agents.reply import STEPS, TOKENS, WAITING, AgentEvent, AgentReply, ToolAnswered, added
+from autonomy_ctx.completion.call import complete, takes_messages
 from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.errors import BudgetExceeded, ContextOverflow, HookError, InvalidItem, UserMessageMissing
 from autonomy_ctx.hooks import fire
@@ -335,15 +335,15 @@ class Exchange:
 
     async def _ask(self, composed: ComposedContext) -> ModelReply:
         setting = self._setting
-        return await ask(
+        return await complete(
             setting.model,
             composed.messages,
-            setting.specs,
+            tools=setting.specs,
             max_tokens=setting.limits.output_tokens,
-            # A stand-in has no cache to mark places in.
-            breakpoints=composed.breakpoints if isinstance(setting.model, Model) else (),
+            # Other models have no cache to mark places in.
+            breakpoints=composed.breakpoints if takes_messages(setting.model) else (),
             answered=await self._answered(composed),
-            heard=None if self._heard is None else self._tell,
+            on_event=None if self._heard is None else self._tell,
         )
 
     async def _answered(self, composed: ComposedContext) -> list[str]:
@@ -453,7 +453,7 @@ class Exchange:
     def _tell(self, event: StreamEvent) -> None:
         self._spoke = self._spoke or isinstance(event, TextDelta)
         if self._heard is not None:
-            self._heard(event)  # type: ignore[arg-type]  # all but the last kind, which `ask` keeps
+            self._heard(event)  # type: ignore[arg-type]  # all but the last kind, which `complete` keeps
 
     def _ended(self, text: str, stop: str, *, question: str | None = None) -> AgentReply:
         return AgentReply(

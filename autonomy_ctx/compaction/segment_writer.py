@@ -15,10 +15,9 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
 from autonomy_ctx.compaction.breaker import Breaker
+from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import Settings, model_name
-from autonomy_ctx.compaction.gate import Verdict, better, judge, trimmed
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.plan import (
     Count,
@@ -30,12 +29,20 @@ from autonomy_ctx.compaction.plan import (
     to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.prompt import Prompt, batch_prompt, merge_prompt, repair_prompt
-from autonomy_ctx.compaction.sharing import Sent, cheaper, shared_merge_prompt, shared_prompt
 from autonomy_ctx.compaction.snapshot import Place, place_of, stand_in
-from autonomy_ctx.compaction.view import room
+from autonomy_ctx.compaction.view import room, shown_text
+from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
+from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
+from autonomy_ctx.completion.prompt import (
+    Prompt,
+    batch_prompt,
+    cached_batch_prompt,
+    cached_merge_prompt,
+    merge_prompt,
+    repair_prompt,
+)
 from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.formats.any_reply import Reply
+from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage, identifiers
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
@@ -104,11 +111,11 @@ class SegmentWriter:
         messages: Sequence[Message],
         background: Sequence[str],
         counter: TokenCounter,
-        sent: Sent | None = None,
+        cached: CachedRequest | None = None,
     ) -> Written:
         """A segment of these messages; earlier segments, newest last, are given as background.
 
-        `sent` is a context that the provider has cached: if they stand in it, they need not be sent again.
+        If the messages stand in a request that the provider has cached, they need not be sent again.
         """
         light = sum(map(weight, messages)) <= LIGHT
         source = await _done(light, partial(transcript, messages, counter=counter, longest=self.longest))
@@ -119,14 +126,14 @@ class SegmentWriter:
             return self._extracted(text, source, counter)
         known = _newest_within(background, tokens // 2, counter)
         prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
-        shared = None
-        if sent is not None:
+        after = None
+        if cached is not None:
             instructions = self._settings.instructions
-            shared = shared_prompt(sent, messages, cap=target, instructions=instructions)
-        return await self._cheapest(shared, prompt, sent, target, source, tokens, counter)
+            after = cached_batch_prompt(cached, messages, cap=target, instructions=instructions)
+        return await self._cheapest(after, prompt, cached, target, source, tokens, counter)
 
     async def merge(
-        self, segments: Sequence[StoredSegment], counter: TokenCounter, sent: Sent | None = None
+        self, segments: Sequence[StoredSegment], counter: TokenCounter, cached: CachedRequest | None = None
     ) -> Written:
         """One segment in place of several."""
         texts = [segment.text for segment in segments]
@@ -138,10 +145,17 @@ class SegmentWriter:
         target = min(self._settings.size // 4, max(SHORTEST, tokens // 2))
         instructions = self._settings.instructions
         prompt = merge_prompt(texts, cap=target, instructions=instructions)
-        shared = None
-        if sent is not None:
-            shared = shared_merge_prompt(sent, segments, cap=target, instructions=instructions)
-        return await self._cheapest(shared, prompt, sent, target, source, tokens, counter)
+        after = None
+        if cached is not None:
+            after = cached_merge_prompt(
+                cached,
+                [shown_text(one) for one in segments],
+                segments[0].first,
+                segments[-1].last,
+                cap=target,
+                instructions=instructions,
+            )
+        return await self._cheapest(after, prompt, cached, target, source, tokens, counter)
 
     async def extract(self, texts: Sequence[str], counter: TokenCounter) -> Written:
         """The same without a model: the lines that say most."""
@@ -151,30 +165,32 @@ class SegmentWriter:
 
     async def _cheapest(
         self,
-        shared: Prompt | None,
+        after: Prompt | None,
         separate: Prompt,
-        sent: Sent | None,
+        cached: CachedRequest | None,
         target: int,
         source: str,
         tokens: int,
         counter: TokenCounter,
     ) -> Written:
-        """Ask after a cached context where that is possible and costs less; otherwise the usual way."""
+        """Ask after a cached request where that is possible and costs less; otherwise the usual way."""
         reader, model = self._settings.reader, self._model
         if (
-            shared is None
-            or sent is None
-            or not cheaper(sent, shared, separate, reader=reader, model=model, output=target, counter=counter)
+            after is None
+            or cached is None
+            or not is_cheaper(
+                cached, after, separate, reader=reader, model=model, output=target, counter=counter
+            )
         ):
             return await self._write(separate, source, tokens, counter)
         self._metrics.add("summaries_shared")
         try:
-            return await self._write(shared, source, tokens, counter)
-        except AskFailed:
+            return await self._write(after, source, tokens, counter)
+        except CallFailed:
             # The same model would only fail again.
             if reader is model:
                 raise
-        except (TooMuch, Unfit):
+        except (PromptTooLong, Unfit):
             pass
         # It was only cheaper.
         self._metrics.add("summaries_not_shared")
@@ -225,8 +241,8 @@ class SegmentWriter:
         if prompt.context is not None:
             read += counter.count_messages(prompt.context.messages)
         used = (
-            read if reply.input_tokens is None else reply.input_tokens,
-            counter.count_text(reply.text) if reply.output_tokens is None else reply.output_tokens,
+            reply.usage.input_tokens or read,
+            reply.usage.output_tokens or counter.count_text(reply.text),
         )
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
@@ -243,7 +259,7 @@ class SegmentWriter:
         )
         return await _done(len(source) + len(reply.text) <= LIGHT, judged)
 
-    async def _asked(self, prompt: Prompt) -> Reply:
+    async def _asked(self, prompt: Prompt) -> ModelReply:
         """Ask, and let the breaker know what came of it, unless it is another model's."""
         settings = self._settings
         model = self._model if prompt.context is None else settings.reader
@@ -251,12 +267,12 @@ class SegmentWriter:
         if own:
             self.breaker.trying()
         try:
-            reply = await ask(model, prompt, max_tokens=settings.size, timeout=settings.timeout)
-        except TooMuch as error:
+            reply = await complete_prompt(model, prompt, max_tokens=settings.size, timeout=settings.timeout)
+        except PromptTooLong as error:
             if prompt.context is None:
                 self._learn(error.window)
             raise
-        except AskFailed as error:
+        except CallFailed as error:
             if own and error.reason == "not allowed":
                 self.breaker.stop()
             if own:
@@ -334,7 +350,7 @@ class Committed:
     """A segment that is in force, and why the merge it called for is not."""
 
     segment: StoredSegment
-    failed: AskFailed | None = None
+    failed: CallFailed | None = None
 
 
 class Job:
@@ -347,9 +363,9 @@ class Job:
         settings: Settings,
         writer: SegmentWriter,
         metrics: Metrics,
-        sent: Callable[[Place, int], Sent | None] | None = None,
+        find_cached: Callable[[Place, int], CachedRequest | None] | None = None,
     ) -> None:
-        self._memory, self._key, self._sent = memory, key, sent
+        self._memory, self._key, self._find_cached = memory, key, find_cached
         self._settings, self._limits = settings, settings.limits
         self._writer, self._metrics = writer, metrics
         counter = memory.token_counter
@@ -386,14 +402,14 @@ class Job:
         """
         kept = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
-        sent = self._warm(state)
+        cached = self._cached_request(state)
         for _ in range(_SMALLER_TRIES):
             try:
                 written = await self._writer.batch(
-                    [entry.message for entry in entries], [one.text for one in kept], counter, sent
+                    [entry.message for entry in entries], [one.text for one in kept], counter, cached
                 )
                 break
-            except TooMuch as error:
+            except PromptTooLong as error:
                 tokens = sum(self._count(entry.message) for entry in entries)
                 smaller = chunk_end(entries, min(self._writer.most, tokens // 2), self._count)
                 # Where no cut divides a batch, its messages are shown shorter as long as that helps.
@@ -405,8 +421,8 @@ class Job:
         made = _segment(written, batch.first, entries[-1].position)
         merged, failed = None, None
         try:
-            merged = await self._merged((*kept, made), sent)
-        except AskFailed as error:
+            merged = await self._merged((*kept, made), cached)
+        except CallFailed as error:
             failed = error
         if not await self._commit(made, state, lease):
             return None
@@ -417,30 +433,32 @@ class Job:
     async def merge(self, lease: Lease) -> bool:
         """Merge neighbours when the summary is over its size; whether something was merged."""
         state = await self._memory.store.summary(self._key)
-        merged = await self._merged(state.segments, self._warm(state))
+        merged = await self._merged(state.segments, self._cached_request(state))
         if merged is None or not await self._commit(merged, state, lease):
             return False
         self._metrics.add("summaries_merged")
         return True
 
-    def _warm(self, state: SummaryState) -> Sent | None:
-        """The context that the reader's provider still has, if the option to use it is on."""
-        if self._sent is None:
+    def _cached_request(self, state: SummaryState) -> CachedRequest | None:
+        """The request that the reader's provider still has, if the option to use it is on."""
+        if self._find_cached is None:
             return None
-        return self._sent(place_of(self._memory, self._key), state.head.generation)
+        return self._find_cached(place_of(self._memory, self._key), state.head.generation)
 
-    async def _merged(self, segments: Sequence[StoredSegment], sent: Sent | None) -> StoredSegment | None:
+    async def _merged(
+        self, segments: Sequence[StoredSegment], cached: CachedRequest | None
+    ) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
         chosen = to_merge(segments, self._settings.size)
         if not chosen:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         try:
-            written = await self._writer.merge(chosen, counter, sent)
-        except (AskFailed, Unfit, TooMuch) as error:
+            written = await self._writer.merge(chosen, counter, cached)
+        except (CallFailed, Unfit, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             size = self._settings.size
-            if isinstance(error, AskFailed) and sum(one.tokens for one in segments) <= size + size // 4:
+            if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             written = await self._writer.extract(texts, counter)
         return _segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from autonomy_ctx.compaction.asking import AskFailed, TooMuch, ask
-from autonomy_ctx.compaction.gate import judge, trimmed
-from autonomy_ctx.compaction.prompt import batch_prompt
+from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
+from autonomy_ctx.completion.gate import judge, trimmed
+from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
 from autonomy_ctx.items.cuts import safe_cuts, start_of_last
@@ -163,8 +163,8 @@ class SummarizeOldest(Compact):
         asked = min(cap, max(SHORTEST, tokens // DENSITY))
         prompt = batch_prompt(source, (), cap=asked, instructions=self.instructions)
         try:
-            reply = await ask(self.model, prompt, max_tokens=self.size, timeout=self.timeout)
-        except (AskFailed, TooMuch) as error:
+            reply = await complete_prompt(self.model, prompt, max_tokens=self.size, timeout=self.timeout)
+        except (CallFailed, PromptTooLong) as error:
             logger.warning("the model for summaries %s; the context is kept as it is", error)
             return None
         verdict = judge(

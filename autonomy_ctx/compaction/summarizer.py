@@ -24,13 +24,13 @@ from anyio.abc import TaskGroup
 from cachetools import LRUCache
 
 from autonomy_ctx.background import Background
-from autonomy_ctx.compaction.asking import AskFailed
 from autonomy_ctx.compaction.breaker import breaker_of, delay_after
+from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics, summary_span
 from autonomy_ctx.compaction.segment_writer import Batch, Job, SegmentWriter, Unfit
-from autonomy_ctx.compaction.sharing import Sent
 from autonomy_ctx.compaction.snapshot import Place, place_of
+from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items.tokens import TokenCounter
@@ -87,9 +87,9 @@ class Summarizer:
         background: Background,
         hooks: Iterable[Hook] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        sent: Callable[[Place, int], Sent | None] | None = None,
+        find_cached: Callable[[Place, int], CachedRequest | None] | None = None,
     ) -> None:
-        self.settings, self._metrics, self._sent = settings, metrics, sent
+        self.settings, self._metrics, self._find_cached = settings, metrics, find_cached
         self._background, self._clock = background, clock
         self._hooks = checked_hooks(hooks, SummaryHook)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
@@ -254,7 +254,7 @@ class Summarizer:
 
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, the lease to go on with and when."""
-        job = Job(memory, lease.key, self.settings, self.writer, self._metrics, self._sent)
+        job = Job(memory, lease.key, self.settings, self.writer, self._metrics, self._find_cached)
         batch: Batch | None = None
         try:
             while True:
@@ -279,7 +279,7 @@ class Summarizer:
             batch = None
             while await job.merge(lease):
                 pass
-        except AskFailed as error:
+        except CallFailed as error:
             self._metrics.add("background_tasks_failed")
             if error.reason == "timed out":
                 self._metrics.add("summaries_timed_out")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeGuard, TypeVar
 
 import anyio.to_thread
 
+from autonomy_ctx.completion.call import ChatModel
 from autonomy_ctx.containers.chat_export import (
     as_anthropic,
     as_google,
@@ -23,8 +24,7 @@ from autonomy_ctx.containers.chat_summary import (
     CONVERSATION_SUMMARY,
     DEFAULT_MAX_TOKENS,
     SUB_AGENT_SUMMARY,
-    ChatModel,
-    summary_of,
+    summarize_items,
 )
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, LimitNotMet, SummaryFailed
 from autonomy_ctx.items.cuts import is_instruction, is_plain, is_summary, removable, says_something, users
@@ -541,7 +541,7 @@ class ChatContext(ChatRecord):
         self, said: Sequence[Item], earlier: Sequence[Item], llm: ChatModel, max_tokens: int, strict: bool
     ) -> str | None:
         try:
-            return await summary_of(
+            return await summarize_items(
                 said, llm, earlier=earlier, counter=self.token_counter, max_tokens=max_tokens
             )
         except SummaryFailed as error:

@@ -22,7 +22,6 @@ import anyio.to_thread
 from autonomy_ctx.background import Closing, current_loop
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.items.formats.openai import OpenAIFormat
 from autonomy_ctx.knowledge.knowledge import checked_limit, clean
 from autonomy_ctx.models.client import Access, Client, Pool, Retrying, Timeouts
 from autonomy_ctx.models.providers import PROVIDERS, Choice, checked_url, choose
@@ -236,6 +235,3 @@ class _Embeddings:
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
             raise ValueError("a vector is empty or not finite")
         return EmbeddingReply(vectors=vectors, stop="end")
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        return OpenAIFormat().overflow(status, body)

@@ -237,7 +237,6 @@ class Client:
                     return await self._refused(body)
                 stream = ModelStream(
                     self._name,
-                    self._format,
                     reader,
                     body,
                     self._pool.errors(),
@@ -268,7 +267,6 @@ class Client:
             body.status,
             body.headers,
             said,
-            words=self._format,
             now=self._retrying.now(),
         )
 
@@ -284,7 +282,7 @@ class Client:
         if not isinstance(body, dict):
             return Failure(InvalidModelReply(self._name, "is no JSON object"))
         if body.get("error") or body.get("type") == "error":
-            return told_failure(self._name, body, words=self._format, streamed=False)
+            return told_failure(self._name, body, streamed=False)
         try:
             reply = self._format.reply(body)
         except Exception:  # a format may stumble in any way over a body that is none of its own

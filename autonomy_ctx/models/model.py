@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import random
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import anyio
 
@@ -35,6 +35,9 @@ class Model(Closing):
     for a whole answer, or a dict of `connect`, `first_token` and `total`. `options` go into every
     request as they are. Keys come from the environment when first needed, unless given.
     """
+
+    # Agents and summaries give it messages as they are; other models get dicts.
+    takes_messages: ClassVar[Literal[True]] = True
 
     def __init__(
         self,

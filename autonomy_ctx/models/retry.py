@@ -22,7 +22,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.base import Answers
+from autonomy_ctx.items.formats.overflow import find_overflow
 
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT, JITTER = 0.5, 8.0, 60.0, 0.25
 # Asking again does not help before somebody pays.
@@ -65,7 +65,7 @@ class Failure:
 
 
 def response_failure(
-    model: str, status: int, headers: Mapping[str, str], body: Any, *, words: Answers, now: float
+    model: str, status: int, headers: Mapping[str, str], body: Any, *, now: float
 ) -> Failure:
     """What a response with an error status means."""
     # Amazon names its errors in a header.
@@ -73,7 +73,7 @@ def response_failure(
     code = code_of(body) or code_of({"code": named})
     if status in (401, 403):
         return Failure(AuthenticationFailed(model, status_code=status, code=code))
-    if (overflow := _overflow(model, status, body, words, code)) is not None:
+    if (overflow := _overflow(model, status, body, code)) is not None:
         return overflow
     after = retry_after(headers, body, now)
     told = (headers.get("x-should-retry") or "").strip().lower()
@@ -90,11 +90,11 @@ def response_failure(
     return Failure(error, again, after)
 
 
-def told_failure(model: str, body: Any, *, words: Answers, streamed: bool) -> Failure:
+def told_failure(model: str, body: Any, *, streamed: bool) -> Failure:
     """What an error means that came with the status of a success."""
     named = _words(body)
     code = code_of(body)
-    if (overflow := _overflow(model, 400, body, words, code)) is not None:
+    if (overflow := _overflow(model, 400, body, code)) is not None:
         return overflow
     status = next((_STATUSES[word] for word in named if word in _STATUSES), None)
     if not streamed or status is None:
@@ -163,11 +163,11 @@ def _words(body: Any) -> list[str]:
     return sorted((word for word in words if word and word != "error"), key=str.isdigit)
 
 
-def _overflow(model: str, status: int, body: Any, words: Answers, code: str | None) -> Failure | None:
-    too_long, window = words.overflow(status, body)
-    if not too_long:
+def _overflow(model: str, status: int, body: Any, code: str | None) -> Failure | None:
+    found = find_overflow(status, body)
+    if found is None:
         return None
-    return Failure(ContextOverflow(model, window=window, status_code=status, code=code))
+    return Failure(ContextOverflow(model, window=found.window, status_code=status, code=code))
 
 
 def _refused(model: str, status: int, code: str | None) -> ModelError:

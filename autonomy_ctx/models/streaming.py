@@ -20,7 +20,6 @@ import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
 from autonomy_ctx.items.formats.base import (
-    Answers,
     Finished,
     StreamError,
     StreamEvent,
@@ -270,7 +269,6 @@ class ModelStream(AsyncIterator[StreamEvent]):
     def __init__(
         self,
         model: str,
-        words: Answers,
         reader: StreamReader,
         body: Body,
         errors: tuple[type[Exception], ...],
@@ -278,7 +276,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
         deadline: float,
         seconds: float,
     ) -> None:
-        self._model, self._format, self._reader = model, words, reader
+        self._model, self._reader = model, reader
         self._body: Body | None = body
         self._errors, self._deadline, self._seconds = errors, deadline, seconds
         self._pieces = pieces_of(body)
@@ -359,7 +357,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
         return self._told(said) if said is not None else None
 
     def _told(self, said: dict[str, Any]) -> Failure:
-        return told_failure(self._model, said, words=self._format, streamed=True)
+        return told_failure(self._model, said, streamed=True)
 
     async def _finish(self, *, done: bool) -> Failure | None:
         try:

@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 from cachetools import LRUCache
 
 from autonomy_ctx.background import Background, Closing
+from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequests
 from autonomy_ctx.compaction.config import ContextSummaryConfig, settings_of
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
 from autonomy_ctx.compaction.plan import Count, expected, is_due
-from autonomy_ctx.compaction.sharing import Sent, SentContexts
 from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Bounded, Lookout, Place, Seen, place_of
 from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.swap import Swaps
@@ -176,9 +176,9 @@ class SummarizedHistorySection(ContributingSection, Closing):
             background=self._background,
             hooks=hooks,
             clock=clock,
-            sent=self._warm if share_prefix else None,
+            find_cached=self._find_cached if share_prefix else None,
         )
-        self._swaps, self._sent = Swaps(self._metrics), SentContexts()
+        self._swaps, self._requests = Swaps(self._metrics), CachedRequests()
         self._lookout = Lookout(self._metrics)
         self._reuse = PrefixReuse(self._metrics)
         self._mirrors = Mirrors()
@@ -267,7 +267,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
         if not isinstance(contribution, _Given):
             return
         if self._settings.share_prefix:
-            sent = Sent(
+            request = CachedRequest(
                 messages=composed.messages,
                 tokens=composed.tokens,
                 tools=tools,
@@ -275,14 +275,14 @@ class SummarizedHistorySection(ContributingSection, Closing):
                 generation=contribution.generation,
                 at=self._clock(),
             )
-            self._sent.note(contribution.place, sent)
+            self._requests.note(contribution.place, request)
         if any(cut.section == self.name for cut in composed.cut):
             # The budget wants less of it: a summary that is ready is shorter.
             self._swaps.forget(contribution.place)
 
-    def _warm(self, place: Place, generation: int) -> Sent | None:
-        """The context that the reader's provider has cached for a conversation, if it still has."""
-        return self._sent.warm(place, generation, self._clock() - self._settings.cache_seconds)
+    def _find_cached(self, place: Place, generation: int) -> CachedRequest | None:
+        """The request that the reader's provider has cached for a conversation, if it still has."""
+        return self._requests.find(place, generation, self._clock() - self._settings.cache_seconds)
 
     async def _prepare(self, memory: Memory, key: Key, seen: Seen, count: Count) -> None:
         self._lookout.prepare(memory, key, seen, self._settings, count)
@@ -361,7 +361,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
                 self._summaries.pop(place, None)
         self._summarizer.forget(scope, conversation)
         self._swaps.forget_all(scope, conversation)
-        self._sent.forget(scope, conversation)
+        self._requests.forget(scope, conversation)
 
     async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
         """Remove the stored summaries of a scope, or of one conversation in it; how many segments went."""

@@ -12,6 +12,7 @@ import anyio.from_thread
 import pytest
 from agents.kit import add_up, assert_valid, broken, call, calls, made, spoken, stored, users
 from items.formats.test_foreign import SHAPES, objects
+from summary_models import refusing
 
 from autonomy_ctx import (
     ConflictingMessage,
@@ -256,6 +257,18 @@ async def test_overflow_is_met_with_one_smaller_context(memory: Memory) -> None:
     assert len(model.calls) == 5
     assert (await agent.send("and again")).text == "fine"
     assert agent.get_metrics()["overflow_retries"] == 2
+
+
+async def test_the_overflow_of_a_foreign_client_is_met_with_a_smaller_context(
+    memory: Memory,
+) -> None:
+    refused = refusing(400, "This model's maximum context length is 4096 tokens. You sent more.")
+    model = ScriptedModel(["a", refused, "fits"])
+    agent = made(memory, model)
+    await agent.send("long " * 500)
+    assert (await agent.send("short")).text == "fits"
+    assert len(model.calls[2].prompt) < len(model.calls[1].prompt)
+    assert agent.get_metrics()["overflow_retries"] == 1
 
 
 async def test_a_known_window_is_never_overfilled(memory: Memory) -> None:

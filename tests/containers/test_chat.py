@@ -279,6 +279,8 @@ def test_v18_a_limit_that_cannot_be_met_says_so(caplog: pytest.LogCaptureFixture
         ({"choices": [{"message": {"content": "half a"}, "finish_reason": "length"}]}, "was cut off"),
         ({"choices": [{"message": {"content": "no"}, "finish_reason": "content_filter"}]}, "was refused"),
         ("word " * 3000, "more than the"),
+        ('{"name": "look", "arguments": {}}', "is a tool call"),
+        ({"error": {"message": "overloaded"}, "content": "overloaded"}, "was refused"),
         (lambda call: call.messages[1]["content"], "repeats what"),
     ],
 )

@@ -24,7 +24,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.any_reply import read_reply
+from autonomy_ctx.items.formats.any_reply import has_calls, read_reply
 from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, Usage
 from autonomy_ctx.items.formats.outgoing import NOT_SHOWN
 from autonomy_ctx.models.model import Model, tool_spec
@@ -487,22 +487,13 @@ def test_importing_models_does_not_import_a_client() -> None:
 # -- summaries ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("stop", "read"),
-    [
-        ("end", "end"),
-        ("length", "length"),
-        ("refused", "refusal"),
-        ("overflow", "model_context_window_exceeded"),
-        (None, None),
-    ],
-)
-def test_summaries_understand_a_reply(stop: str | None, read: str | None) -> None:
+@pytest.mark.parametrize("stop", ["end", "length", "refused", "overflow", None])
+def test_summaries_understand_a_reply(stop: str | None) -> None:
     usage = Usage(input_tokens=5, output_tokens=2)
-    found = read_reply(ModelReply(parts=(TextContent("a record"),), stop=stop, usage=usage))
-    assert (found.text, found.stop, found.input_tokens, found.output_tokens) == ("a record", read, 5, 2)
-    assert not found.calls
-    assert read_reply(ModelReply(tool_calls=(ToolCall("c", "t"),), stop="tools")).calls
+    reply = ModelReply(parts=(TextContent("a record"),), stop=stop, usage=usage)
+    assert read_reply(reply) is reply
+    assert not has_calls(reply)
+    assert has_calls(ModelReply(tool_calls=(ToolCall("c", "t"),), stop="tools"))
 
 
 async def append(memory: Memory, count: int) -> None:

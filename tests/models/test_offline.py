@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import ChatContext, Memory, Segment, SummarizedHistorySection, Summary, TokenCounter
-from autonomy_ctx.compaction.prompt import batch_prompt, merge_prompt, repair_prompt
+from autonomy_ctx.completion.prompt import batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.items.formats.base import Finished, ModelReply, TextDelta
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.transcript import transcript

@@ -23,7 +23,8 @@ from autonomy_ctx import (
     SystemInstructionsSection,
     create_default_template,
 )
-from autonomy_ctx.compaction.sharing import Sent, named, shared_prompt
+from autonomy_ctx.compaction.cached_requests import CachedRequest
+from autonomy_ctx.completion.prompt import cached_batch_prompt, opening_of
 from autonomy_ctx.items import wire
 from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import StoppedClock
@@ -128,8 +129,10 @@ def test_a_message_that_the_context_shows_shortened_is_not_taken_from_there() ->
     cut = Message("user", "Num[...]", id="m1")
 
     def asked(*messages: Message) -> Any:
-        sent = Sent(messages=messages, tokens=5000, tools=(), breakpoints=(), generation=0, at=0.0)
-        return shared_prompt(sent, told[:2], cap=100, instructions=None)
+        request = CachedRequest(
+            messages=messages, tokens=5000, tools=(), breakpoints=(), generation=0, at=0.0
+        )
+        return cached_batch_prompt(request, told[:2], cap=100, instructions=None)
 
     assert asked(*told) is not None
     assert asked(told[0], cut, *told[2:]) is None
@@ -287,7 +290,7 @@ def test_a_call_is_named_by_what_it_calls() -> None:
             ],
         }
     )
-    assert named(call) == 'Assistant: look({"at": 1})'
+    assert opening_of(call) == 'Assistant: look({"at": 1})'
 
 
 def test_the_option_is_on_or_off() -> None:

@@ -31,7 +31,7 @@ from autonomy_ctx.items.formats.blocks import (
     Use,
     conversation,
 )
-from autonomy_ctx.items.formats.incoming import count, entries, fields, overflowed, text, word
+from autonomy_ctx.items.formats.incoming import count, entries, fields, text, word
 from autonomy_ctx.items.formats.outgoing import arguments_text, joined
 from autonomy_ctx.items.message import Message, Part, TextContent, ThinkingContent, ToolCall
 
@@ -179,10 +179,6 @@ class AnthropicFormat:
     def reader(self) -> AnthropicReader:
         """For a streamed response."""
         return AnthropicReader(read_message)
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        """Whether an error says that the request was too long, and the window if it names one."""
-        return overflowed(status, body)
 
 
 def anthropic_messages(

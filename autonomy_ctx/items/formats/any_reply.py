@@ -1,35 +1,36 @@
 """What a model's reply says, whichever client made it.
 
-A summarizer may be called through any client, so its reply may be a string, a dict as it came over
-the wire or an object of any library. Nothing here raises: a reply in no known shape says nothing,
-and never its `repr`, which would otherwise end up as somebody's history.
+Any client may stand in for a model, so its reply may be a string, a dict as it came over the wire or an
+object of any library. Everything ends as a `ModelReply`. Nothing here raises: a reply in no known shape
+says nothing, and never its `repr`, which would otherwise end up as somebody's history.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import islice
 from typing import Any
 
-from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.formats.anthropic import AnthropicFormat
 from autonomy_ctx.items.formats.base import Format, ModelReply, Usage
-from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.items.formats.google import GoogleFormat
-from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
-from autonomy_ctx.items.message import TextContent, ToolCall, content_parts, new_id, parse_call, parse_content
+from autonomy_ctx.items.message import (
+    Message,
+    Part,
+    TextContent,
+    ToolCall,
+    content_parts,
+    new_id,
+    parse_calls,
+    parse_content,
+)
 
 _TEXT_TYPES = (None, "text", "input_text", "output_text")
 _UNSPOKEN_TYPES = ("thinking", "redacted_thinking", "reasoning")
 _CALL_TYPES = ("tool_use", "function_call", "tool_call")
 _CALL_FIELDS = ("functionCall", "function_call", "toolUse")
 _STOPS = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason", "stop")
-# Our own replies' words for what providers say in many ways.
-_OWN_STOPS = {"refused": "refusal", "overflow": "model_context_window_exceeded"}
 _USAGES = ("usage", "usageMetadata", "usage_metadata")
 _INPUTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count", "inputTokens")
 _OUTPUTS = (
@@ -43,46 +44,88 @@ _OUTPUTS = (
 _MOST_PARTS = 10_000
 
 
-# What providers call it when an answer was cut off, and when there will be none.
-CUT_OFF = ("length", "max_tokens", "model_context_window_exceeded", "max_output_tokens")
+# What providers, and our own replies, call it when an answer was cut off, and when there will be none.
+CUT_OFF = ("length", "overflow", "max_tokens", "model_context_window_exceeded", "max_output_tokens")
 REFUSED = (
-    *("content_filter", "refusal", "safety", "error"),
+    *("refused", "content_filter", "refusal", "safety", "error"),
     # The same in Gemini's and Bedrock's words.
     *("recitation", "blocklist", "prohibited_content", "spii", "content_filtered", "guardrail_intervened"),
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What came back from one call of a model."""
+def read_reply(value: Any) -> ModelReply:
+    """What a reply says: a `ModelReply`, text, a message, a provider's JSON or an SDK's object.
 
-    text: str
-    stop: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    calls: bool
+    `stop` is `error` for an error in the place of an answer, None for what has no known shape, and
+    `tools` without `tool_calls` when there are calls that cannot be read. See `is_answer`.
+    """
+    # Not isinstance: an object may claim any `__class__`, or fail when it is asked for it.
+    kind = type(value)
+    if issubclass(kind, ModelReply):
+        reply: ModelReply = value
+        return reply
+    if issubclass(kind, str):
+        return ModelReply(parts=(TextContent(str.__str__(value)),), stop="end")
+    if issubclass(kind, Message):
+        stop = "tools" if value.tool_calls else "end"
+        return ModelReply(parts=content_parts(value.content), tool_calls=value.tool_calls, stop=stop)
+    if any(_is_given(_get(place, "error")) for place in (value, _first(_get(value, "choices")))):
+        return ModelReply(stop="error")
+    try:
+        data = _plain(value, _DEPTH)
+    except Exception:  # the fields of a foreign class may raise anything
+        data = None
+    return _provider_reply(data) or _other_reply(value, data)
 
 
-def read_reply(reply: Any) -> Reply:
-    """The text, stop reason and usage of a reply, as an object, a dict or a mix of both."""
-    choice, candidate = _first(_get(reply, "choices")), _first(_get(reply, "candidates"))
+def is_answer(reply: ModelReply) -> bool:
+    """Whether a model answered at all; an empty answer is one."""
+    if reply.stop == "error":
+        return False
+    return bool(reply.parts or reply.tool_calls) or reply.stop not in (None, "tools")
+
+
+def has_calls(reply: ModelReply) -> bool:
+    """Whether the model calls tools, also in a way that cannot be read."""
+    return bool(reply.tool_calls) or reply.stop == "tools"
+
+
+def _provider_reply(data: Any) -> ModelReply | None:
+    """A reply in the JSON of a provider; None when it is in none, or says nothing there."""
+    if not isinstance(data, Mapping) or (format_ := _format(data)) is None:
+        return None
+    try:
+        reply = format_.reply(_camel(data) if format_.name == "google" else data)
+    except Exception:  # JSON that only looks like the provider's
+        return None
+    return reply if reply.parts or reply.tool_calls or reply.stop else None
+
+
+def _other_reply(value: Any, data: Any) -> ModelReply:
+    """A reply in any other shape: an object, a dict or a mix of both; `data` is the same as JSON."""
+    choice, candidate = _first(_get(value, "choices")), _first(_get(value, "candidates"))
     # From the inside out: the outer `.text` of some clients joins in the thinking.
     places = [
         _get(choice, "message"),
         choice,
         candidate,
-        _get(reply, "message"),
-        _get(_get(reply, "output"), "message"),
-        reply,
+        _get(value, "message"),
+        _get(_get(value, "output"), "message"),
+        value,
     ]
-    failed = any(_given(_get(place, "error")) for place in (reply, choice))
-    text = "" if failed else next(filter(None, map(_spoken, places)), "")
-    return Reply(
-        text=_without_thinking(text),
-        stop="error" if failed else _stop(reply, places, refused=not text),
-        input_tokens=_tokens(reply, _INPUTS),
-        output_tokens=_tokens(reply, _OUTPUTS),
-        calls=any(map(_calls, places)),
+    text = next(filter(None, map(_spoken, places)), "")
+    message = data if isinstance(data, Mapping) else {}
+    parts, calls = _content_parts(message, text), _tool_calls(message)
+    stop = _stop(value, places, refused=not text)
+    answered = parts or calls or stop is not None or message.get("role") == "assistant"
+    return ModelReply(
+        parts=parts,
+        tool_calls=calls,
+        stop=_stop_reason(stop, called=bool(calls) or any(map(_calls, places)), answered=bool(answered)),
+        usage=Usage(
+            input_tokens=_tokens(value, _INPUTS) or 0,
+            output_tokens=_tokens(value, _OUTPUTS) or 0,
+        ),
     )
 
 
@@ -131,7 +174,7 @@ def _first(value: Any) -> Any:
     return next(iter(_items(value)), None)
 
 
-def _given(value: Any) -> bool:
+def _is_given(value: Any) -> bool:
     try:
         return bool(value)
     except Exception:  # an object whose truth cannot be told is at least there
@@ -169,13 +212,6 @@ def _part_text(part: Any) -> str:
     return str.__str__(text) if _is_text(text) else ""
 
 
-def _without_thinking(text: str) -> str:
-    """The text after the thoughts that open models write in front of it."""
-    if not text.lstrip().startswith("<think>"):
-        return text
-    return text.partition("</think>")[2].lstrip()
-
-
 def _calls(place: Any) -> bool:
     if _items(_get(place, "tool_calls")) or _get(place, "function_call") is not None:
         return True
@@ -192,8 +228,7 @@ def _stop(reply: Any, places: Sequence[Any], *, refused: bool) -> str | None:
     metadata = _get(reply, "response_metadata")
     found = (_string(_get(place, name)) for place in (*places, metadata) for name in _STOPS)
     stop = next(filter(None, found), None) or _string(_get(_get(reply, "incomplete_details"), "reason"))
-    stop = stop.lower() if stop else None
-    return None if stop is None else _OWN_STOPS.get(stop, stop)
+    return stop.lower() if stop else None
 
 
 def _tokens(reply: Any, names: Iterable[str]) -> int | None:
@@ -220,73 +255,66 @@ _GOOGLE = {
 }
 
 
-def model_reply(value: Any) -> ModelReply:
-    """What a reply says: a `ModelReply`, text, a provider's JSON, an SDK's object or a message.
-
-    `ValueError` for what holds neither text nor calls in any of these shapes.
-    """
-    if isinstance(value, ModelReply):
-        return value
-    if isinstance(value, str):
-        return ModelReply(parts=(TextContent(value),), stop="end")
-    data = _plain(value, _DEPTH)
-    if isinstance(data, Mapping) and (format_ := _format(data)) is not None:
-        reply = format_.reply(_camel(data) if isinstance(format_, GoogleFormat) else data)
-        if not reply.parts and not reply.tool_calls and reply.stop is None:
-            raise ValueError(f"a reply in the format of {format_.name} holds neither text nor calls")
-        return reply
-    said = read_reply(value)
-    if said.stop == "error":
-        raise ValueError(f"a reply of type {type(value).__name__} holds an error instead of an answer")
-    calls = _tool_calls(data)
-    try:
-        content = parse_content(data.get("content")) if isinstance(data, Mapping) else None
-    except InvalidMessage:
-        content = None
-    parts = content_parts(content) if content is not None else ()
-    if not parts and said.text:
-        parts = (TextContent(said.text),)
-    empty = isinstance(data, Mapping) and data.get("role") == "assistant"
-    if not parts and not calls and not empty and said.stop not in REFUSED:
-        raise ValueError(f"a reply of type {type(value).__name__} holds neither text nor calls")
-    return ModelReply(parts=parts, tool_calls=calls, stop=_stop_reason(said.stop, calls), usage=_usage(value))
-
-
 def _format(data: Mapping[str, Any]) -> Format | None:
-    """Whose shape it is."""
+    """Whose shape it is; formats are imported here, for most programs need none of them to read a reply."""
+    output = data.get("output")
     if isinstance(data.get("choices"), list):
+        from autonomy_ctx.items.formats.openai import OpenAIFormat
+
         return OpenAIFormat()
     if isinstance(data.get("candidates"), list):
+        from autonomy_ctx.items.formats.google import GoogleFormat
+
         return GoogleFormat()
-    output = data.get("output")
     if isinstance(output, Mapping) and "message" in output:
+        from autonomy_ctx.items.formats.bedrock import BedrockFormat
+
         return BedrockFormat()
     if isinstance(output, list):
+        from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
+
         return ResponsesFormat()
     if isinstance(data.get("content"), list) and "stop_reason" in data:
+        from autonomy_ctx.items.formats.anthropic import AnthropicFormat
+
         return AnthropicFormat()
     return None
 
 
-def _tool_calls(data: Any) -> tuple[ToolCall, ...]:
-    found = data.get("tool_calls") if isinstance(data, Mapping) else None
-    calls = [parse_call(call, "tool_calls") for call in found] if isinstance(found, list | tuple) else []
+def _content_parts(message: Mapping[str, Any], text: str) -> tuple[Part, ...]:
+    """The parts of a message's content, thinking and images included, if their text is the one found."""
+    try:
+        parts = content_parts(parse_content(message.get("content")))
+    except Exception:  # objects of foreign classes may stand in it
+        parts = ()
+    said = "".join(part.text for part in parts if isinstance(part, TextContent))
+    if said == text:
+        return parts
+    return (TextContent(text),) if text else ()
+
+
+def _tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The calls of a message, each with an id; none when one of them cannot be read."""
+    try:
+        calls = parse_calls(message.get("tool_calls"))
+    except Exception:  # objects of foreign classes may stand in it
+        return ()
     return tuple(
         call if call.id else ToolCall(new_id(), call.name, call.arguments, call.extra) for call in calls
     )
 
 
-def _stop_reason(stop: str | None, calls: tuple[ToolCall, ...]) -> str:
+def _stop_reason(stop: str | None, *, called: bool, answered: bool) -> str | None:
+    """A provider's word for why the model stopped, in our own words."""
+    if stop == "error":
+        return stop
     if stop in REFUSED:
         return "refused"
     if stop in CUT_OFF:
         return "length"
-    return "tools" if calls else "end"
-
-
-def _usage(value: Any) -> Usage:
-    said = read_reply(value)
-    return Usage(input_tokens=said.input_tokens or 0, output_tokens=said.output_tokens or 0)
+    if called:
+        return "tools"
+    return "end" if answered else None
 
 
 def _camel(value: Any) -> Any:
@@ -312,11 +340,11 @@ def _plain(value: Any, depth: int) -> Any:
         return {str(name): _plain(inner, depth - 1) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner, depth - 1) for inner in value]
-    held = _held(value)
-    return value if held is None else _plain(held, depth)
+    found = _attributes(value)
+    return value if found is None else _plain(found, depth)
 
 
-def _held(value: Any) -> dict[str, Any] | None:
+def _attributes(value: Any) -> dict[str, Any] | None:
     """The fields of an object."""
     if isinstance(value, type):
         return None
@@ -326,5 +354,5 @@ def _held(value: Any) -> dict[str, Any] | None:
         return dumped if isinstance(dumped, dict) else None
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
-    held = getattr(value, "__dict__", None)
-    return dict(held) if isinstance(held, dict) and held else None
+    found = getattr(value, "__dict__", None)
+    return dict(found) if isinstance(found, dict) and found else None

@@ -40,7 +40,7 @@ class StreamError(AutonomyCtxError):
     """The provider sent an error where a piece of an answer should be.
 
     `type` is the provider's word for it, such as `overloaded_error` or `throttlingException`; `message`
-    is its sentence, which a format's `overflow(400, message)` can judge.
+    is its sentence, which `find_overflow(400, message)` can judge.
     """
 
     def __init__(self, type: str, message: str) -> None:  # noqa: A002  # the field's name
@@ -191,9 +191,6 @@ class Answers(Protocol):
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        """Whether an error says that the request was too long, and the window if it names one."""
 
 
 class Format(Answers, Protocol):

@@ -38,7 +38,7 @@ from autonomy_ctx.items.formats.blocks import (
     Use,
     conversation,
 )
-from autonomy_ctx.items.formats.incoming import count, entries, fields, overflowed, text, word
+from autonomy_ctx.items.formats.incoming import count, entries, fields, text, word
 from autonomy_ctx.items.formats.outgoing import arguments_text, is_base64, joined
 from autonomy_ctx.items.message import Message, Part, TextContent, ThinkingContent, ToolCall
 
@@ -175,10 +175,6 @@ class BedrockFormat:
     def reader(self) -> BedrockReader:
         """For a streamed response, whose frames `EventStreamDecoder` takes apart."""
         return BedrockReader(read_response)
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        """Whether an error says that the request was too long, and the window if it names one."""
-        return overflowed(status, body)
 
 
 def read_response(body: Mapping[str, Any]) -> ModelReply:

@@ -32,7 +32,6 @@ from autonomy_ctx.items.formats.incoming import (
     failure,
     fields,
     text,
-    too_long,
     word,
 )
 from autonomy_ctx.items.formats.outgoing import (
@@ -301,10 +300,6 @@ class GoogleFormat:
     def reader(self) -> GoogleReader:
         """For a streamed response."""
         return GoogleReader(self._new_id)
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        """Whether an error says that the request was too long, and the window if it names one."""
-        return too_long(status, body)
 
 
 def wants_signatures(model: str) -> bool:

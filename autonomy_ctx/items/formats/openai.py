@@ -25,7 +25,6 @@ from autonomy_ctx.items.formats.incoming import (
     failure,
     fields,
     text,
-    too_long,
     word,
 )
 from autonomy_ctx.items.formats.outgoing import (
@@ -161,9 +160,14 @@ def _begins(call: Mapping[str, Any]) -> bool:
     return bool(text(fields(call.get("function")).get("name")))
 
 
+# What some servers call a part that no reader should see.
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+
+
 def _texts(said: Mapping[str, Any]) -> list[str]:
     content = said.get("content")
-    texts = [text(part.get("text")) for part in entries(content)] or [text(content)]
+    spoken = [part for part in entries(content) if part.get("type") not in _THOUGHTS]
+    texts = [text(part.get("text")) for part in spoken] or [text(content)]
     return [piece for piece in (*texts, text(said.get("refusal"))) if piece]
 
 
@@ -238,10 +242,6 @@ class OpenAIFormat:
     def reader(self) -> ChatReader:
         """For a streamed response."""
         return ChatReader(self._new_id)
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        """Whether an error says that the request was too long, and the window if it names one."""
-        return too_long(status, body)
 
 
 def is_reasoning(model: str) -> bool:

@@ -28,7 +28,6 @@ from autonomy_ctx.items.formats.incoming import (
     failure,
     fields,
     text,
-    too_long,
     word,
 )
 from autonomy_ctx.items.formats.openai import picture_url, reasons_here
@@ -265,10 +264,6 @@ class ResponsesFormat:
     def reader(self) -> ResponsesReader:
         """For a streamed response."""
         return ResponsesReader(self._new_id)
-
-    def overflow(self, status: int, body: Any) -> tuple[bool, int | None]:
-        """Whether an error says that the request was too long, and the window if it names one."""
-        return too_long(status, body)
 
 
 def responses_input(

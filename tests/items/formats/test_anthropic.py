@@ -29,6 +29,7 @@ from autonomy_ctx.items.formats.base import (
     ThinkingDelta,
     Usage,
 )
+from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = AnthropicFormat()
 
@@ -565,18 +566,18 @@ def test_format_then_parse_gives_the_same_items(text: str, ids: list[str], think
 )
 def test_an_overflow_is_recognised(message: str, window: int | None) -> None:
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
-    assert FORMAT.overflow(400, body) == (True, window)
-    assert FORMAT.overflow(400, json.dumps(body)) == (True, window)
-    assert FORMAT.overflow(400, message.encode()) == (True, window)
-    assert FORMAT.overflow(429, body) == (False, None)
+    assert find_overflow(400, body) == Overflow(window)
+    assert find_overflow(400, json.dumps(body)) == Overflow(window)
+    assert find_overflow(400, message.encode()) == Overflow(window)
+    assert find_overflow(429, body) is None
 
 
 def test_a_request_too_large_to_be_read_is_an_overflow() -> None:
-    assert FORMAT.overflow(413, None) == (True, None)
+    assert find_overflow(413, None) == Overflow(None)
 
 
 @pytest.mark.parametrize(
     "body", [None, "", {}, {"error": None}, {"error": {"message": "max_tokens: 9 > 8"}}, [1]]
 )
 def test_other_refusals_are_no_overflow(body: Any) -> None:
-    assert FORMAT.overflow(400, body) == (False, None)
+    assert find_overflow(400, body) is None

@@ -31,6 +31,7 @@ from autonomy_ctx.items.formats.base import (
 )
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
 from autonomy_ctx.items.formats.eventstream import EventStreamDecoder
+from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = BedrockFormat()
 MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/claude:0"
@@ -296,7 +297,7 @@ def test_an_exception_in_the_stream_is_raised_and_may_be_an_overflow() -> None:
     with pytest.raises(StreamError) as caught:
         FORMAT.reader().feed(found.data, found.event)
     assert (caught.value.type, caught.value.message) == ("validationException", message)
-    assert FORMAT.overflow(400, caught.value.message) == (True, None)
+    assert find_overflow(400, caught.value.message) == Overflow(None)
     with pytest.raises(StreamError, match="throttlingException: slow"):
         FORMAT.reader().feed({"message": "slow"}, "throttlingException")
 
@@ -359,8 +360,8 @@ def test_format_then_parse_gives_the_same_items(text: str, ids: list[str], think
     ],
 )
 def test_an_overflow_is_recognised(message: str, window: int | None) -> None:
-    assert FORMAT.overflow(400, {"message": message}) == (True, window)
-    assert FORMAT.overflow(400, {"__type": "ValidationException", "Message": message})[0]
+    assert find_overflow(400, {"message": message}) == Overflow(window)
+    assert find_overflow(400, {"__type": "ValidationException", "Message": message}) is not None
 
 
 @pytest.mark.parametrize(
@@ -373,4 +374,4 @@ def test_an_overflow_is_recognised(message: str, window: int | None) -> None:
     ],
 )
 def test_other_refusals_are_no_overflow(status: int, message: str) -> None:
-    assert FORMAT.overflow(status, {"message": message}) == (False, None)
+    assert find_overflow(status, {"message": message}) is None

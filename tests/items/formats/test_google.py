@@ -28,6 +28,7 @@ from strategies import few, some
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.formats.base import CallStarted, Format, StreamError, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.formats.google import GoogleFormat, google_contents
+from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = GoogleFormat(new_id=ids())
 RESPONSE = "google.genai.types.GenerateContentResponse"
@@ -299,4 +300,4 @@ def test_an_error_in_a_stream_is_raised() -> None:
 def test_an_overflow_is_told_from_its_words() -> None:
     message = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
     body = {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": message}}
-    assert FORMAT.overflow(400, body) == (True, 1048576)
+    assert find_overflow(400, body) == Overflow(1048576)

@@ -30,6 +30,7 @@ from autonomy_ctx import Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.formats.base import CallStarted, Format, StreamError, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.formats.openai import OpenAIFormat
 from autonomy_ctx.items.formats.outgoing import INTERRUPTED
+from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = OpenAIFormat(new_id=ids())
 CHUNK = "openai.types.chat.ChatCompletionChunk"
@@ -340,7 +341,7 @@ def test_an_error_in_a_stream_is_raised_and_an_overflow_can_be_told() -> None:
     with pytest.raises(StreamError) as raised:
         FORMAT.reader().feed({"error": error})
     assert raised.value.type == "context_length_exceeded"
-    assert FORMAT.overflow(400, raised.value.message) == (True, None)
+    assert find_overflow(400, raised.value.message) == Overflow(None)
 
 
 def test_what_gemini_attaches_to_a_call_goes_back_to_gemini_only() -> None:
@@ -416,7 +417,7 @@ OVERFLOWS: list[tuple[Any, int | None]] = [
 
 @pytest.mark.parametrize(("body", "window"), OVERFLOWS)
 def test_an_overflow_is_told_from_its_words(body: Any, window: int | None) -> None:
-    assert FORMAT.overflow(400, body) == (True, window)
+    assert find_overflow(400, body) == Overflow(window)
 
 
 @pytest.mark.parametrize(
@@ -431,4 +432,4 @@ def test_an_overflow_is_told_from_its_words(body: Any, window: int | None) -> No
     ],
 )
 def test_other_errors_are_no_overflow(status: int, body: Any) -> None:
-    assert FORMAT.overflow(status, body) == (False, None)
+    assert find_overflow(status, body) is None

@@ -38,6 +38,7 @@ from autonomy_ctx.items.formats.base import (
     signature_of,
 )
 from autonomy_ctx.items.formats.openai_responses import ResponsesFormat
+from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = ResponsesFormat(new_id=ids())
 EVENT = "openai.types.responses.ResponseStreamEvent"
@@ -357,7 +358,7 @@ def test_an_error_in_a_stream_is_raised_and_an_overflow_can_be_told(data: dict[s
     with pytest.raises(StreamError) as raised:
         reader.feed(data)
     assert raised.value.type == "context_length_exceeded"
-    assert FORMAT.overflow(400, raised.value.message) == (True, None)
+    assert find_overflow(400, raised.value.message) == Overflow(None)
 
 
 def test_events_nobody_knows_say_nothing() -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from autonomy_ctx.items.formats.any_reply import CUT_OFF, REFUSED, Reply
+from autonomy_ctx.items.formats.any_reply import CUT_OFF, REFUSED, has_calls
+from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import identifiers, share_of
 from autonomy_ctx.items.terms import lazy
 from autonomy_ctx.items.transcript import MARKS, broken
@@ -51,7 +52,7 @@ class Verdict:
 
 
 def judge(
-    reply: Reply,
+    reply: ModelReply,
     *,
     source: str,
     source_tokens: int,
@@ -64,7 +65,8 @@ def judge(
 
     `names` are the identifiers of the source, where they are known.
     """
-    text = neutral(reply.text)
+    said = _without_thinking(reply.text)
+    text = neutral(said)
     wanted = identifiers(source) if names is None else names
     # Of a text far too long only the head can be kept; searching the rest for every name takes seconds.
     covered = share_of(wanted, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
@@ -75,12 +77,12 @@ def judge(
     stop = (reply.stop or "").lower()
     if stop in REFUSED:
         return verdict("refused by the model")
-    if (reply.calls and not text) or _is_tool_protocol(reply.text) or _is_tool_protocol(text):
+    if (has_calls(reply) and not text) or _is_tool_protocol(said) or _is_tool_protocol(text):
         return verdict("tool protocol")
     if not text:
         return verdict("empty")
     tokens = count(text)
-    if (secret and secret.lower() in reply.text.lower()) or _echoes(text, tokens, source, source_tokens):
+    if (secret and secret.lower() in said.lower()) or _echoes(text, tokens, source, source_tokens):
         return verdict("echo")
     most = min(cap, max(source_tokens, SMALLEST) - 1)
     if stop in CUT_OFF:
@@ -161,6 +163,13 @@ def _sentences(text: str) -> list[int]:
         if found.end() < len(text) or found[0] or text[-1] in ".!?…" or not ends:
             ends.append(found.end())
     return ends
+
+
+def _without_thinking(text: str) -> str:
+    """The text after the thoughts that open models write in front of it."""
+    if not text.lstrip().startswith("<think>"):
+        return text
+    return text.partition("</think>")[2].lstrip()
 
 
 def _is_tool_protocol(text: str) -> bool:

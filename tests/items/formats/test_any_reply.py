@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import json_values, many
 
-from autonomy_ctx import Message, TextContent, ThinkingContent
-from autonomy_ctx.items.formats.any_reply import Reply, read_reply
+from autonomy_ctx import Message, ModelReply, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items.formats.any_reply import has_calls, read_reply
 
 THOUGHT = {"type": "thinking", "thinking": "hmm", "text": "hmm"}
 HELLO = {"type": "text", "text": "hello"}
@@ -54,13 +54,11 @@ SHAPES: dict[str, Any] = {
 def test_the_text_is_found_in_every_usual_shape(shape: Any) -> None:
     assert read_reply(shape).text == "hello"
     assert read_reply(as_object(shape)).text == "hello"
-    assert not read_reply(shape).calls
+    assert not has_calls(read_reply(shape))
 
 
 def test_a_plain_string_is_its_own_text() -> None:
-    assert read_reply("hello") == Reply(
-        text="hello", stop=None, input_tokens=None, output_tokens=None, calls=False
-    )
+    assert read_reply("hello") == ModelReply(parts=(TextContent("hello"),), stop="end")
 
 
 def test_objects_and_dicts_may_be_mixed() -> None:
@@ -69,18 +67,15 @@ def test_objects_and_dicts_may_be_mixed() -> None:
 
 def test_a_message_of_this_library_is_a_reply() -> None:
     message = Message("assistant", [ThinkingContent("hmm"), TextContent("hello")])
-    assert read_reply(message).text == "hello"
+    reply = read_reply(message)
+    assert (reply.text, reply.parts, reply.stop) == ("hello", message.parts, "end")
+    called = read_reply(Message("assistant", None, tool_calls=[ToolCall("c1", "look", "{}")]))
+    assert (called.tool_calls, called.stop) == ((ToolCall("c1", "look", "{}"),), "tools")
 
 
 def test_thinking_alone_says_nothing() -> None:
     assert read_reply(THOUGHT).text == ""
     assert read_reply({"content": [THOUGHT]}).text == ""
-
-
-def test_thoughts_written_in_front_of_the_text_are_not_text() -> None:
-    assert read_reply("\n<think>hmm</think>\nhello").text == "hello"
-    assert read_reply("<think>hmm, cut off").text == ""
-    assert read_reply("it said <think>").text == "it said <think>"
 
 
 class Finish(Enum):
@@ -94,21 +89,23 @@ class Number(IntEnum):
 @pytest.mark.parametrize(
     ("reply", "stop"),
     [
-        ({"choices": [{"finish_reason": "stop", "message": {"content": "x"}}]}, "stop"),
-        ({"content": [HELLO], "stop_reason": "end_turn"}, "end_turn"),
-        ({"candidates": [{"finishReason": "MAX_TOKENS"}]}, "max_tokens"),
-        ({"candidates": [{"finish_reason": Finish.STOP}]}, "stop"),
-        ({"candidates": [{"finish_reason": Number.MAX_TOKENS}]}, "max_tokens"),
-        ({"output": {}, "stopReason": "end_turn"}, "end_turn"),
+        ({"choices": [{"finish_reason": "stop", "message": {"content": "x"}}]}, "end"),
+        ({"content": [HELLO], "stop_reason": "end_turn"}, "end"),
+        ({"candidates": [{"finishReason": "MAX_TOKENS"}]}, "length"),
+        ({"candidates": [{"finish_reason": Finish.STOP}]}, "end"),
+        ({"candidates": [{"finish_reason": Number.MAX_TOKENS}]}, "length"),
+        ({"output": {}, "stopReason": "end_turn"}, "end"),
         ({"message": {"content": "x"}, "done_reason": "length"}, "length"),
         ({"content": "x", "response_metadata": {"finish_reason": "length"}}, "length"),
-        ({"output": [], "incomplete_details": {"reason": "max_output_tokens"}}, "max_output_tokens"),
-        ({"choices": [{"finish_reason": "stop", "message": {"content": None, "refusal": "no"}}]}, "refusal"),
-        ({"text": "x", "finish_reason": 7}, None),
-        ({"text": "x"}, None),
+        ({"output": [], "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
+        ({"choices": [{"finish_reason": "stop", "message": {"content": None, "refusal": "no"}}]}, "refused"),
+        ({"text": "x", "finish_reason": 7}, "end"),
+        ({"text": "x"}, "end"),
+        ({"text": "x", "finish_reason": "RECITATION"}, "refused"),
+        ({}, None),
     ],
 )
-def test_the_stop_reason_is_a_lower_case_word(reply: Any, stop: str | None) -> None:
+def test_the_stop_reason_is_one_word_whoever_says_it(reply: Any, stop: str | None) -> None:
     assert read_reply(reply).stop == stop
 
 
@@ -123,14 +120,14 @@ def test_the_stop_reason_is_a_lower_case_word(reply: Any, stop: str | None) -> N
     ],
 )
 def test_usage_is_read_in_every_spelling(usage: Any) -> None:
-    read = read_reply({"text": "x", **usage})
-    assert (read.input_tokens, read.output_tokens) == (7, 0)
+    usage = read_reply({"text": "x", **usage}).usage
+    assert (usage.input_tokens, usage.output_tokens) == (7, 0)
 
 
 @pytest.mark.parametrize("odd", [True, -1, 1.5, "7", None, []])
 def test_usage_that_is_no_count_is_not_used(odd: Any) -> None:
-    read = read_reply({"text": "x", "usage": {"input_tokens": odd, "output_tokens": odd}})
-    assert (read.input_tokens, read.output_tokens) == (None, None)
+    usage = read_reply({"text": "x", "usage": {"input_tokens": odd, "output_tokens": odd}}).usage
+    assert (usage.input_tokens, usage.output_tokens) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -146,14 +143,14 @@ def test_usage_that_is_no_count_is_not_used(odd: Any) -> None:
 )
 def test_tool_calls_are_noticed(reply: Any) -> None:
     read = read_reply(reply)
-    assert read.calls
+    assert has_calls(read)
     assert read.text == ""
-    assert read_reply(as_object(reply)).calls
+    assert has_calls(read_reply(as_object(reply)))
 
 
 def test_no_tool_calls_are_none() -> None:
-    assert not read_reply({"choices": [{"message": {"content": "x", "tool_calls": []}}]}).calls
-    assert not read_reply(Obj(content="x", tool_calls=None, function_call=None)).calls
+    assert not has_calls(read_reply({"choices": [{"message": {"content": "x", "tool_calls": []}}]}))
+    assert not has_calls(read_reply(Obj(content="x", tool_calls=None, function_call=None)))
 
 
 def test_an_error_in_a_good_response_is_an_error() -> None:
@@ -186,7 +183,7 @@ def test_a_method_is_not_text_but_a_string_that_can_be_called_is() -> None:
 
 def test_methods_are_neither_errors_nor_calls() -> None:
     read = read_reply(Obj(text="hello", error=print, function_call=print, content=print))
-    assert (read.text, read.stop, read.calls) == ("hello", None, False)
+    assert (read.text, read.stop, read.tool_calls) == ("hello", "end", ())
     assert read_reply(MagicMock(text="hello")) == read_reply("hello")
 
 
@@ -258,10 +255,11 @@ replies: st.SearchStrategy[Any] = st.recursive(
 def test_reading_never_raises_and_always_gives_plain_values(reply: Any) -> None:
     read = read_reply(reply)
     assert type(read.text) is str
-    assert read.stop is None or (type(read.stop) is str and read.stop == read.stop.lower())
-    for tokens in (read.input_tokens, read.output_tokens):
-        assert tokens is None or (type(tokens) is int and tokens >= 0)
-    assert type(read.calls) is bool
+    assert read.stop is None or type(read.stop) is str
+    for tokens in (read.usage.input_tokens, read.usage.output_tokens):
+        assert type(tokens) is int
+        assert tokens >= 0
+    assert all(type(call) is ToolCall for call in read.tool_calls)
     assert " object at 0x" not in read.text
 
 

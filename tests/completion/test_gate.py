@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, some
 
-from autonomy_ctx.compaction.gate import SHORTENED, Verdict, better, judge, neutral, trimmed
-from autonomy_ctx.items.formats.any_reply import Reply
+from autonomy_ctx import ModelReply, TextContent, ToolCall
+from autonomy_ctx.completion.gate import SHORTENED, Verdict, better, judge, neutral, trimmed
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.items.transcript import MARKS
 
@@ -20,12 +20,13 @@ CHINESE = (Path(__file__).parent.parent / "corpus" / "chinese.txt").read_text(en
 RECORD = "Goals\n- Move the shop to the new host.\nNext step\n- Ask Ana when."
 
 
-def replied(text: str, *, stop: str | None = None, calls: bool = False) -> Reply:
-    return Reply(text=text, stop=stop, input_tokens=None, output_tokens=None, calls=calls)
+def replied(text: str, *, stop: str | None = None, calls: bool = False) -> ModelReply:
+    made = (ToolCall("c1", "look", "{}"),) if calls else ()
+    return ModelReply(parts=(TextContent(text),), tool_calls=made, stop=stop)
 
 
 def judged(
-    reply: Reply | str, *, source: str = "We talked.", source_tokens: int = 1000, cap: int = 300
+    reply: ModelReply | str, *, source: str = "We talked.", source_tokens: int = 1000, cap: int = 300
 ) -> Verdict:
     return judge(
         replied(reply) if isinstance(reply, str) else reply,
@@ -47,14 +48,16 @@ def test_a_call_that_ended_normally_is_fit(stop: str | None) -> None:
     )
 
 
-@pytest.mark.parametrize("stop", ["length", "max_tokens", "model_context_window_exceeded", "MAX_TOKENS"])
+@pytest.mark.parametrize(
+    "stop", ["length", "overflow", "max_tokens", "model_context_window_exceeded", "MAX_TOKENS"]
+)
 def test_a_call_that_was_cut_off_can_be_repaired(stop: str) -> None:
     verdict = judged(replied(RECORD, stop=stop))
     assert (verdict.fit, verdict.problem) == (False, "cut off")
     assert verdict.repair == "It was cut off; write at most 300 tokens."
 
 
-@pytest.mark.parametrize("stop", ["content_filter", "refusal", "safety", "error", "recitation"])
+@pytest.mark.parametrize("stop", ["refused", "content_filter", "refusal", "safety", "error", "recitation"])
 def test_a_refusal_is_unfit_for_good(stop: str) -> None:
     verdict = judged(replied(RECORD, stop=stop))
     assert (verdict.fit, verdict.problem, verdict.repair) == (False, "refused by the model", None)
@@ -65,6 +68,12 @@ def test_a_refusal_is_unfit_for_good(stop: str) -> None:
 def test_nothing_is_unfit(text: str, stop: str | None) -> None:
     verdict = judged(replied(text, stop=stop))
     assert (verdict.fit, verdict.problem, verdict.repair, verdict.text) == (False, "empty", None, "")
+
+
+def test_thoughts_written_in_front_of_the_text_are_not_text() -> None:
+    assert judged(f"\n<think>hmm {SECRET}</think>\n{RECORD}").text == RECORD
+    assert judged("<think>hmm, cut off").problem == "empty"
+    assert judged("it said <think>").text == "it said <think>"
 
 
 # -- tool protocol ------------------------------------------------------------------------------------
@@ -96,6 +105,7 @@ def test_a_tool_call_in_place_of_a_text_is_unfit(text: str) -> None:
 def test_calls_alone_are_unfit_but_calls_beside_a_text_are_not() -> None:
     assert judged(replied(" ", calls=True)).problem == "tool protocol"
     assert judged(replied(RECORD, calls=True)).fit
+    assert judged(ModelReply(stop="tools")).problem == "tool protocol", "also calls that nobody can read"
 
 
 @pytest.mark.parametrize(
@@ -257,7 +267,9 @@ def test_nothing_that_is_left_is_a_mark(text: str) -> None:
     st.integers(0, 400),
     st.integers(0, 400),
 )
-def test_a_fit_text_is_never_empty_long_or_marked(reply: Reply, source: str, tokens: int, cap: int) -> None:
+def test_a_fit_text_is_never_empty_long_or_marked(
+    reply: ModelReply, source: str, tokens: int, cap: int
+) -> None:
     verdict = judged(reply, source=source, source_tokens=tokens, cap=cap)
     assert 0 <= verdict.coverage <= 1
     if verdict.fit:

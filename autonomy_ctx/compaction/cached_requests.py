@@ -1,0 +1,95 @@
+"""The requests that the answering model's provider has in its cache, and when to write a summary after one.
+
+A summarizer of its own reads every message anew. The model that answers has them in its provider's cache:
+sent the same request again and one more message, it reads nearly all of it for a tenth of the price. The
+request is the agent's own, rules included, so this is an option; what was said in it stays data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cachetools import LRUCache
+
+from autonomy_ctx.compaction.snapshot import Place
+from autonomy_ctx.completion.prompt import Prompt
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.models.catalog import LEAST_CACHED, USUAL, Price, price_of
+
+# A request is as large as it is: only a few are kept, those of conversations that go on now.
+MAX_REQUESTS = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class CachedRequest:
+    """A context as it was given out: messages, tools, and where the provider's cache may be cut."""
+
+    messages: Sequence[Message]
+    tokens: int
+    tools: Sequence[Mapping[str, Any]]
+    breakpoints: Sequence[int]
+    # The conversation's generation, and the clock's seconds.
+    generation: int
+    at: float
+
+
+class CachedRequests:
+    """The last request of each of the newest conversations."""
+
+    def __init__(self) -> None:
+        self._requests: LRUCache[Place, CachedRequest] = LRUCache(MAX_REQUESTS)
+
+    def note(self, place: Place, request: CachedRequest) -> None:
+        """Keep what was given out for a conversation."""
+        self._requests[place] = request
+
+    def find(self, place: Place, generation: int, since: float) -> CachedRequest | None:
+        """The request that a provider still has, if nothing has been deleted meanwhile."""
+        request = self._requests.get(place)
+        if request is None or request.generation != generation or request.at < since:
+            return None
+        return request
+
+    def forget(self, scope: str | None, conversation: str | None) -> None:
+        """Drop what is kept of a conversation, a scope or all."""
+        for place in list(self._requests):
+            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
+                self._requests.pop(place, None)
+
+
+def is_cheaper(
+    request: CachedRequest,
+    after: Prompt,
+    separate: Prompt,
+    *,
+    reader: Any,
+    model: Any,
+    output: int,
+    counter: TokenCounter,
+) -> bool:
+    """Whether a prompt after the cached request costs less than one that has the messages read anew."""
+    prices = _prices(reader, model)
+    if prices is None:
+        return False
+    reading, writing = prices
+    cached = request.tokens + (counter.count_tools(request.tools) if request.tools else 0)
+    if cached < LEAST_CACHED:
+        return False
+    added = counter.count_text("".join(message["content"] for message in after.messages))
+    anew = counter.count_text("".join(message["content"] for message in separate.messages))
+    cost = reading.cost(cached=cached, written=added, output=output)
+    return cost < writing.cost(uncached=anew, output=output)
+
+
+def _prices(reader: Any, model: Any) -> tuple[Price, Price] | None:
+    """The prices of both; of two models that are not both known, none can be told to be cheaper."""
+    reading, writing = price_of(reader), price_of(model)
+    if reading is not None and writing is not None:
+        return reading, writing
+    same = reader is model or (
+        getattr(reader, "name", None) is not None and reader.name == getattr(model, "name", None)
+    )
+    return (USUAL, USUAL) if same else None

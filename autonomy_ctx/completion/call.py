@@ -1,0 +1,252 @@
+"""One call of any model: messages in, a `ModelReply` out.
+
+A model needs only `complete_chat`. It may be plain or async, take fewer arguments, answer in any usual
+shape and know nothing of streams: then the whole answer is one piece.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from autonomy_ctx.background import Strides
+from autonomy_ctx.callables import result_of
+from autonomy_ctx.completion.prompt import Prompt
+from autonomy_ctx.errors import AutonomyCtxError, ContextOverflow, InvalidModelReply
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
+from autonomy_ctx.items.formats.base import (
+    CallStarted,
+    Finished,
+    ModelReply,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+)
+from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
+from autonomy_ctx.items.message import Message, TextContent
+
+OnEvent = Callable[[StreamEvent], None]
+AnyMessage = Message | Mapping[str, Any]
+
+# Names of parameters, for as long as the functions exist: to read a signature takes longer than the call.
+_PARAMETERS: WeakKeyDictionary[Callable[..., Any], frozenset[str] | None] = WeakKeyDictionary()
+
+
+class ChatModel(Protocol):
+    """Anything with `complete_chat(messages=, stream=, max_tokens=)`, plain or async; messages are dicts."""
+
+    @property
+    def complete_chat(self) -> Callable[..., Any]: ...
+
+
+class MessageModel(ChatModel, Protocol):
+    """A model whose `complete_chat` is async and takes messages as they are, `breakpoints` and `answered`."""
+
+    takes_messages: ClassVar[Literal[True]]
+
+
+class CallFailed(Exception):
+    """The call gave no answer. `reason` is a word for metrics: `failed`, `timed out` or `not allowed`."""
+
+    def __init__(self, reason: str, problem: str) -> None:
+        super().__init__(problem)
+        self.reason = reason
+
+
+class PromptTooLong(Exception):
+    """The prompt did not fit the model's context window; `window` in tokens if the error names it."""
+
+    def __init__(self, window: int | None) -> None:
+        super().__init__("was given a prompt that does not fit its context window")
+        self.window = window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What goes along with the messages."""
+
+    tools: Sequence[Mapping[str, Any]] = ()
+    max_tokens: int | None = None
+    breakpoints: Sequence[int] = ()
+    answered: Sequence[str] = ()
+
+
+def takes_messages(model: Any) -> TypeGuard[MessageModel]:
+    """Whether a model takes messages as they are.
+
+    Its class has to say so: a wrapper that passes on attributes has a `complete_chat` of its own.
+    """
+    return getattr(type(model), "takes_messages", False) is True
+
+
+async def complete(
+    model: ChatModel,
+    messages: Sequence[AnyMessage],
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    max_tokens: int | None = None,
+    breakpoints: Sequence[int] = (),
+    answered: Sequence[str] = (),
+    on_event: OnEvent | None = None,
+) -> ModelReply:
+    """The model's reply; with `on_event` it is streamed, and each event is passed on as it comes.
+
+    Raises `ContextOverflow` when the request was too long, whichever client says so, and
+    `InvalidModelReply` for a reply without an answer. Other errors are the model's own.
+    """
+    options = _Options(tools=tools, max_tokens=max_tokens, breakpoints=breakpoints, answered=answered)
+    reply = await _reply(model, messages, options, on_event)
+    if not is_answer(reply):
+        raise InvalidModelReply(_name(model), "holds neither text nor calls")
+    return reply
+
+
+async def complete_prompt(
+    model: ChatModel, prompt: Prompt, *, max_tokens: int, timeout: float | None = None
+) -> ModelReply:
+    """The reply to a prompt for a summary, also one without an answer: the gate judges it.
+
+    Raises `CallFailed` or `PromptTooLong`, never anything else but a cancellation.
+    """
+    messages: Sequence[AnyMessage] = prompt.messages
+    options = _Options(max_tokens=max_tokens)
+    if (cached := prompt.context) is not None:
+        # As an agent sends it, so that both requests begin alike.
+        messages = [*cached.messages, *messages]
+        options = _Options(max_tokens=max_tokens, tools=cached.tools, breakpoints=tuple(cached.breakpoints))
+    try:
+        with anyio.fail_after(timeout):
+            return await _reply(model, messages, options, None)
+    except TimeoutError as error:
+        waited = "in time" if timeout is None else f"for {timeout:g} s"
+        raise CallFailed("timed out", f"gave no answer {waited}") from error
+    except ContextOverflow as error:
+        raise PromptTooLong(error.window) from error
+    except Exception as error:
+        reason = "not allowed" if status_of(error) in (401, 403) else "failed"
+        raise CallFailed(reason, type(error).__name__) from error
+
+
+async def _reply(
+    model: ChatModel, messages: Sequence[AnyMessage], options: _Options, on_event: OnEvent | None
+) -> ModelReply:
+    """Whatever the model replies, read; a client's error that says the request was too long is typed."""
+    try:
+        if takes_messages(model):
+            answer = await _call_with_messages(model, messages, options, stream=on_event is not None)
+        else:
+            answer = await _call_with_dicts(model, messages, options, stream=on_event is not None)
+        if hasattr(answer, "__aiter__") and not isinstance(answer, ModelReply):
+            return await _consume_stream(model, answer, on_event)
+    except AutonomyCtxError:
+        raise
+    except Exception as error:
+        overflow = exception_overflow(error)
+        if overflow is None:
+            raise
+        raise ContextOverflow(_name(model), window=overflow.window, status_code=status_of(error)) from error
+    reply = read_reply(answer)
+    if on_event is not None and reply.text:
+        on_event(TextDelta(reply.text))
+    return reply
+
+
+async def _call_with_messages(
+    model: MessageModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
+) -> Any:
+    return await model.complete_chat(
+        messages,
+        tools=options.tools,
+        stream=stream,
+        max_tokens=options.max_tokens,
+        breakpoints=options.breakpoints or None,
+        answered=options.answered or None,
+    )
+
+
+async def _call_with_dicts(
+    model: ChatModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
+) -> Any:
+    """The same for any other model: with those of the options that its `complete_chat` takes."""
+    dicts = [_message_dict(message) async for some in Strides(messages) for message in some]
+    given: dict[str, Any] = {"stream": stream}
+    if options.tools:
+        given["tools"] = [dict(tool) for tool in options.tools]
+    if options.max_tokens is not None:
+        given["max_tokens"] = options.max_tokens
+    call = model.complete_chat
+    names = _parameter_names(call)
+    if names is not None:
+        given = {name: value for name, value in given.items() if name in names}
+    return await result_of(partial(call, messages=dicts, **given))
+
+
+async def _consume_stream(
+    model: ChatModel, stream: AsyncIterator[Any], on_event: OnEvent | None
+) -> ModelReply:
+    """Pass on each event of a stream as it comes; the reply it ends with, or else its pieces of text."""
+    emit = on_event or _ignore
+    reply: ModelReply | None = None
+    texts: list[str] = []
+    try:
+        async for event in stream:
+            match event:
+                case Finished(reply):
+                    pass
+                case TextDelta(piece) | str(piece):
+                    texts.append(piece)
+                    emit(TextDelta(piece))
+                case ThinkingDelta() | CallStarted():
+                    emit(event)
+                case _:
+                    kind = type(event).__name__
+                    raise InvalidModelReply(_name(model), f"has a piece of type {kind} in its stream")
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            with anyio.CancelScope(shield=True):
+                await close()
+    if reply is None and texts:
+        return ModelReply(parts=(TextContent("".join(texts)),), stop="end")
+    if reply is None:
+        raise InvalidModelReply(_name(model), "ended without an answer")
+    return reply
+
+
+def _ignore(event: StreamEvent) -> None:
+    """Nobody listens."""
+
+
+def _message_dict(message: AnyMessage) -> dict[str, Any]:
+    return wire.to_dict(message) if isinstance(message, Message) else dict(message)
+
+
+def _parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
+    """The names of what a function takes; None for anything, or when that cannot be told."""
+    function = getattr(call, "__func__", call)
+    if not inspect.isfunction(function):
+        return _read_parameter_names(call)
+    if function not in _PARAMETERS:
+        _PARAMETERS[function] = _read_parameter_names(call)
+    return _PARAMETERS[function]
+
+
+def _read_parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters)
+
+
+def _name(model: Any) -> str:
+    return str(getattr(model, "name", None) or type(model).__name__)
