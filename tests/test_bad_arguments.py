@@ -36,6 +36,7 @@ from autonomy_ctx import (
     ToolCall,
 )
 from autonomy_ctx.items import wire
+from autonomy_ctx.validation import NotANumber
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 ROLES = "it must be one of system, developer, user, assistant, tool"
@@ -145,10 +146,18 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         by(wire.item_from_dict, {"type": "direct_message", "source_agent": "a", "target_agent": "b"}),
     ),
     (InvalidMessage, "`source_agent` must be a string, not int", by(mail, source_agent=5)),
-    (InvalidMessage, "`priority` is 2; it must be between 0 and 1", by(mail, priority=2)),
-    (InvalidMessage, "`priority` must be a number, not str", by(mail, priority="high")),
-    (InvalidMessage, "`priority` is nan; it must be a finite number", by(mail, priority=float("nan"))),
-    (InvalidMessage, "`ttl_seconds` is -1; it must not be negative", by(mail, ttl_seconds=-1)),
+    (InvalidMessage, "`priority` must be a finite number >= 0 and <= 1, not 2", by(mail, priority=2)),
+    (InvalidMessage, "`priority` must be a finite number >= 0 and <= 1, not str", by(mail, priority="high")),
+    (
+        InvalidMessage,
+        "`priority` must be a finite number >= 0 and <= 1, not nan",
+        by(mail, priority=float("nan")),
+    ),
+    (
+        InvalidMessage,
+        "`ttl_seconds` must be a number of seconds >= 0 or None, not -1",
+        by(mail, ttl_seconds=-1),
+    ),
     (InvalidMessage, f"`metadata.a` is of type set, {JSON}", by(mail, metadata={"a": {1}})),
     (InvalidMessage, f"`created_at` {TIME}", by(mail, created_at="soon")),
     # Summaries.
@@ -159,7 +168,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         InvalidMessage,
-        "`segments.first` must be a log position, a whole number",
+        "`segments.first` must be a whole number >= 1, not 1.0",
         by(Segment, text="x", first=1.0, last=2),
     ),
     (
@@ -172,12 +181,12 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     # Sections and templates.
     (
         ValueError,
-        "max_messages is 0; it must be at least 1, or None for all",
+        "max_messages must be >= 1 or None, not 0",
         by(ConversationHistorySection, max_messages=0),
     ),
     (
-        ValueError,
-        "max_messages is '5'; it must be at least 1, or None for all",
+        NotANumber,
+        "max_messages must be a whole number >= 1 or None, not str",
         by(ConversationHistorySection, max_messages="5"),
     ),
     (
@@ -216,12 +225,12 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         ValueError,
-        "section `plain`: timeout is 0; it must be more than 0 seconds, or None",
+        "section `plain`: timeout must be a number of seconds > 0 or None, not 0",
         by(ContextTemplate, [Plain(timeout=0)]),
     ),
     (
-        ValueError,
-        "section `plain`: timeout is '1s'; it must be more than 0 seconds, or None",
+        NotANumber,
+        "section `plain`: timeout must be a number of seconds > 0 or None, not str",
         by(ContextTemplate([]).add_section, Plain(timeout="1s")),
     ),
     # Memory.
@@ -287,7 +296,7 @@ def test_a_folder_instead_of_a_file_is_met_when_memory_is_made(tmp_path: Path) -
     ("options", "text"),
     [
         ({"synchronous": "OFF"}, "synchronous is 'OFF'; it must be FULL or NORMAL"),
-        ({"timeout": 0}, "timeout is 0; it must be more than 0 seconds"),
+        ({"timeout": 0}, "timeout must be a number of seconds > 0, not 0"),
     ],
 )
 def test_an_option_that_means_nothing_makes_no_file(tmp_path: Path, options: Any, text: str) -> None:
@@ -311,4 +320,4 @@ async def test_a_memory_that_was_closed_says_so(memory: Memory, tmp_path: Path) 
 async def test_a_negative_limit_is_refused(memory: Memory, limit: int) -> None:
     with pytest.raises(ValueError) as caught:
         await memory.get_messages_only("ana", "trip", limit=limit)
-    assert str(caught.value) == f"limit is {limit}; it must be at least 0"
+    assert str(caught.value) == f"limit must be >= 0 or None, not {limit}"

@@ -17,6 +17,7 @@ from autonomy_ctx.errors import UnknownTurn
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
 from autonomy_ctx.template.composed import ComposedContext, from_record, to_record
+from autonomy_ctx.validation import check_int, check_seconds
 
 KIND = "context"
 TURNS = 20
@@ -36,10 +37,8 @@ class ContextRecords:
         seconds: float = SECONDS,
         clock: Callable[[], datetime],
     ) -> None:
-        if type(turns) is not int or turns < 0:
-            raise ValueError(f"explain_turns is {turns!r}; it must be a whole number, 0 or more")
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-            raise ValueError(f"explain_seconds is {seconds!r}; it must be a number of seconds, more than 0")
+        check_int("explain_turns", turns, least=0)
+        check_seconds("explain_seconds", seconds, endless=True)
         self._memory, self._turns, self._seconds, self._clock = memory, turns, seconds, clock
         self._swept: LRUCache[Key, float] = LRUCache(1024)
 

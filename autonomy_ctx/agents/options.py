@@ -21,6 +21,7 @@ from autonomy_ctx.memory.store import check_name
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.run import OUTPUT_LIMIT, PARALLEL, TIMEOUT_SECONDS
 from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.validation import check_int, check_seconds
 
 
 class AgentHook(Enum):
@@ -59,15 +60,11 @@ class TurnLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.name in _OPTIONAL:
-                continue
-            seconds = field.name == "tool_timeout"
-            number = int | float if seconds else int
-            # Not `<= 0`, which nan is not either.
-            if isinstance(value, bool) or not isinstance(value, number) or not value > 0:
-                wanted = "a number of seconds" if seconds else "a whole number"
-                raise ValueError(f"TurnLimits: {field.name} is {value!r}; it must be {wanted}, more than 0")
+            value, optional = getattr(self, field.name), field.name in _OPTIONAL
+            if field.name == "tool_timeout":
+                check_seconds(field.name, value, endless=True, optional=optional, where="TurnLimits")
+            else:
+                check_int(field.name, value, optional=optional, where="TurnLimits")
 
 
 def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:

@@ -16,6 +16,7 @@ from autonomy_ctx.items.json_values import checked
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.tools.run import call_function
 from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.validation import check_seconds
 
 
 class Turn:
@@ -38,8 +39,7 @@ class Turn:
             )
         if kwargs is not None and not isinstance(kwargs, Mapping):
             raise TypeError(f"kwargs of a turn must be a dict, not {type(kwargs).__name__}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout of a turn is {timeout!r}; it must be more than 0 seconds, or None")
+        check_seconds("timeout", timeout, endless=True, optional=True, where="Turn")
         self.tool = name
         self.kwargs = dict(kwargs or {})
         self.timeout = timeout

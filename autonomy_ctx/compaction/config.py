@@ -11,6 +11,7 @@ from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.memory.store import LONGEST
 from autonomy_ctx.models.catalog import USUAL, Price, price_of
+from autonomy_ctx.validation import check_int, check_seconds
 
 FLOOR, CEILING, SIZE, SMALLEST = 10, 20, 2048, 128
 
@@ -60,22 +61,20 @@ class ContextSummaryConfig:
         chosen = {"floor": floor, "ceiling": ceiling, "hard_limit": hard, "size": self._chosen_size()}
         for name, value in chosen.items():
             object.__setattr__(self, name, value)
-        _whole("hard_limit", hard)
+        check_int("hard_limit", hard)
         if hard <= ceiling:
             raise ValueError(
                 f"hard_limit ({hard}) must be more than ceiling ({ceiling}); {2 * ceiling} is usual"
             )
-        _whole("size", self.size, least=SMALLEST)
-        _whole("parallel", self.parallel)
-        _whole("pin_tokens", self.pin_tokens, least=0)
-        _seconds("timeout", self.timeout)
-        _seconds("lease", self.lease)
-        _seconds("cache_seconds", self.cache_seconds)
+        check_int("size", self.size, least=SMALLEST)
+        check_int("parallel", self.parallel)
+        check_int("pin_tokens", self.pin_tokens, least=0)
+        check_seconds("timeout", self.timeout)
+        check_seconds("lease", self.lease, most=LONGEST)
+        check_seconds("cache_seconds", self.cache_seconds)
         policy_of(self.swap)
         if not isinstance(self.share_prefix, bool):
             raise TypeError(f"share_prefix is {self.share_prefix!r}; it must be True or False")
-        if self.lease > LONGEST:
-            raise ValueError(f"lease is {self.lease:g} seconds; it must be at most {LONGEST:g}")
         if self.instructions is not None and not isinstance(self.instructions, str):
             raise TypeError(f"instructions must be a string, not {type(self.instructions).__name__}")
         if self.model is not None and not callable(getattr(self.model, "complete_chat", None)):
@@ -207,9 +206,9 @@ def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None
 def _partners(floor: Any, ceiling: Any) -> tuple[int, int]:
     """Both limits, one chosen to go with the other when only one was given."""
     if floor is not None:
-        _whole("floor", floor)
+        check_int("floor", floor)
     if ceiling is not None:
-        _whole("ceiling", ceiling, least=2)
+        check_int("ceiling", ceiling, least=2)
     if ceiling is None:
         ceiling = CEILING if floor is None or floor < CEILING else 2 * floor
     if floor is None:
@@ -222,23 +221,9 @@ def _partners(floor: Any, ceiling: Any) -> tuple[int, int]:
     return floor, ceiling
 
 
-def _whole(name: str, value: Any, *, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is {value!r}; it must be a whole number")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, it is {value}")
-
-
-def _seconds(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError(f"{name} is {value!r}; it must be more than 0 seconds")
-
-
 def _check_tokens(name: str, value: Any) -> None:
-    if value is None:
-        return
     if not isinstance(value, float):
-        _whole(name, value)
+        check_int(name, value, optional=True)
     elif not 0 < value <= 1:
         raise ValueError(f"{name} is {value}; as a fraction of the context window it is above 0, up to 1")
 

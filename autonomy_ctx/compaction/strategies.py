@@ -22,6 +22,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
+from autonomy_ctx.validation import check_int
 
 __all__ = ["ClearToolResults", "Compact", "Pipeline", "SummarizeOldest", "TruncateOldest"]
 
@@ -40,7 +41,7 @@ class TruncateOldest(Compact):
     """
 
     def __init__(self, max_messages: int = 100) -> None:
-        self.max_messages = _whole("max_messages", max_messages)
+        self.max_messages = check_int("max_messages", max_messages)
 
     def compact(self, contexts: Contexts) -> Contexts:
         """Shorten every context that is too long."""
@@ -64,7 +65,7 @@ class ClearToolResults(Compact):
     """Puts a short note in the place of all tool results but the newest; the calls stay answered."""
 
     def __init__(self, keep: int = 3) -> None:
-        self.keep = _whole("keep", keep, least=0)
+        self.keep = check_int("keep", keep, least=0)
 
     def compact(self, contexts: Contexts) -> Contexts:
         """Clear the old results of every context."""
@@ -99,10 +100,11 @@ class SummarizeOldest(Compact):
         if not callable(getattr(model, "complete_chat", None)):
             raise TypeError(f"model must have a method complete_chat; {type(model).__name__} has none")
         self.model = model
-        self.keep, self.max_messages = _whole("keep", keep), _whole("max_messages", max_messages)
+        self.keep, self.max_messages = check_int("keep", keep), check_int("max_messages", max_messages)
         if keep >= max_messages:
             raise ValueError(f"keep ({keep}) must be less than max_messages ({max_messages})")
-        self.size, self.batch_tokens = _whole("size", size, least=32), _whole("batch_tokens", batch_tokens)
+        self.size = check_int("size", size, least=32)
+        self.batch_tokens = check_int("batch_tokens", batch_tokens)
         self.timeout, self.instructions = timeout, instructions
         self._counter = TokenCounter()
 
@@ -231,11 +233,3 @@ def _newest_user(messages: Sequence[Message]) -> int | None:
 
 def _cleared(message: Message) -> Message:
     return dataclasses.replace(message, content=CLEARED, extra={**message.extra, "cleared": True})
-
-
-def _whole(name: str, value: Any, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} is {value!r}; it must be a whole number")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, it is {value}")
-    return value

@@ -31,7 +31,6 @@ from autonomy_ctx.items.cuts import is_instruction, is_plain, is_summary, remova
 from autonomy_ctx.items.edits import (
     ActiveConfig,
     active_config,
-    check_limit,
     filtered,
     inserted,
     item_tokens,
@@ -46,6 +45,7 @@ from autonomy_ctx.items.message import ChatRole, Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import nonce
 from autonomy_ctx.items.wire import Item
+from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
     from autonomy_ctx.items.formats.anthropic import AnthropicMessages
@@ -415,9 +415,7 @@ class ChatContext(ChatRecord):
 
     def fork_filtered(self, recent_turns: int = 3, tools: Iterable[Any] | None = None) -> Self:
         """A fork with the structural items and the last user turns; `tools` as in `copy`."""
-        check_limit("recent_turns", recent_turns)
-        if recent_turns < 1:
-            raise ValueError(f"recent_turns must be >= 1, not {recent_turns}")
+        check_int("recent_turns", recent_turns)
         return self._with(_recent(filtered(self._kept.items, tools=tools), recent_turns))
 
     def fork_brief(
@@ -526,7 +524,7 @@ class ChatContext(ChatRecord):
         Only what the model was shown is replaced: whatever is added or removed meanwhile stays so.
         Without a usable answer nothing changes: that is logged, and raised as `SummaryFailed` if `strict`.
         """
-        check_limit("keep_recent_turns", keep_recent_turns)
+        check_int("keep_recent_turns", keep_recent_turns, least=0)
         items = self.items
         start = turn_start(items, keep_recent_turns)
         groups = removable(items, keep_newest_user=False)

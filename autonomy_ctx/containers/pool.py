@@ -7,10 +7,11 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Protocol, Self
 
-from autonomy_ctx.containers._shared import INHERIT, Inherit, Turns, from_json, parse_limit, to_json
+from autonomy_ctx.containers._shared import INHERIT, Inherit, Turns, from_json, to_json
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidItem, UnknownItem
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
+from autonomy_ctx.validation import check_int
 
 
 class Readable(Protocol):
@@ -94,7 +95,7 @@ class ContextPool:
     """At most `limit` items by their ids, oldest first. Changes are made one at a time, with their hooks."""
 
     def __init__(self, limit: int | None = None, hooks: Iterable[Hook] | None = None) -> None:
-        self._limit = None if limit is None else parse_limit(limit)
+        self._limit = check_int("limit", limit, optional=True)
         self.hooks: list[Hook] = checked_hooks(hooks, ContextPoolHook)
         self._items: dict[str, ContextItem[Any]] = {}
         # Whether a branch, or what this is a branch of, reads the same dict: then it is not to be changed.
@@ -177,7 +178,7 @@ class ContextPool:
             list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextPoolHook)
         )
         if not isinstance(limit, Inherit):
-            child._limit = None if limit is None else parse_limit(limit)
+            child._limit = check_int("limit", limit, optional=True)
         room = len(self) if child._limit is None else min(len(self), child._limit)
         if room < len(self._items):
             newest = list(islice(reversed(self._items.items()), room))

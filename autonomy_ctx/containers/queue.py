@@ -12,10 +12,11 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Self
 
-from autonomy_ctx.containers._shared import INHERIT, Inherit, Turns, from_json, parse_limit, to_json
+from autonomy_ctx.containers._shared import INHERIT, Inherit, Turns, from_json, to_json
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidContainer
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
+from autonomy_ctx.validation import check_int
 
 
 class ContextQueueHook(Enum):
@@ -29,7 +30,7 @@ class ContextQueue:
     """At most `limit` items in the order they came. Appends are made one at a time, with their hooks."""
 
     def __init__(self, limit: int, hooks: Iterable[Hook] | None = None) -> None:
-        self._limit = parse_limit(limit)
+        self._limit = check_int("limit", limit)
         self.hooks: list[Hook] = checked_hooks(hooks, ContextQueueHook)
         self._items: deque[ContextItem[Any]] = deque(maxlen=self._limit)
         # Whether a branch, or what this is a branch of, reads the same deque: then it is not to be changed.
@@ -83,7 +84,7 @@ class ContextQueue:
         child.hooks = (
             list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextQueueHook)
         )
-        child._limit = self._limit if limit is None else parse_limit(limit)
+        child._limit = self._limit if limit is None else check_int("limit", limit)
         if child._limit < len(self._items):
             newest = list(islice(reversed(self._items), child._limit))
             child._items, child._shared = deque(reversed(newest), maxlen=child._limit), False

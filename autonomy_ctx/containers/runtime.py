@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
-from autonomy_ctx.containers._shared import parse_count
 from autonomy_ctx.containers.context import Context, Held, Keeper, distinct, merged
 from autonomy_ctx.containers.context_file import locked
 from autonomy_ctx.containers.recording import Recorder
@@ -21,6 +20,7 @@ from autonomy_ctx.containers.runtime_file import Entry, RuntimeFile, State, edit
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.validation import check_int
 
 
 class KeptContexts:
@@ -223,8 +223,8 @@ class Runtime:
         if keep_updated and file_path is None:
             raise ValueError("keep_updated needs a file_path: there is no file to keep updated")
         self.compact = compact
-        self.retries = parse_count(retries, "retries", at_least=0)
-        self.candidates = parse_count(candidates, "candidates", at_least=1)
+        self.retries = check_int("retries", retries, least=0)
+        self.candidates = check_int("candidates", candidates)
         file = None if file_path is None else RuntimeFile(file_path)
         self._kept = KeptContexts(file, at_once=keep_updated, settled=self._settled)
         self._recorder = Recorder(self._kept, new_context=self._new, current=self._current)

@@ -27,6 +27,7 @@ from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMes
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
 from autonomy_ctx.items.wire import Item
+from autonomy_ctx.validation import check_int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,8 @@ def truncated(
     A call goes with its results. Instructions, summaries, handoffs, configurations, calls still
     running and the newest user message stay, even when that is too much.
     """
-    check_limit("max_items", max_items)
-    check_limit("max_tokens", max_tokens)
+    check_int("max_items", max_items, least=0, optional=True)
+    check_int("max_tokens", max_tokens, least=0, optional=True)
     costs = [0] * len(items) if max_tokens is None else [item_tokens(item, counter) for item in items]
     count, cost = len(items), sum(costs)
 
@@ -78,16 +79,6 @@ def truncated(
     return Truncated(items=left, over_items=over_items(), over_tokens=over_tokens())
 
 
-def check_limit(name: str, limit: int | None) -> None:
-    """Refuse a limit that is no number of things."""
-    if limit is None:
-        return
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise TypeError(f"{name} must be a whole number or None, not {type(limit).__name__}")
-    if limit < 0:
-        raise ValueError(f"{name} is {limit}; it must be at least 0")
-
-
 def item_tokens(item: Item, counter: TokenCounter) -> int:
     """What an item would cost a model that was shown it, before calibration."""
     if isinstance(item, Message):
@@ -107,7 +98,7 @@ def item_tokens(item: Item, counter: TokenCounter) -> int:
 
 def turn_start(items: Sequence[Item], turns: int) -> int:
     """Where the last `turns` user turns begin; earlier if a result would lose its call there."""
-    check_limit("turns", turns)
+    check_int("turns", turns, least=0)
     spoken = users(items)
     if turns and len(spoken) <= turns:
         return 0

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import new_id, now, parse_extra, parse_text, parse_time
+from autonomy_ctx.validation import number_problem, seconds_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +71,15 @@ class DirectMessage:
             required=("source_agent", "target_agent", "content"),
             optional=("target_node_id", "parent_task_id"),
         )
-        object.__setattr__(self, "priority", _number(self.priority, "priority"))
-        if not 0.0 <= self.priority <= 1.0:
-            raise InvalidMessage("priority", f"is {self.priority:g}; it must be between 0 and 1")
-        if self.ttl_seconds is not None:
-            object.__setattr__(self, "ttl_seconds", _number(self.ttl_seconds, "ttl_seconds"))
-            if self.ttl_seconds < 0:
-                raise InvalidMessage("ttl_seconds", f"is {self.ttl_seconds:g}; it must not be negative")
+        problems = {
+            "priority": number_problem(self.priority, least=0, most=1),
+            "ttl_seconds": seconds_problem(self.ttl_seconds, zero=True, optional=True),
+        }
+        for name, problem in problems.items():
+            if problem is not None:
+                raise InvalidMessage(name, problem)
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "metadata", parse_extra(self.metadata, "metadata"))
 
     def expired(self, at: datetime) -> bool:
@@ -92,11 +95,3 @@ def _check(event: Any, *, required: tuple[str, ...], optional: tuple[str, ...]) 
         parse_text(getattr(event, name), name)
     object.__setattr__(event, "id", event.id or new_id())
     object.__setattr__(event, "created_at", parse_time(event.created_at, "created_at"))
-
-
-def _number(value: Any, path: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidMessage(path, f"must be a number, not {type(value).__name__}")
-    if value != value or value in (float("inf"), float("-inf")):
-        raise InvalidMessage(path, f"is {value}; it must be a finite number")
-    return float(value)

@@ -14,6 +14,7 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.message import ChatRole, Message, TextContent
+from autonomy_ctx.validation import int_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +30,10 @@ class Segment:
         if not isinstance(self.text, str):
             raise InvalidMessage("segments.text", f"must be a string, not {type(self.text).__name__}")
         for name in ("first", "last"):
-            if type(getattr(self, name)) is not int:
-                raise InvalidMessage(f"segments.{name}", "must be a log position, a whole number")
-        if not 1 <= self.first <= self.last:
+            problem = int_problem(getattr(self, name))
+            if problem is not None:
+                raise InvalidMessage(f"segments.{name}", problem)
+        if self.first > self.last:
             raise InvalidMessage(
                 "segments", f"covers {self.first} to {self.last}; the range must go up from 1"
             )

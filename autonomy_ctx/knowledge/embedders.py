@@ -22,9 +22,10 @@ import anyio.to_thread
 from autonomy_ctx.background import Closing, current_loop
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.knowledge.knowledge import checked_limit, clean
+from autonomy_ctx.knowledge.knowledge import clean
 from autonomy_ctx.models.client import Access, Client, Pool, Retrying, Timeouts
 from autonomy_ctx.models.providers import PROVIDERS, Choice, checked_url, choose
+from autonomy_ctx.validation import check_int
 
 TOTAL_SECONDS = 60.0
 
@@ -150,7 +151,7 @@ class HttpEmbedder(Closing):
     ) -> None:
         base_url = None if base_url is None else checked_url(base_url)
         choice = _choice(model, base_url)
-        self.model, self.batch_size = model, checked_limit("batch_size", batch_size)
+        self.model, self.batch_size = model, check_int("batch_size", batch_size)
         self._model = choice.model
         self._access = Access(model, choice.provider, base_url=base_url, api_key=api_key, headers=headers)
         for refused in ("model", "input", "encoding_format"):

@@ -15,7 +15,8 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import KnowledgeError
-from autonomy_ctx.knowledge.knowledge import Passage, ask, checked_knowledge, checked_limit, search_function
+from autonomy_ctx.knowledge.knowledge import Passage, ask, checked_knowledge, search_function
+from autonomy_ctx.validation import check_int, check_seconds
 
 logger = logging.getLogger("autonomy_ctx.knowledge")
 
@@ -31,16 +32,12 @@ class FusedKnowledge:
     def __init__(self, *bases: Any, timeout: float | None = 1.5) -> None:
         if not bases:
             raise ValueError("FusedKnowledge needs at least one knowledge base")
-        if timeout is not None and (
-            isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0
-        ):
-            raise ValueError(f"timeout is {timeout!r}; it must be more than 0 seconds, or None")
+        self.timeout = check_seconds("timeout", timeout, endless=True, optional=True)
         self.bases = tuple(checked_knowledge(base) for base in bases)
-        self.timeout = timeout
 
     async def search(self, query: str, limit: int = 5) -> list[Passage]:
         """The passages that stand out most, best first; raises only when no base answers."""
-        checked_limit("limit", limit)
+        check_int("limit", limit)
         found: list[Sequence[Passage] | None] = [None] * len(self.bases)
         problems: list[str] = []
 

@@ -19,6 +19,7 @@ from autonomy_ctx.errors import InvalidPassage
 from autonomy_ctx.items.clamp import clamp_text
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.items.transcript import delimited, nonce
+from autonomy_ctx.validation import check_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,6 @@ def checked_knowledge(value: Any) -> Any:
     if isinstance(value, type) or not callable(getattr(value, "search", None)):
         name = value.__name__ if isinstance(value, type) else type(value).__name__
         raise TypeError(f"{name} is no knowledge: it needs a method `search(query, limit)`")
-    return value
-
-
-def checked_limit(name: str, value: Any) -> int:
-    """A number of passages or tokens."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number from 1")
     return value
 
 
@@ -213,7 +207,7 @@ def search_function(
 ) -> Callable[[str], Awaitable[str]]:
     """An async function `(query) -> str` that searches, with the name and docstring a model reads."""
     checked_knowledge(knowledge)
-    checked_limit("top_k", top_k)
+    check_int("top_k", top_k)
 
     async def search(query: str) -> str:
         answer = await ask(knowledge, query, top_k)

@@ -26,8 +26,9 @@ from autonomy_ctx.knowledge.documents import (
     read_file,
     read_folder,
 )
-from autonomy_ctx.knowledge.knowledge import Passage, checked_limit, search_function
+from autonomy_ctx.knowledge.knowledge import Passage, search_function
 from autonomy_ctx.memory.sqlite.connection import check_folder, translated
+from autonomy_ctx.validation import check_int
 
 # Of a long question as many terms and characters count at its beginning as at its end.
 END_TERMS, END_CHARACTERS = 32, 10_000
@@ -283,7 +284,7 @@ class TextKnowledge(Closing):
         """The passages that share words with the query, best first."""
         if not isinstance(query, str):
             raise TypeError(f"a query is text, not {type(query).__name__}")
-        checked_limit("limit", limit)
+        check_int("limit", limit)
 
         def work() -> list[Passage]:
             asked = question(query)

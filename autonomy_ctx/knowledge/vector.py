@@ -34,11 +34,11 @@ from autonomy_ctx.knowledge.embedders import EmbedderLike, as_embedder
 from autonomy_ctx.knowledge.knowledge import (
     Answer,
     Passage,
-    checked_limit,
     clean,
     read_passages,
     search_function,
 )
+from autonomy_ctx.validation import check_int
 
 # A store that takes longer to replace a document has failed.
 STORE_SECONDS = 30.0
@@ -108,7 +108,7 @@ class VectorKnowledgeBase:
         """The passages nearest in meaning to the query, best first."""
         if not isinstance(query, str):
             raise TypeError(f"a query is text, not {type(query).__name__}")
-        checked_limit("limit", limit)
+        check_int("limit", limit)
         if not query.strip():
             return []
         [vector] = await self._embedded([query])
@@ -235,7 +235,7 @@ class VectorsInProcess:
 
     async def search(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """The nearest, best first; of equals the older first."""
-        checked_limit("limit", limit)
+        check_int("limit", limit)
         return await anyio.to_thread.run_sync(self._search, vector, limit, abandon_on_cancel=True)
 
     async def remove(self, source: str) -> int:

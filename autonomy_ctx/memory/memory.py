@@ -34,6 +34,7 @@ from autonomy_ctx.memory.store import (
     make_key,
 )
 from autonomy_ctx.memory.window_cache import HotWindows
+from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -174,8 +175,7 @@ class Memory(Closing):
     ) -> Window:
         """The newest `limit` messages between two positions, with the head they were read with."""
         key = make_key(self.agent, scope, conversation)
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit is {limit}; it must be at least 0")
+        check_int("limit", limit, least=0, optional=True)
         self._metrics["reads"] += 1
         return await self._log.read(key, after=after, before=before, limit=limit)
 

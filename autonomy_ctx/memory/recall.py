@@ -25,6 +25,7 @@ from autonomy_ctx.items.transcript import body, called_names, delimited, nonce, 
 from autonomy_ctx.memory.encoding import weight
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Found, Placed, ReadsPlaces
+from autonomy_ctx.validation import check_int, int_problem
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round.
 FROM_BEFORE, FROM_AFTER, ROUNDS = 0.5, 0.1, 2
@@ -228,8 +229,9 @@ async def read_page(
     """
     if not 1 <= first <= last:
         raise InvalidRange(first, last, "positions go up from 1, the smaller first")
-    if offset < 0:
-        raise InvalidRange(first, last, f"the offset is {offset}; it must be at least 0")
+    problem = int_problem(offset, least=0)
+    if problem is not None:
+        raise InvalidRange(first, last, f"offset {problem}")
     end = (await memory.head(scope, conversation)).position
     if first > end:
         there = f"has positions 1 to {end}" if end else "has no messages"
@@ -300,8 +302,7 @@ async def recall(
 
     `exclude` names, for conversations, the positions that a reader has already; they are left out.
     """
-    if type(max_tokens) is not int or max_tokens < 1:
-        raise ValueError(f"max_tokens is {max_tokens!r}; it must be at least 1")
+    check_int("max_tokens", max_tokens)
     hidden = exclude or {}
     if not isinstance(hidden, Mapping) or not all(isinstance(some, Container) for some in hidden.values()):
         raise TypeError("exclude must map conversations to sets of positions, such as {'trip': {1, 2}}")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.terms import asked_terms, ends
+from autonomy_ctx.validation import check_int
 
 
 class Key(NamedTuple):
@@ -100,15 +101,13 @@ def check_put(kind: str, records: Sequence[tuple[str, str]], keep: int | None) -
         check_name("name", name)
         if not isinstance(body, str):
             raise TypeError(f"the body of record {name!r} must be a string, not {type(body).__name__}")
-    if keep is not None and keep < 1:
-        raise ValueError(f"keep is {keep}; it must be at least 1")
+    check_int("keep", keep, optional=True)
 
 
 def check_read(kind: str, limit: int | None) -> None:
     """Refuse a limit that means nothing."""
     check_name("kind", kind)
-    if limit is not None and limit < 0:
-        raise ValueError(f"limit is {limit}; it must be at least 0")
+    check_int("limit", limit, least=0, optional=True)
 
 
 def check_drop(kind: str, names: Sequence[str] | None) -> None:
@@ -218,8 +217,7 @@ def wanted_terms(query: str, limit: int) -> list[str]:
     """What to look for; empty when nothing in the question tells messages apart."""
     if not isinstance(query, str):
         raise TypeError(f"query must be a string, not {type(query).__name__}")
-    if limit < 1:
-        raise ValueError(f"limit is {limit}; it must be at least 1")
+    check_int("limit", limit)
     return asked_terms(ends(query, END_CHARACTERS))[:MOST_TERMS]
 
 

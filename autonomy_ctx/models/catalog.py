@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.validation import check_number
 
 T = TypeVar("T")
 
@@ -108,9 +109,7 @@ class Price:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, self.input)
         for name in ("input", "output", "cached_input", "cache_write"):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is {value!r}; it must be 0 or more per million tokens")
+            check_number(name, getattr(self, name), least=0, where="price per million tokens")
 
     def cost(self, *, uncached: float = 0, cached: float = 0, written: float = 0, output: float = 0) -> float:
         """What so many tokens cost; those that are written to the cache are not among the uncached."""

@@ -27,6 +27,7 @@ from autonomy_ctx.items.message import TextContent
 from autonomy_ctx.models.providers import Provider, joined
 from autonomy_ctx.models.retry import Failure, parsed, response_failure, told_failure
 from autonomy_ctx.models.streaming import MOST_BYTES, MOST_STREAMED, Body, ModelStream, Unreadable
+from autonomy_ctx.validation import check_int, check_seconds
 
 # Requests that one client has at a time before there is another one.
 BUSY = 8
@@ -114,9 +115,7 @@ class Timeouts:
 
     def __post_init__(self) -> None:
         for name in (one.name for one in fields(self)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise ValueError(f"timeout `{name}` is {value!r}; it must be more than 0 seconds")
+            check_seconds(name, getattr(self, name), where="timeout")
 
     @classmethod
     def of(cls, value: float | Mapping[str, float] | Timeouts | None) -> Timeouts:
@@ -153,8 +152,7 @@ class Retrying:
     now: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
-            raise ValueError(f"retries is {self.retries!r}; it must be a whole number from 0")
+        check_int("retries", self.retries, least=0)
 
 
 class Client:

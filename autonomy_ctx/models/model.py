@@ -20,6 +20,7 @@ from autonomy_ctx.models.catalog import known_window
 from autonomy_ctx.models.client import Access, Client, Outgoing, Pool, Retrying, Timeouts
 from autonomy_ctx.models.providers import checked_url, choose
 from autonomy_ctx.models.streaming import ModelStream
+from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
     from autonomy_ctx.models.offline import OfflineModel, ToldStream
@@ -94,9 +95,7 @@ class Model(Closing):
 
     @context_window.setter
     def context_window(self, value: int | None) -> None:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ValueError(f"context_window is {value!r}; it must be a number of tokens, or None")
-        self._context_window = value
+        self._context_window = check_int("context_window", value, optional=True)
 
     @overload
     async def complete_chat(

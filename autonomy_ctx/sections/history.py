@@ -14,6 +14,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
+from autonomy_ctx.validation import check_int
 
 Filter = Callable[[dict[str, Any]], bool]
 Transform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
@@ -38,8 +39,7 @@ class ConversationHistorySection(ContributingSection):
         filter_fn: Filter | None = None,
         transform_fn: Transform | None = None,
     ) -> None:
-        if max_messages is not None and (not isinstance(max_messages, int) or max_messages < 1):
-            raise ValueError(f"max_messages is {max_messages!r}; it must be at least 1, or None for all")
+        check_int("max_messages", max_messages, optional=True)
         super().__init__("conversation_history", enabled)
         self.max_messages = max_messages
         self.filter_fn = filter_fn

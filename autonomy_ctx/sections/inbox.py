@@ -13,6 +13,7 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+from autonomy_ctx.validation import check_int
 
 # Beyond this a model reads none of it with care.
 MOST_SHOWN = 64
@@ -41,8 +42,7 @@ class InboxSection(ContributingSection):
         enabled: bool = True,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        if type(max_tokens) is not int or max_tokens < LEAST:
-            raise ValueError(f"max_tokens is {max_tokens!r}; it must be at least {LEAST} tokens")
+        check_int("max_tokens", max_tokens, least=LEAST)
         super().__init__(name, enabled)
         self.agent, self.node = agent, node
         # Not for the template to see: it would leave out from the beginning, which is most urgent here.

@@ -16,9 +16,10 @@ import anyio
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
-from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, checked_limit, shown, written
+from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, shown, written
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, keeps_time
+from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.sections")
 
@@ -56,8 +57,8 @@ class KnowledgeSection(ContributingSection):
             raise TypeError(f"query is {type(query).__name__}; it must be a function of the newest messages")
         self.knowledge = checked_knowledge(knowledge)
         self.query = query
-        self.top_k = checked_limit("top_k", top_k)
-        self.max_tokens = checked_limit("max_tokens", max_tokens)
+        self.top_k = check_int("top_k", top_k)
+        self.max_tokens = check_int("max_tokens", max_tokens)
         self.timeout = timeout
 
     @keeps_time

@@ -14,6 +14,7 @@ from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import recall, written
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+from autonomy_ctx.validation import check_int
 
 # Where a history section says which positions of the conversation it shows.
 SHOWN = "conversation_positions"
@@ -39,9 +40,7 @@ class RecallSection(ContributingSection):
         enabled: bool = True,
     ) -> None:
         super().__init__(name, enabled)
-        if type(max_tokens) is not int or max_tokens < LEAST_TOKENS:
-            raise ValueError(f"max_tokens is {max_tokens!r}; it must be at least {LEAST_TOKENS}")
-        self.max_tokens = max_tokens
+        self.max_tokens = check_int("max_tokens", max_tokens, least=LEAST_TOKENS)
         self.across = across
         self.timeout = timeout
 

@@ -9,7 +9,6 @@ import asyncio
 import errno
 import importlib
 import importlib.util
-import math
 import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -24,6 +23,7 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.errors import AddressUnavailable, ServerError
 from autonomy_ctx.server.app import Gate
 from autonomy_ctx.server.auth import Guard, checked_token, is_loopback
+from autonomy_ctx.validation import check_int, check_seconds
 
 _BACKLOG = 2048
 _ADVICE = {
@@ -144,12 +144,9 @@ def http(
         raise ImportError(f"the HTTP API needs {' and '.join(missing)}: pip install 'autonomy-ctx[server]'")
     if not isinstance(host, str):
         raise TypeError(f"host must be a string, not {type(host).__name__}")
-    if type(port) is not int or not 0 <= port <= 65535:
-        raise ValueError(f"port is {port!r}; give a whole number from 0 to 65535, 0 for any free one")
-    if not 0 <= grace_seconds < math.inf:
-        raise ValueError(f"grace_seconds is {grace_seconds!r}; give 0 or more")
-    if not 0 < keep_alive_seconds < math.inf:
-        raise ValueError(f"keep_alive_seconds is {keep_alive_seconds!r}; give more than 0")
+    check_int("port", port, least=0, most=65535)
+    check_seconds("grace_seconds", grace_seconds, zero=True)
+    check_seconds("keep_alive_seconds", keep_alive_seconds)
     # Now, outside the node's event loop, which it would hold.
     importlib.import_module("autonomy_ctx.server.listening")
     return HttpServer(

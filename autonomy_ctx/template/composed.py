@@ -19,6 +19,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.models.catalog import LEAST_CACHED, Price
 from autonomy_ctx.sections.section import Kind, Omission
 from autonomy_ctx.template.cache_order import breakpoints
+from autonomy_ctx.validation import check_int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +198,7 @@ class ComposedContext:
             raise TypeError(
                 f"price is {type(price).__name__}; give a Price, such as price_of(model) if it knows one"
             )
-        if output_tokens < 0:
-            raise ValueError(f"output_tokens is {output_tokens}; it must be 0 tokens or more")
+        check_int("output_tokens", output_tokens, least=0)
         tools = 0 if self.budget is None else self.budget.tools
         cached = 0 if self._previous is None else tools + self._previous.tokens
         if cached < LEAST_CACHED:

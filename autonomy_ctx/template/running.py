@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, get_args
 
 import anyio
@@ -16,6 +15,7 @@ from autonomy_ctx.background import Strides
 from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.items import wire
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Kind
+from autonomy_ctx.validation import check_int, check_number, check_seconds
 
 HISTORY = "conversation_history"
 # A turn without these would be answered by the wrong agent, or about nothing.
@@ -49,17 +49,17 @@ def place(section: Any) -> Placement:
         raise TypeError(f"section `{name}` is not a section: it needs a `get_messages` method")
     required = getattr(section, "required", None)
     kind: Any = getattr(section, "kind", "volatile")
-    timeout = getattr(section, "timeout", None)
+    where = f"section `{name}`"
     if kind not in get_args(Kind):
-        raise ValueError(f"section `{name}`: kind is {kind!r}; it must be one of {', '.join(get_args(Kind))}")
-    if timeout is not None and (
-        isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0
-    ):
-        raise ValueError(f"section `{name}`: timeout is {timeout!r}; it must be more than 0 seconds, or None")
+        raise ValueError(f"{where}: kind is {kind!r}; it must be one of {', '.join(get_args(Kind))}")
+    timeout = getattr(section, "timeout", None)
+    check_seconds("timeout", timeout, endless=True, optional=True, where=where)
     required = name in REQUIRED if required is None else bool(required)
-    most, least = _most(name, section), _least(name, section)
+    most = check_int("max_tokens", getattr(section, "max_tokens", None), optional=True, where=where)
+    given = getattr(section, "min_tokens", None)
+    least = 0 if given is None else check_int("min_tokens", given, least=0, where=where)
     if most is not None and least > most:
-        raise ValueError(f"section `{name}`: min_tokens ({least}) is more than max_tokens ({most})")
+        raise ValueError(f"{where}: min_tokens ({least}) is more than max_tokens ({most})")
     call = _call(section)
     return Placement(
         required=required,
@@ -69,34 +69,16 @@ def place(section: Any) -> Placement:
         call=call,
         max_tokens=most,
         min_tokens=least,
-        priority=_priority(name, section, required),
+        priority=_priority(section, required, where),
         note=note if callable(note := getattr(section, "note_composed", None)) else None,
     )
 
 
-def _most(name: str, section: Any) -> int | None:
-    most: Any = getattr(section, "max_tokens", None)
-    if most is not None and (type(most) is not int or most < 1):
-        raise ValueError(f"section `{name}`: max_tokens is {most!r}; it must be at least 1 token, or None")
-    return most
-
-
-def _least(name: str, section: Any) -> int:
-    least: Any = getattr(section, "min_tokens", None)
-    if least is None:
-        return 0
-    if type(least) is not int or least < 0:
-        raise ValueError(f"section `{name}`: min_tokens is {least!r}; it must be 0 tokens or more")
-    return least
-
-
-def _priority(name: str, section: Any, required: bool) -> float:
+def _priority(section: Any, required: bool, where: str) -> float:
     priority: Any = getattr(section, "priority", None)
     if priority is None:
         return PRIORITY_REQUIRED if required else PRIORITY
-    if type(priority) not in (int, float) or not isfinite(priority):
-        raise ValueError(f"section `{name}`: priority is {priority!r}; it must be a number")
-    return float(priority)
+    return float(check_number("priority", priority, where=where))
 
 
 def _call(section: Any) -> Callable[..., Any]:

@@ -20,7 +20,6 @@ from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY, thaw
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.knowledge.knowledge import checked_limit
 from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
@@ -32,6 +31,7 @@ from autonomy_ctx.sections.section import ContributingSection, Contribution, Par
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.running import HISTORY
 from autonomy_ctx.template.template import ContextTemplate
+from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.template")
 
@@ -208,7 +208,7 @@ class EventBus:
     """Events in this process, the newest `limit` of all sessions; one whose id comes again is replaced."""
 
     def __init__(self, limit: int = 1000) -> None:
-        self._limit = checked_limit("limit", limit)
+        self._limit = check_int("limit", limit)
         self._events: dict[Any, Any] = {}
 
     def publish(self, event: Any) -> None:
@@ -241,7 +241,7 @@ class MemoryContextSource:
                 f"memory is {type(memory).__name__}; it must have `get_messages_only` or `tasks(session_id)`"
             )
         self.memory, self.scope, self.clock = memory, scope, clock
-        self.limit = checked_limit("limit", limit)
+        self.limit = check_int("limit", limit)
         self._history = ConversationHistorySection(max_messages=limit)
 
     async def recent(self, task: Any) -> list[Entry]:
@@ -286,7 +286,7 @@ class EventBusContextSource:
         if not callable(getattr(event_bus, "events", None)):
             raise TypeError(f"event_bus is {type(event_bus).__name__}; it must have `events(session_id)`")
         self.event_bus, self.agent, self.clock = event_bus, agent, clock
-        self.limit = checked_limit("limit", limit)
+        self.limit = check_int("limit", limit)
 
     async def events(self, task: Any) -> list[Any]:
         """The events of the task's session, oldest first, each once."""

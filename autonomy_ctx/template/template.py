@@ -21,6 +21,7 @@ from autonomy_ctx.template.budget import Fitted, Measure, Part, fit
 from autonomy_ctx.template.cache_order import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
 from autonomy_ctx.template.composed import BudgetReport, ComposedContext, SectionReport
 from autonomy_ctx.template.running import DISABLED, Outcome, Placement, place, run_all
+from autonomy_ctx.validation import check_int
 
 
 def shown_of(outcome: Outcome, counts: Sequence[int], fitted: Fitted | None) -> Fitted:
@@ -102,8 +103,7 @@ class ContextTemplate(Closing):
         _check_max_tokens(max_tokens, model)
         if arrange not in ("given", "cache"):
             raise ValueError(f"arrange is {arrange!r}; it must be given or cache")
-        if type(reserve_output) is not int or reserve_output < 0:
-            raise ValueError(f"reserve_output is {reserve_output!r}; it must be 0 tokens or more")
+        check_int("reserve_output", reserve_output, least=0)
         if isinstance(max_tokens, int) and reserve_output >= max_tokens:
             raise ValueError(
                 f"reserve_output ({reserve_output}) leaves nothing of max_tokens ({max_tokens}) for messages"
@@ -242,11 +242,7 @@ class ContextTemplate(Closing):
     def _most(self, max_tokens: int | None) -> int | None:
         """The tokens of this call, or of the template, as a number."""
         if max_tokens is not None:
-            if type(max_tokens) is not int or max_tokens < 1:
-                raise ValueError(
-                    f"max_tokens is {max_tokens!r}; for one call it is at least 1 token, or None"
-                )
-            return max_tokens
+            return check_int("max_tokens", max_tokens, optional=True)
         if not isinstance(self.max_tokens, float):
             return self.max_tokens
         window = getattr(self.model, "context_window", None)
@@ -349,5 +345,5 @@ def _check_max_tokens(value: Any, model: Any) -> None:
                 f"max_tokens is a fraction ({value}) of a context window; "
                 f"say of which `model`, or give a number of tokens"
             )
-    elif value is not None and (type(value) is not int or value < 1):
-        raise ValueError(f"max_tokens is {value!r}; it must be at least 1 token, or None for no budget")
+    else:
+        check_int("max_tokens", value, optional=True)

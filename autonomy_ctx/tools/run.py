@@ -26,6 +26,7 @@ from autonomy_ctx.items.json_values import EMPTY, json_text
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.arguments import parse_arguments
 from autonomy_ctx.tools.tool import LEAST_OUTPUT, Tool, tools_by_name
+from autonomy_ctx.validation import check_int
 
 # Longer text is read and written outside the event loop.
 LIGHT = 50_000
@@ -203,11 +204,8 @@ async def run_calls(
     dropped, as nothing can stop a thread. Items yielded before an error are dropped with it. `done` is
     called as each call ends, so that whoever is cancelled meanwhile knows which did.
     """
-    if output_limit < LEAST_OUTPUT or parallel < 1:
-        raise ValueError(
-            f"output_limit must be at least {LEAST_OUTPUT} and parallel at least 1, "
-            f"not {output_limit} and {parallel}"
-        )
+    check_int("output_limit", output_limit, least=LEAST_OUTPUT)
+    check_int("parallel", parallel)
     run = _Run(
         tools=tools if isinstance(tools, Mapping) else tools_by_name(tools),
         inject=inject,

@@ -19,6 +19,7 @@ from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolE
 from autonomy_ctx.items.json_values import thaw
 from autonomy_ctx.tools.arguments import convert_arguments
 from autonomy_ctx.tools.schema import MISSING, Field, Record, Shape, read_docstring, record_schema
+from autonomy_ctx.validation import int_problem, seconds_problem
 
 logger = logging.getLogger("autonomy_ctx.tools")
 
@@ -159,13 +160,13 @@ class Tool(Generic[P, R]):
         names: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = _checked_name(function, name)
-        if timeout is not None and not timeout > 0:
-            raise InvalidTool(self.name, f"has a timeout of {timeout!r}; it must be more than 0 seconds")
-        if output_limit is not None and output_limit < LEAST_OUTPUT:
-            raise InvalidTool(
-                self.name,
-                f"has an output_limit of {output_limit!r}; it must be at least {LEAST_OUTPUT} bytes",
-            )
+        problems = {
+            "timeout": seconds_problem(timeout, endless=True, optional=True),
+            "output_limit": int_problem(output_limit, least=LEAST_OUTPUT, optional=True),
+        }
+        for option, problem in problems.items():
+            if problem is not None:
+                raise InvalidTool(self.name, f"cannot be made: {option} {problem}")
         self.function = function
         self._documented = read_docstring(inspect.getdoc(underlying(function)))
         self.description = self._documented.summary if description is None else description

@@ -316,9 +316,9 @@ async def test_a_strategy_in_a_pipeline_may_return_nothing() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_is_at_least_one(limit: int) -> None:
-    with pytest.raises(ValueError, match="max_messages must be at least 1"):
+    with pytest.raises(ValueError, match=f"max_messages must be >= 1, not {limit}"):
         TruncateOldest(max_messages=limit)
-    with pytest.raises(ValueError, match="keep must be at least 1"):
+    with pytest.raises(ValueError, match=f"keep must be >= 1, not {limit}"):
         SummarizeOldest(ScriptedModel(), keep=limit)
 
 
@@ -331,7 +331,7 @@ def test_a_limit_is_a_whole_number(limit: Any) -> None:
 
 
 def test_other_bad_arguments_say_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match="keep must be at least 0"):
+    with pytest.raises(ValueError, match="keep must be >= 0, not -1"):
         ClearToolResults(keep=-1)
     with pytest.raises(ValueError, match=r"keep \(9\) must be less than max_messages \(9\)"):
         SummarizeOldest(ScriptedModel(), keep=9, max_messages=9)

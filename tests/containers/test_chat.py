@@ -412,7 +412,7 @@ async def test_a_sub_agent_of_which_only_a_summary_is_left_is_merged() -> None:
 
 
 async def test_keeping_less_than_no_turns_is_refused() -> None:
-    with pytest.raises(ValueError, match="keep_recent_turns is -1"):
+    with pytest.raises(ValueError, match="keep_recent_turns must be >= 0, not -1"):
         await talk(1).summarize(ScriptedModel(), keep_recent_turns=-1)
 
 

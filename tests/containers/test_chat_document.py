@@ -209,7 +209,7 @@ def test_a_filtered_fork_has_the_instructions_and_the_recent_turns() -> None:
     context.user("more")
     assert context.fork_filtered(1).active_config_at() == ("Be quick.", None)
     for turns in (0, -1):
-        with pytest.raises(ValueError, match="recent_turns"):
+        with pytest.raises(ValueError, match=f"recent_turns must be >= 1, not {turns}"):
             context.fork_filtered(recent_turns=turns)
 
 

@@ -715,9 +715,9 @@ async def test_an_exit_inside_a_candidate_is_raised_as_it_is() -> None:
     ("options", "problem"),
     [
         ({"retries": -1}, "retries must be >= 0, not -1"),
-        ({"retries": 1.5}, "retries must be a whole number, not float"),
+        ({"retries": 1.5}, "retries must be a whole number >= 0, not 1.5"),
         ({"candidates": 0}, "candidates must be >= 1, not 0"),
-        ({"candidates": True}, "candidates must be a whole number, not bool"),
+        ({"candidates": True}, "candidates must be a whole number >= 1, not True"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_refused(options: dict[str, Any], problem: str, path: Path) -> None:

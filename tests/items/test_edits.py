@@ -164,7 +164,7 @@ def test_tokens_are_counted_as_calibrated() -> None:
 
 @pytest.mark.parametrize("limit", [-1, -100])
 def test_a_negative_limit_is_refused(limit: int) -> None:
-    with pytest.raises(ValueError, match=f"max_items is {limit}; it must be at least 0"):
+    with pytest.raises(ValueError, match=f"max_items must be >= 0 or None, not {limit}"):
         truncated([], max_items=limit, counter=TokenCounter())
 
 
@@ -227,7 +227,7 @@ def test_recent_turns_come_with_the_structure_before_them() -> None:
     handoff = AgentHandoff(to_agent="b")
     first, *rest = told([NOTE, USER, ANSWER, USER, ANSWER])
     assert recent_turns([first, handoff, *rest], 1) == [first, handoff, *rest[2:]]
-    with pytest.raises(ValueError, match="turns is -1"):
+    with pytest.raises(ValueError, match="turns must be >= 0, not -1"):
         recent_turns([], -1)
 
 

@@ -100,7 +100,7 @@ def test_wrong_arguments_are_said_at_once() -> None:
         FusedKnowledge()
     with pytest.raises(TypeError, match="object is no knowledge"):
         FusedKnowledge(object())
-    with pytest.raises(ValueError, match="timeout is 0"):
+    with pytest.raises(ValueError, match="timeout must be a number of seconds > 0 or None, not 0"):
         FusedKnowledge(Gives([]), timeout=0)
 
 

@@ -165,8 +165,11 @@ async def test_a_providers_key_is_not_sent_to_an_address_that_was_given(
         ({"model": "offline"}, "'offline' has no /v1/embeddings"),
         ({"model": " ", "base_url": "http://x"}, "needs a name"),
         ({"model": "m", "base_url": "x"}, "begins with http"),
-        ({"model": "m", "base_url": "http://x", "batch_size": 0}, "batch_size is 0"),
-        ({"model": "m", "base_url": "http://x", "timeout": 0}, "must be more than 0 seconds"),
+        ({"model": "m", "base_url": "http://x", "batch_size": 0}, "batch_size must be >= 1, not 0"),
+        (
+            {"model": "m", "base_url": "http://x", "timeout": 0},
+            "total must be a number of seconds > 0",
+        ),
         ({"model": "m", "base_url": "http://x", "api_key": "a\nb"}, "api_key is empty or holds"),
     ],
 )

@@ -64,5 +64,5 @@ async def test_nothing_found_is_said_and_garbage_is_an_error() -> None:
 def test_wrong_arguments_are_said_at_once() -> None:
     with pytest.raises(TypeError, match="TextKnowledge is no knowledge"):
         knowledge_tool(TextKnowledge)
-    with pytest.raises(ValueError, match="top_k is 0"):
+    with pytest.raises(ValueError, match="top_k must be >= 1, not 0"):
         knowledge_tool(Gives([]), top_k=0)

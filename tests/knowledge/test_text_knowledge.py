@@ -268,7 +268,7 @@ async def test_what_is_no_file_is_refused_without_waiting(kind: str, tmp_path: P
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, None])
 async def test_a_limit_is_a_whole_number_from_1(limit: Any) -> None:
     async with TextKnowledge() as knowledge:
-        with pytest.raises(ValueError, match="limit is"):
+        with pytest.raises(ValueError, match=r"limit must be (a whole number )?>= 1, not "):
             await knowledge.search("ferry", limit)
         with pytest.raises(TypeError, match="a query is text, not int"):
             await knowledge.search(7, 3)  # type: ignore[arg-type]

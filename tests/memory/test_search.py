@@ -128,7 +128,7 @@ async def test_memory_searches_as_its_agent(memory: Memory) -> None:
         await memory.search("ana\0", "museum")
     with pytest.raises(InvalidKey):
         await memory.search("ana", "museum", conversation="\ud800")
-    with pytest.raises(ValueError, match="limit is 0"):
+    with pytest.raises(ValueError, match="limit must be >= 1, not 0"):
         await memory.search("ana", "museum", limit=0)
     query: Any = 5
     with pytest.raises(TypeError, match="int"):

@@ -294,8 +294,8 @@ async def test_a_cancelled_turn_is_cancelled(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ({"top_k": 0}, "top_k is 0"),
-        ({"max_tokens": -1}, "max_tokens is -1"),
+        ({"top_k": 0}, "top_k must be >= 1, not 0"),
+        ({"max_tokens": -1}, "max_tokens must be >= 1, not -1"),
         ({"query": "text"}, "query is str; it must be a function"),
         ({"knowledge": object()}, "object is no knowledge: it needs a method"),
     ],

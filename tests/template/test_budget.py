@@ -412,13 +412,13 @@ async def test_a_limit_that_a_required_section_cannot_keep_is_an_error() -> None
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"max_tokens": 0}, "section `x`: max_tokens is 0; it must be at least 1 token, or None"),
-        ({"max_tokens": 0.5}, "section `x`: max_tokens is 0.5; it must be at least 1 token, or None"),
-        ({"max_tokens": True}, "section `x`: max_tokens is True; it must be at least 1 token, or None"),
-        ({"min_tokens": -1}, "section `x`: min_tokens is -1; it must be 0 tokens or more"),
+        ({"max_tokens": 0}, "section `x`: max_tokens must be >= 1 or None, not 0"),
+        ({"max_tokens": 0.5}, "section `x`: max_tokens must be a whole number >= 1 or None, not 0.5"),
+        ({"max_tokens": True}, "section `x`: max_tokens must be a whole number >= 1 or None, not True"),
+        ({"min_tokens": -1}, "section `x`: min_tokens must be >= 0, not -1"),
         ({"min_tokens": 9, "max_tokens": 8}, "section `x`: min_tokens (9) is more than max_tokens (8)"),
-        ({"priority": "high"}, "section `x`: priority is 'high'; it must be a number"),
-        ({"priority": float("nan")}, "section `x`: priority is nan; it must be a number"),
+        ({"priority": "high"}, "section `x`: priority must be a finite number, not str"),
+        ({"priority": float("nan")}, "section `x`: priority must be a finite number, not nan"),
     ],
 )
 def test_bad_limits_of_a_section_are_refused_when_it_joins(options: dict[str, Any], problem: str) -> None:
@@ -429,14 +429,14 @@ def test_bad_limits_of_a_section_are_refused_when_it_joins(options: dict[str, An
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"max_tokens": 0}, "max_tokens is 0; it must be at least 1 token, or None for no budget"),
-        ({"max_tokens": "9"}, "max_tokens is '9'; it must be at least 1 token, or None for no budget"),
+        ({"max_tokens": 0}, "max_tokens must be >= 1 or None, not 0"),
+        ({"max_tokens": "9"}, "max_tokens must be a whole number >= 1 or None, not str"),
         (
             {"max_tokens": 1.5},
             "max_tokens is 1.5; as a fraction of the context window it is above 0, up to 1",
         ),
         ({"max_tokens": 0.5}, "max_tokens is a fraction (0.5) of a context window; say of which `model`"),
-        ({"reserve_output": -1}, "reserve_output is -1; it must be 0 tokens or more"),
+        ({"reserve_output": -1}, "reserve_output must be >= 0, not -1"),
         (
             {"max_tokens": 9, "reserve_output": 9},
             "reserve_output (9) leaves nothing of max_tokens (9) for messages",
@@ -449,7 +449,7 @@ def test_a_bad_budget_is_refused_when_the_template_is_made(options: dict[str, An
 
 
 async def test_a_bad_budget_of_a_call_is_refused_before_any_section_runs() -> None:
-    with pytest.raises(ValueError, match="max_tokens is 0; for one call it is at least 1 token, or None"):
+    with pytest.raises(ValueError, match="max_tokens must be >= 1 or None, not 0"):
         await ContextTemplate([]).compose(None, "ana", "trip", max_tokens=0)
 
 

@@ -150,7 +150,7 @@ async def test_what_is_no_context_or_price_is_refused_by_name() -> None:
     for no_price in (None, "gpt-5", 3):
         with pytest.raises(TypeError, match="give a Price"):
             composed.estimated_cost(no_price)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="output_tokens is -1"):
+    with pytest.raises(ValueError, match="output_tokens must be >= 0, not -1"):
         composed.estimated_cost(PRICE, output_tokens=-1)
 
 

@@ -557,11 +557,9 @@ async def test_a_question_is_open_until_it_is_answered_or_the_user_goes_on() -> 
 
 
 async def test_wrong_settings_are_refused_before_anything_runs() -> None:
-    with pytest.raises(
-        ValueError, match="output_limit must be at least 256 and parallel at least 1, not 5 and 8"
-    ):
+    with pytest.raises(ValueError, match="output_limit must be >= 256, not 5"):
         await run_calls([], [], output_limit=5)
-    with pytest.raises(ValueError, match="not 1000000 and 0"):
+    with pytest.raises(ValueError, match="parallel must be >= 1, not 0"):
         await run_calls([], [], parallel=0)
     with pytest.raises(InvalidTool):
         await run_calls([], [double, tool(name="double")(for_ever.function)])

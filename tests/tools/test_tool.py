@@ -105,9 +105,15 @@ def test_attributes_of_the_function_do_not_replace_those_of_the_tool() -> None:
         (lambda: Tool(5), "tool `int` is not a function"),  # type: ignore[arg-type]
         (lambda: Tool(dict.update, name="update"), "has no signature to read; wrap it in a function"),
         (lambda: Tool(dict), "tool `dict` is not a function"),
-        (lambda: tool(timeout=0)(add.function), "timeout of 0; it must be more than 0 seconds"),
-        (lambda: tool(timeout=math.nan)(add.function), "timeout of nan"),
-        (lambda: tool(output_limit=5)(add.function), "at least 256 bytes"),
+        (lambda: tool(timeout=0)(add.function), "timeout must be a number of seconds > 0 or None, not 0"),
+        (
+            lambda: tool(timeout=math.nan)(add.function),
+            "timeout must be a number of seconds > 0 or None, not nan",
+        ),
+        (
+            lambda: tool(output_limit=5)(add.function),
+            "tool `add` cannot be made: output_limit must be >= 256 or None, not 5",
+        ),
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_at_once(make: Any, problem: str) -> None:

@@ -40,6 +40,7 @@ from autonomy_ctx.memory.store import (
     wanted_terms,
 )
 from autonomy_ctx.memory.worker import Job, Outcome
+from autonomy_ctx.validation import check_seconds
 
 T = TypeVar("T")
 
@@ -67,11 +68,9 @@ class SqliteStore:
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise ValueError(f"synchronous is {synchronous!r}; it must be FULL or NORMAL")
-        if timeout <= 0:
-            raise ValueError(f"timeout is {timeout}; it must be more than 0 seconds")
+        self.timeout = check_seconds("timeout", timeout)
         check_location(path)
         self.path = os.path.abspath(path)
-        self.timeout = timeout
         self.synchronous: Synchronous = synchronous
         self._clock = clock
         self._closed = False

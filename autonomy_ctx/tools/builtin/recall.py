@@ -19,6 +19,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import LONGEST, Page, Recollection, read_page, shown
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
+from autonomy_ctx.validation import check_int
 
 MOST_FOUND = 50
 # Of the turn that asks, its own calls and results would be found first.
@@ -41,9 +42,7 @@ async def _search_history(
         limit: How many messages at most.
         in_conversation: Only this conversation; leave it out to search all with this user.
     """
-    if limit < 1:
-        raise ValueError(f"limit is {limit}; it must be at least 1")
-    limit = min(limit, MOST_FOUND)
+    limit = min(check_int("limit", limit), MOST_FOUND)
     asked = (await memory.head(scope, conversation)).last_user
     found = await memory.search(scope, query, conversation=in_conversation, limit=limit + OWN_TURN)
     passages = [
@@ -257,6 +256,4 @@ def _session(session_id: str | None, conversation: str | None) -> str:
 
 
 def _checked(limit: int) -> int:
-    if limit < 1:
-        raise ValueError(f"limit is {limit}; it must be at least 1")
-    return min(limit, MOST_ROWS)
+    return min(check_int("limit", limit), MOST_ROWS)

@@ -19,6 +19,7 @@ import anyio
 from autonomy_ctx.errors import InvalidArguments, SubagentError
 from autonomy_ctx.sections.instructions import purpose_of
 from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.validation import check_int
 
 T = TypeVar("T")
 _STOPPED = "was stopped before it answered"
@@ -237,14 +238,10 @@ class Subagents:
         timeout: float | None = None,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        if min(max_running, max_conversations) < 1:
-            raise ValueError(
-                f"max_running and max_conversations must be at least 1, "
-                f"not {max_running} and {max_conversations}"
-            )
         self._configs = _checked(configs)
         self._spawn, self._grace = spawn, grace
-        self._max_running, self._max_conversations = max_running, max_conversations
+        self._max_running = check_int("max_running", max_running)
+        self._max_conversations = check_int("max_conversations", max_conversations)
         # The one used last is the last.
         self._crews: OrderedDict[tuple[str, str], Crew] = OrderedDict()
         self.tools: list[Tool[..., Any]] = []

@@ -1,0 +1,168 @@
+"""Checks of the numbers that callers give as arguments: one rule and one sentence for all of them.
+
+A bool is no number here, although Python counts with it: `limit=True` is a mistake. Neither is nan.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, overload
+
+
+class NotANumber(TypeError, ValueError):
+    """A value of the wrong type in the place of a number.
+
+    It is a `ValueError` too, so that `except ValueError` catches every bad number.
+    """
+
+
+@overload
+def check_int(
+    name: str,
+    value: Any,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    optional: Literal[False] = False,
+    where: str = "",
+) -> int: ...
+
+
+@overload
+def check_int(
+    name: str, value: Any, *, least: int = 1, most: int | None = None, optional: bool, where: str = ""
+) -> int | None: ...
+
+
+def check_int(
+    name: str,
+    value: Any,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    optional: bool = False,
+    where: str = "",
+) -> int | None:
+    """The value, if it is a whole number within the bounds; `where` says whose argument it is."""
+    problem = int_problem(value, least=least, most=most, optional=optional)
+    if problem is not None:
+        raise _error(name, problem, where, is_number=_is_a(value, int))
+    checked: int | None = value
+    return checked
+
+
+def check_number(
+    name: str, value: Any, *, least: float | None = None, most: float | None = None, where: str = ""
+) -> float:
+    """The value, if it is a finite number within the bounds."""
+    problem = number_problem(value, least=least, most=most)
+    if problem is not None:
+        raise _error(name, problem, where, is_number=_is_a(value, int | float))
+    checked: float = value
+    return checked
+
+
+@overload
+def check_seconds(
+    name: str,
+    value: Any,
+    *,
+    zero: bool = False,
+    most: float | None = None,
+    endless: bool = False,
+    optional: Literal[False] = False,
+    where: str = "",
+) -> float: ...
+
+
+@overload
+def check_seconds(
+    name: str,
+    value: Any,
+    *,
+    zero: bool = False,
+    most: float | None = None,
+    endless: bool = False,
+    optional: bool,
+    where: str = "",
+) -> float | None: ...
+
+
+def check_seconds(
+    name: str,
+    value: Any,
+    *,
+    zero: bool = False,
+    most: float | None = None,
+    endless: bool = False,
+    optional: bool = False,
+    where: str = "",
+) -> float | None:
+    """The value, if it is a number of seconds above 0; with `zero` also 0, with `endless` also infinity."""
+    problem = seconds_problem(value, zero=zero, most=most, endless=endless, optional=optional)
+    if problem is not None:
+        raise _error(name, problem, where, is_number=_is_a(value, int | float))
+    checked: float | None = value
+    return checked
+
+
+def int_problem(value: Any, *, least: int = 1, most: int | None = None, optional: bool = False) -> str | None:
+    """What is wrong with a whole number, to stand after its name in an error; None for nothing."""
+    if value is None and optional:
+        return None
+    is_number = _is_a(value, int)
+    if is_number and value >= least and (most is None or value <= most):
+        return None
+    kind = "" if is_number else "a whole number "
+    return _problem(value, f"{kind}>= {least}{'' if most is None else f' and <= {most}'}", optional)
+
+
+def number_problem(value: Any, *, least: float | None = None, most: float | None = None) -> str | None:
+    """What is wrong with a finite number, to stand after its name in an error; None for nothing."""
+    if (
+        _is_a(value, int | float)
+        and -math.inf < value < math.inf
+        and (least is None or value >= least)
+        and (most is None or value <= most)
+    ):
+        return None
+    bounds = [f">= {least:g}"] if least is not None else []
+    bounds += [f"<= {most:g}"] if most is not None else []
+    return _problem(value, f"a finite number {' and '.join(bounds)}".rstrip())
+
+
+def seconds_problem(
+    value: Any,
+    *,
+    zero: bool = False,
+    most: float | None = None,
+    endless: bool = False,
+    optional: bool = False,
+) -> str | None:
+    """What is wrong with a number of seconds, to stand after its name in an error; None for nothing."""
+    if value is None and optional:
+        return None
+    if (
+        _is_a(value, int | float)
+        and (value > 0 or (zero and value == 0))
+        and (most is None or value <= most)
+        and (endless or value < math.inf)
+    ):
+        return None
+    bounds = f"{'>=' if zero else '>'} 0{'' if most is None else f' and <= {most:g}'}"
+    return _problem(value, f"a number of seconds {bounds}", optional)
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _problem(value: Any, wanted: str, optional: bool = False) -> str:
+    # Only numbers are shown: anything else may be long, or what somebody said.
+    shown = repr(value) if isinstance(value, int | float | None) else type(value).__name__
+    return f"must be {wanted}{' or None' if optional else ''}, not {shown}"
+
+
+def _error(name: str, problem: str, where: str, *, is_number: bool) -> Exception:
+    sentence = f"{where}: {name} {problem}" if where else f"{name} {problem}"
+    return ValueError(sentence) if is_number else NotANumber(sentence)
