@@ -93,29 +93,29 @@ from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMes
 from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.summary import Segment, Summary
-from autonomy_ctx.items.tokens import Calibration, ExactText, TextCounter, TokenCounter
+from autonomy_ctx.items.tokens import Calibration, ExactTextCounter, TextCounter, TokenCounter
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.knowledge.embedders import Embedder, HttpEmbedder
 from autonomy_ctx.knowledge.fused import FusedKnowledge
 from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
 from autonomy_ctx.knowledge.text import TextKnowledge
-from autonomy_ctx.knowledge.vector import Hit, VectorKnowledgeBase, VectorsInProcess, VectorStore
+from autonomy_ctx.knowledge.vector import InProcessVectorStore, VectorHit, VectorKnowledgeBase, VectorStore
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory, MemoryHook
-from autonomy_ctx.memory.recall import Recalled, Recollection, recall
+from autonomy_ctx.memory.recall import RecallHit, RecallResult, recall
 from autonomy_ctx.memory.store import (
     Draft,
     Entry,
-    Found,
     Head,
+    IndexedMessage,
+    IndexedMessageReader,
     Key,
     Lease,
     Log,
-    Placed,
-    ReadsPlaces,
     Record,
     Records,
     Search,
+    SearchHit,
     Store,
     StoredSegment,
     Summaries,
@@ -213,19 +213,20 @@ __all__ = [
     "Entry",
     "EventBus",
     "EventBusContextSource",
-    "ExactText",
+    "ExactTextCounter",
     "FileRefused",
     "Finished",
-    "Found",
     "FrameworkInstructionsSection",
     "FusedKnowledge",
     "Head",
-    "Hit",
     "HookError",
     "HookRegistry",
     "HttpEmbedder",
     "ImageContent",
+    "InProcessVectorStore",
     "InboxSection",
+    "IndexedMessage",
+    "IndexedMessageReader",
     "InvalidAgent",
     "InvalidArguments",
     "InvalidContainer",
@@ -265,20 +266,19 @@ __all__ = [
     "Origin",
     "Passage",
     "Pipeline",
-    "Placed",
     "PoolSection",
     "Price",
     "QueueSection",
     "RateLimited",
-    "ReadsPlaces",
+    "RecallHit",
+    "RecallResult",
     "RecallSection",
-    "Recalled",
-    "Recollection",
     "Record",
     "Records",
     "Runtime",
     "SchemaTooNew",
     "Search",
+    "SearchHit",
     "Section",
     "SectionError",
     "SectionReport",
@@ -333,9 +333,9 @@ __all__ = [
     "UnregisteredToolError",
     "Usage",
     "UserMessageMissing",
+    "VectorHit",
     "VectorKnowledgeBase",
     "VectorStore",
-    "VectorsInProcess",
     "Window",
     "Work",
     "ask_user_for_input",

@@ -23,12 +23,12 @@ from autonomy_ctx.memory.store import (
     LONGEST,
     Draft,
     Entry,
-    Found,
     Head,
+    IndexedMessage,
     Key,
     Lease,
-    Placed,
     Record,
+    SearchHit,
     StoredSegment,
     SummaryState,
     Window,
@@ -610,7 +610,7 @@ class InProcessStore:
 
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         self._open()
         wanted = wanted_terms(query, limit)
         meant = dict(self._meant(scope, agent, conversation)) if wanted else {}
@@ -621,7 +621,7 @@ class InProcessStore:
         new = {key: kept.after(self._index.indexed(key)) for key, kept in meant.items()}
         look = partial(self._index.search, new, wanted, limit, everywhere=conversation is None)
         return [
-            Found(
+            SearchHit(
                 conversation=hit.key.conversation,
                 position=hit.position,
                 message=meant[hit.key].entry(hit.position).message,
@@ -632,11 +632,13 @@ class InProcessStore:
             if meant[hit.key].has(hit.position)
         ]
 
-    async def read_places(self, agent: str, scope: str, places: Sequence[tuple[str, int]]) -> list[Placed]:
+    async def read_indexed(
+        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
+    ) -> list[IndexedMessage]:
         self._open()
         logs = {name: self._conversations.get(Key(agent, scope, name)) for name, _ in places}
         return [
-            Placed(name, position, kept.entry(position).message)
+            IndexedMessage(name, position, kept.entry(position).message)
             for name, position in places
             if (kept := logs[name]) is not None and kept.has(position)
         ]

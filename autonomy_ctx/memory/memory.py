@@ -24,9 +24,9 @@ from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.sqlite.threads import Synchronous
 from autonomy_ctx.memory.store import (
     Draft,
-    Found,
     Head,
     Log,
+    SearchHit,
     Store,
     SummaryState,
     Window,
@@ -221,7 +221,7 @@ class Memory(Closing):
 
     async def search(
         self, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         """The messages of a scope, or of one conversation, that share a word with the query; best first.
 
         Words are compared without case, accents and endings; words that say nothing, such as "the", do

@@ -11,18 +11,18 @@ from knowledge.bases import CountsTopics, Gives
 
 from autonomy_ctx import (
     FusedKnowledge,
+    InProcessVectorStore,
     InvalidPassage,
     Passage,
     TextKnowledge,
     VectorKnowledgeBase,
-    VectorsInProcess,
     knowledge_tool,
 )
 from autonomy_ctx.tools.tool import tools_by_name
 
 MADE: dict[str, Callable[[], Any]] = {
     "text": TextKnowledge,
-    "vector": lambda: VectorKnowledgeBase(CountsTopics(), VectorsInProcess()),
+    "vector": lambda: VectorKnowledgeBase(CountsTopics(), InProcessVectorStore()),
     "fused": lambda: FusedKnowledge(Gives([Passage("The ferry leaves at noon.", source="ferry.md")])),
 }
 

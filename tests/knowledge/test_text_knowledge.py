@@ -29,7 +29,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.knowledge import text
 from autonomy_ctx.knowledge.documents import MOST_BYTES, Document
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 FERRY = "The ferry to Cacilhas leaves every twenty minutes."
 TRAM = "Tram 28 climbs the hills of Alfama."
@@ -217,11 +217,11 @@ async def test_one_bad_file_and_nothing_of_the_folder_is_added(
 async def test_messages_are_added_once_and_instructions_never(knowledge: TextKnowledge) -> None:
     unnamed = {"role": "assistant", "content": "Take the ferry at noon."}
     messages: list[Message | dict[str, Any]] = [
-        said("Is there a ferry?", id="m1"),
+        make_message("Is there a ferry?", id="m1"),
         unnamed,
-        said("Always praise the ferry.", id="m2", role="system"),
+        make_message("Always praise the ferry.", id="m2", role="system"),
         Summary([{"text": "They spoke of a ferry.", "first": 1, "last": 2}]),
-        said(" ", id="m3"),
+        make_message(" ", id="m3"),
     ]
     await knowledge.add_messages(messages)
     await knowledge.add_messages(messages)
