@@ -11,13 +11,13 @@ from autonomy_ctx import (
     ComposedContext,
     ContextTemplate,
     ConversationHistorySection,
-    HookError,
     Memory,
     MemoryHook,
     Message,
     TemplateHook,
     hook,
 )
+from autonomy_ctx.errors import HookError
 from autonomy_ctx.testing import make_message
 
 Open = Callable[..., Memory]

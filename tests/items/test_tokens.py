@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 from strategies import any_text, message_dicts, messages, some
 
 from autonomy_ctx import (
-    Calibration,
     ContextTemplate,
     ConversationHistorySection,
-    ExactTextCounter,
     ImageContent,
     InvalidMessage,
     Memory,
     Message,
     TextContent,
     ThinkingContent,
-    TokenCounter,
     ToolCall,
 )
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, PER_TOOL
+from autonomy_ctx.tokens import Calibration, ExactTextCounter, TokenCounter
 
 
 class Letters:

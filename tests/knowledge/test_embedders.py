@@ -20,7 +20,8 @@ from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 
-from autonomy_ctx import HttpEmbedder, InProcessVectorStore, InvalidVectors, VectorKnowledgeBase
+from autonomy_ctx.errors import InvalidVectors
+from autonomy_ctx.knowledge import HttpEmbedder, InProcessVectorStore, VectorKnowledgeBase
 from autonomy_ctx.knowledge.embedders import as_embedder
 
 WORDS = {

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from knowledge.bases import CountsTopics, Gives, Hangs, Plain
 from strategies import some
 
-from autonomy_ctx import (
+from autonomy_ctx.errors import KnowledgeError
+from autonomy_ctx.knowledge import (
     FusedKnowledge,
     InProcessVectorStore,
-    KnowledgeError,
     Passage,
     TextKnowledge,
     VectorKnowledgeBase,

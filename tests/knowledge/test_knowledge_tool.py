@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from knowledge.bases import CountsTopics, Gives
 
-from autonomy_ctx import (
+from autonomy_ctx.errors import InvalidPassage
+from autonomy_ctx.knowledge import (
     FusedKnowledge,
     InProcessVectorStore,
-    InvalidPassage,
     Passage,
     TextKnowledge,
     VectorKnowledgeBase,
-    knowledge_tool,
 )
+from autonomy_ctx.tools import knowledge_tool
 from autonomy_ctx.tools.tool import tools_by_name
 
 MADE: dict[str, Callable[[], Any]] = {

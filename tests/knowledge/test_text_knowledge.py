@@ -16,18 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, some
 
-from autonomy_ctx import (
-    InvalidDocument,
-    KnowledgeError,
-    Message,
-    SchemaTooNew,
-    StoreBusy,
-    StoreCorrupt,
-    StoreUnavailable,
-    Summary,
-    TextKnowledge,
-)
-from autonomy_ctx.knowledge import text
+from autonomy_ctx import Message, StoreBusy
+from autonomy_ctx.errors import InvalidDocument, KnowledgeError, SchemaTooNew, StoreCorrupt, StoreUnavailable
+from autonomy_ctx.items import Summary
+from autonomy_ctx.knowledge import TextKnowledge, text
 from autonomy_ctx.knowledge.documents import MOST_BYTES, Document
 from autonomy_ctx.testing import make_message
 

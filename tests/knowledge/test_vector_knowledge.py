@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from knowledge.bases import CountsTopics, Keeps
 from strategies import some
 
-from autonomy_ctx import (
-    InProcessVectorStore,
-    InvalidDocument,
-    InvalidVectors,
-    KnowledgeError,
-    VectorHit,
-    VectorKnowledgeBase,
-)
+from autonomy_ctx.errors import InvalidDocument, InvalidVectors, KnowledgeError
+from autonomy_ctx.knowledge import InProcessVectorStore, VectorHit, VectorKnowledgeBase
 from autonomy_ctx.knowledge.vector import Products, numpy_products, plain_products
 from autonomy_ctx.testing import make_message
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Memory, StoreCorrupt
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import StoreCorrupt
 from autonomy_ctx.memory.sqlite.log import LARGE, ROWS, read_blocks, read_rows
 from autonomy_ctx.testing import MAIN, make_message
 

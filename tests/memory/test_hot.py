@@ -15,18 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx import (
-    ContextTemplate,
-    ConversationHistorySection,
-    Draft,
-    Head,
-    Memory,
-    StoreUnavailable,
-    Window,
-)
+from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
+from autonomy_ctx.errors import StoreUnavailable
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.memory.window_cache import LARGEST_WEIGHT, LARGEST_WINDOW, LOOKED_BACK, HotWindows
+from autonomy_ctx.stores import Draft, Head, Window
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 

@@ -13,17 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, names
 
-from autonomy_ctx import (
-    ConflictingMessage,
-    DirectMessage,
-    InvalidMessage,
-    Mailbox,
-    MailboxFull,
-    Memory,
-    MemoryHook,
-    MessageTooLarge,
-    hook,
-)
+from autonomy_ctx import InvalidMessage, Mailbox, Memory, MemoryHook, hook
+from autonomy_ctx.errors import ConflictingMessage, MailboxFull, MessageTooLarge
+from autonomy_ctx.items import DirectMessage
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.mailbox import MAIL_LIMIT, MOST_WAITING
 from autonomy_ctx.testing import StoppedClock, make_message

@@ -19,17 +19,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from autonomy_ctx import (
-    ConflictingMessage,
-    ContextTemplate,
-    ConversationHistorySection,
-    Head,
-    Memory,
-    get_tool_result_id,
-    get_tool_use_ids,
-)
+from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
+from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.items import get_tool_result_id, get_tool_use_ids
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.sections.history import LOOKBACK
+from autonomy_ctx.stores import Head
 from autonomy_ctx.testing import StoppedClock, make_message, numbered_ids
 
 T = TypeVar("T")

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Head, Memory, SchemaTooNew, StoreUnavailable
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import SchemaTooNew, StoreUnavailable
 from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest, migrate, statements, steps
 from autonomy_ctx.memory.store import Lease, StoredSegment
+from autonomy_ctx.stores import Head
 from autonomy_ctx.testing import MAIN, make_message
 
 VERSIONS = range(latest() + 1)

@@ -23,7 +23,8 @@ from typing import Any, Literal, NamedTuple, cast
 import apsw
 import pytest
 
-from autonomy_ctx import Memory, StoreFull, StoreUnavailable
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import StoreFull, StoreUnavailable
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.sqlite.threads import Synchronous
 from autonomy_ctx.testing import make_message

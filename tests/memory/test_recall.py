@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx import IndexedMessageReader, Memory, Message, recall
+from autonomy_ctx import Memory, Message, recall
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.recall import LONGEST, RecallHit, inherited, written
+from autonomy_ctx.stores import IndexedMessageReader
 from benchmarks import recall as figures
 from benchmarks import recall_corpus
 

@@ -20,13 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, some
 
-from autonomy_ctx import InvalidKey, Key, Memory, StoreClosed, StoreUnavailable
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.terms import LITTLE_WORDS, LONGEST_TERM, asked_terms, terms
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite import fulltext, search
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.sqlite.store import SqliteStore
+from autonomy_ctx.stores import Key
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 # Nothing else begins with it: the index keeps of a word only where it differs from the one before.

@@ -28,23 +28,14 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from autonomy_ctx import (
-    AutonomyCtxError,
-    Draft,
-    Memory,
-    Message,
-    MessageTooLarge,
-    StoreBusy,
-    StoreClosed,
-    StoreCorrupt,
-    StoreFull,
-    StoreUnavailable,
-)
+from autonomy_ctx import AutonomyCtxError, Memory, Message, StoreBusy
+from autonomy_ctx.errors import MessageTooLarge, StoreClosed, StoreCorrupt, StoreFull, StoreUnavailable
 from autonomy_ctx.memory.encoding import MESSAGE_LIMIT, RESULT_LIMIT, encoded
 from autonomy_ctx.memory.sqlite import connection
 from autonomy_ctx.memory.sqlite.connection import FileLock, check_location, filesystem_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.worker import Worker
+from autonomy_ctx.stores import Draft
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 PAGE = 4096

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Memory, Store
+from autonomy_ctx import Memory
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Lease, StoredSegment
 from autonomy_ctx.memory.window_cache import HotWindows
+from autonomy_ctx.stores import Store
 from autonomy_ctx.testing import MAIN, StoppedClock, StoreContract, make_drafts, make_message
 
 

@@ -9,14 +9,14 @@ import pytest
 from autonomy_ctx import (
     ContextTemplate,
     ConversationHistorySection,
-    DirectMessage,
     InboxSection,
     Mailbox,
     Memory,
     SystemInstructionsSection,
-    TokenCounter,
 )
+from autonomy_ctx.items import DirectMessage
 from autonomy_ctx.testing import StoppedClock, make_message
+from autonomy_ctx.tokens import TokenCounter
 
 
 def mail(id: str, content: str = "Mind the gap.", **fields: Any) -> DirectMessage:  # noqa: A002

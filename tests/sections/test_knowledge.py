@@ -14,18 +14,20 @@ from autonomy_ctx import (
     ComposedContext,
     ContextTemplate,
     ConversationHistorySection,
-    FusedKnowledge,
-    HttpEmbedder,
-    InProcessVectorStore,
     KnowledgeSection,
     Memory,
     Message,
-    Passage,
-    SectionReport,
     SystemInstructionsSection,
+)
+from autonomy_ctx.knowledge import (
+    FusedKnowledge,
+    HttpEmbedder,
+    InProcessVectorStore,
+    Passage,
     TextKnowledge,
     VectorKnowledgeBase,
 )
+from autonomy_ctx.template import SectionReport
 from autonomy_ctx.testing import make_message
 
 FERRY = Passage("The ferry leaves at noon.", source="ferry.md", title="Boats")

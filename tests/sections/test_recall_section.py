@@ -13,10 +13,10 @@ from autonomy_ctx import (
     FrameworkInstructionsSection,
     Memory,
     RecallSection,
-    SectionReport,
     SummarizedHistorySection,
     create_default_template,
 )
+from autonomy_ctx.template import SectionReport
 from autonomy_ctx.testing import HeldModel, make_message
 
 

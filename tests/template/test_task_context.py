@@ -14,32 +14,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, names
 
-from autonomy_ctx import (
-    BudgetExceeded,
-    DirectMessage,
+from autonomy_ctx import BudgetExceeded, InvalidMessage, Mailbox, Memory, Message, ToolCall
+from autonomy_ctx.items import DirectMessage
+from autonomy_ctx.knowledge import InProcessVectorStore
+from autonomy_ctx.tasks import (
     EventBus,
     EventBusContextSource,
-    InProcessVectorStore,
-    InvalidMessage,
-    Mailbox,
-    Memory,
     MemoryContextSource,
-    Message,
     Task,
     TaskContextManager,
-    TokenCounter,
-    ToolCall,
     events_to_messages,
-    memory_tools,
 )
 from autonomy_ctx.testing import StoppedClock, make_message
+from autonomy_ctx.tokens import TokenCounter
+from autonomy_ctx.tools import memory_tools
 from autonomy_ctx.tools.run import run_calls
 
 # -- the documented examples, as they are written; only import lines are changed ------------------------
 
 CONFIGURED = """
-from autonomy_ctx import TaskContextManager
-from autonomy_ctx import TokenCounter
+from autonomy_ctx.tasks import TaskContextManager
+from autonomy_ctx.tokens import TokenCounter
 
 context_manager = TaskContextManager(
     token_counter=TokenCounter(),
@@ -51,21 +46,21 @@ context_manager = TaskContextManager(
 """
 
 MEMORY_SOURCE = """
-from autonomy_ctx import MemoryContextSource
+from autonomy_ctx.tasks import MemoryContextSource
 
 memory_source = MemoryContextSource(memory=loom_memory)
 # Retrieves tasks from L1 and L2 layers
 """
 
 EVENT_SOURCE = """
-from autonomy_ctx import EventBusContextSource
+from autonomy_ctx.tasks import EventBusContextSource
 
 event_source = EventBusContextSource(event_bus=event_bus)
 # Retrieves thinking events and tool calls
 """
 
 DIRECT_MESSAGE = """
-from autonomy_ctx import Task
+from autonomy_ctx.tasks import Task
 
 direct_msg = Task(
     task_id="task-123:event:node.message",
@@ -84,15 +79,15 @@ direct_msg = Task(
 """
 
 COUNTED = """
-from autonomy_ctx import TokenCounter
+from autonomy_ctx.tokens import TokenCounter
 
 counter = TokenCounter()
 token_count = counter.count_messages(messages)
 """
 
 BASIC = """
-from autonomy_ctx import TaskContextManager
-from autonomy_ctx import Task
+from autonomy_ctx.tasks import TaskContextManager
+from autonomy_ctx.tasks import Task
 
 # Build context for current task
 current_task = Task(
@@ -108,7 +103,7 @@ response = await llm.chat(messages, tools=available_tools)
 """
 
 WITH_SESSION = """
-from autonomy_ctx import Task
+from autonomy_ctx.tasks import Task
 
 current_task = Task(
     task_id="task_123",
@@ -127,7 +122,7 @@ await executor.execute("query_l3_memory", {"limit": 20, "session_id": "session-2
 """
 
 WITH_KNOWLEDGE = """
-from autonomy_ctx import VectorKnowledgeBase
+from autonomy_ctx.knowledge import VectorKnowledgeBase
 
 # Create knowledge base
 kb = VectorKnowledgeBase(embedding_provider, vector_store)

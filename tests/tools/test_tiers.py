@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, names
 
-from autonomy_ctx import Memory, Tool, ToolCall, memory_tools
+from autonomy_ctx import Memory, Tool, ToolCall
 from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.testing import make_message
+from autonomy_ctx.tools import memory_tools
 from autonomy_ctx.tools.run import Ran, run_calls
 
 
