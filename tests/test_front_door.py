@@ -168,4 +168,4 @@ def test_an_agent_is_imported_without_what_is_optional_or_rare() -> None:
             "uvicorn",
         }
     )
-    assert everything.isdisjoint({"autonomy_ctx.testing", "autonomy_ctx.server"})
+    assert everything.isdisjoint({"autonomy_ctx.testing", "autonomy_ctx.server", "asyncio", "sqlite3"})

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
@@ -19,9 +19,6 @@ from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.sqlite.connection import path_of
-from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.sqlite.threads import Synchronous
 from autonomy_ctx.memory.store import (
     Draft,
     Head,
@@ -34,6 +31,9 @@ from autonomy_ctx.memory.store import (
     make_key,
 )
 from autonomy_ctx.memory.window_cache import HotWindows
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.sqlite.threads import Synchronous
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -80,6 +80,10 @@ class Memory(Closing):
             return clock().timestamp()
 
         if url is not None:
+            # Imported here: memory in process needs no SQLite.
+            from autonomy_ctx.memory.sqlite.connection import path_of
+            from autonomy_ctx.memory.sqlite.store import SqliteStore
+
             store = SqliteStore(path_of(url), timeout=timeout, synchronous=synchronous, clock=seconds)
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()

@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MethodType, SimpleNamespace
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
 from autonomy_ctx.items.json_values import thaw
-from autonomy_ctx.tools.arguments import convert_arguments
-from autonomy_ctx.tools.schema import MISSING, Field, Record, Shape, read_docstring, record_schema
+
+if TYPE_CHECKING:
+    # Imported below where they are used: schemas take long to import, and to import an agent none is needed.
+    from autonomy_ctx.tools.schema import Field, Record
 
 logger = logging.getLogger("autonomy_ctx.tools")
 
@@ -112,6 +114,8 @@ def parameters_of(
     described: Mapping[str, str],
 ) -> Parameters:
     """The parameters with the shapes that `hints` give them."""
+    from autonomy_ctx.tools.schema import MISSING, Field, Record, Shape
+
     fields: list[Field] = []
     injected: dict[str, bool] = {}
     rest, rest_name = None, None
@@ -166,6 +170,8 @@ class Tool(Generic[P, R]):
                 self.name,
                 f"has an output_limit of {output_limit!r}; it must be at least {LEAST_OUTPUT} bytes",
             )
+        from autonomy_ctx.tools.schema import read_docstring
+
         self.function = function
         self._documented = read_docstring(inspect.getdoc(underlying(function)))
         self.description = self._documented.summary if description is None else description
@@ -185,6 +191,8 @@ class Tool(Generic[P, R]):
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
+        from autonomy_ctx.tools.schema import record_schema
+
         return record_schema(self.parameters.record)
 
     @property
@@ -194,6 +202,8 @@ class Tool(Generic[P, R]):
 
     def bind(self, arguments: Mapping[str, Any], inject: Mapping[str, Any]) -> inspect.BoundArguments:
         """A model's arguments, checked and converted, together with what is injected."""
+        from autonomy_ctx.tools.arguments import convert_arguments
+
         parameters = self.parameters
         if parameters.rest_name is not None and (taken := arguments.keys() & parameters.injected.keys()):
             raise InvalidArguments(self.name, f"has an unknown argument `{min(taken)}`")
