@@ -1,370 +1,239 @@
-"""Decides, turn by turn, what an agent's model sees, and shows where each token came from."""
+"""Decides, turn by turn, what an agent's model sees, and shows where each token came from.
+
+Here is what an application names every day. The rest is in `errors`, `stores`, `knowledge`, `tools`,
+`tasks`, `tokens`, `items`, `containers`, `sections`, `template`, `compaction`, `server` and `testing`.
+Each name is imported when it is first used, so that importing the package stays light.
+"""
 
 import logging
+from typing import TYPE_CHECKING
 
-from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.agents.node import Node
-from autonomy_ctx.agents.options import AgentHook, TurnLimits
-from autonomy_ctx.agents.reply import AgentReply, AgentStream, ToolAnswered, TurnEnded
-from autonomy_ctx.agents.tool_runner import Turn
-from autonomy_ctx.background import Background
-from autonomy_ctx.compaction.config import ContextSummaryConfig
-from autonomy_ctx.compaction.strategies import ClearToolResults, Pipeline, SummarizeOldest, TruncateOldest
-from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
-from autonomy_ctx.compaction.swap_policy import SwapChoice
-from autonomy_ctx.containers.chat import ChatContext, ChatView
-from autonomy_ctx.containers.context import Context
-from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook, ContextPoolView
-from autonomy_ctx.containers.queue import ContextQueue, ContextQueueHook
-from autonomy_ctx.containers.recording import record_model_call
-from autonomy_ctx.containers.runtime import (
-    Compact,
-    Runtime,
-    get_context,
-    get_runtime,
-    new_context,
-    no_context,
-)
-from autonomy_ctx.errors import (
-    AddressUnavailable,
-    AgentClosed,
-    AuthenticationFailed,
-    AutonomyCtxError,
-    BudgetExceeded,
-    ConflictingMessage,
-    ContextOverflow,
-    FileRefused,
-    HookError,
-    InvalidAgent,
-    InvalidArguments,
-    InvalidContainer,
-    InvalidContextFile,
-    InvalidDocument,
-    InvalidItem,
-    InvalidKey,
-    InvalidMessage,
-    InvalidModelReply,
-    InvalidPassage,
-    InvalidRange,
-    InvalidResult,
-    InvalidTool,
-    InvalidVectors,
-    KnowledgeError,
-    LimitNotMet,
-    MailboxFull,
-    MessageTooLarge,
-    MissingKey,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    RateLimited,
-    SchemaTooNew,
-    SectionError,
-    ServerError,
-    StoreBusy,
-    StoreClosed,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-    SubagentError,
-    SummaryFailed,
-    ToolTimeout,
-    TurnWithinTurn,
-    UnknownAgent,
-    UnknownItem,
-    UnknownTool,
-    UnknownTurn,
-    UnregisteredHookError,
-    UnregisteredToolError,
-    UserMessageMissing,
-)
-from autonomy_ctx.hooks import HookRegistry, hook
-from autonomy_ctx.items.cuts import (
-    find_safe_trim_count,
-    find_tool_pair_boundary,
-    get_tool_result_id,
-    get_tool_use_ids,
-    safe_cuts,
-    validate_tool_pairing,
-)
-from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
-from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, ThinkingDelta, Usage
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.summary import Segment, Summary
-from autonomy_ctx.items.tokens import Calibration, ExactText, TextCounter, TokenCounter
-from autonomy_ctx.items.wire import item_from_dict, item_to_dict
-from autonomy_ctx.knowledge.embedders import Embedder, HttpEmbedder
-from autonomy_ctx.knowledge.fused import FusedKnowledge
-from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
-from autonomy_ctx.knowledge.text import TextKnowledge
-from autonomy_ctx.knowledge.vector import Hit, VectorKnowledgeBase, VectorsInProcess, VectorStore
-from autonomy_ctx.memory.mailbox import Mailbox
-from autonomy_ctx.memory.memory import Memory, MemoryHook
-from autonomy_ctx.memory.recall import Recalled, Recollection, recall
-from autonomy_ctx.memory.store import (
-    Draft,
-    Entry,
-    Found,
-    Head,
-    Key,
-    Lease,
-    Log,
-    Placed,
-    ReadsPlaces,
-    Record,
-    Records,
-    Search,
-    Store,
-    StoredSegment,
-    Summaries,
-    SummaryState,
-    Window,
-    Work,
-)
-from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
-from autonomy_ctx.models.model import Model
-from autonomy_ctx.sections.additional import AdditionalContextSection
-from autonomy_ctx.sections.history import ConversationHistorySection
-from autonomy_ctx.sections.inbox import InboxSection
-from autonomy_ctx.sections.instructions import (
-    FrameworkInstructionsSection,
-    SystemInstructionsSection,
-    ToolInstructionsSection,
-)
-from autonomy_ctx.sections.knowledge import KnowledgeSection
-from autonomy_ctx.sections.queue_and_pool import PoolSection, QueueSection
-from autonomy_ctx.sections.recall import RecallSection
-from autonomy_ctx.sections.section import ContextSection, ContributingSection, Contribution, Omission, Section
-from autonomy_ctx.sections.summarized import SummarizedHistorySection
-from autonomy_ctx.template.cache_order import CacheWarning
-from autonomy_ctx.template.composed import (
-    BudgetReport,
-    ComposedContext,
-    Cut,
-    Origin,
-    SectionReport,
-    SharedPrefix,
-)
-from autonomy_ctx.template.defaults import create_default_template
-from autonomy_ctx.template.task_context import (
-    EventBus,
-    EventBusContextSource,
-    MemoryContextSource,
-    Task,
-    TaskContextManager,
-    events_to_messages,
-)
-from autonomy_ctx.template.template import ContextTemplate, TemplateHook
-from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-from autonomy_ctx.tools.builtin.files import filesystem_tools
-from autonomy_ctx.tools.builtin.lookup import knowledge_tool, read_context_item
-from autonomy_ctx.tools.builtin.recall import memory_tools, recall_tools
-from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
-from autonomy_ctx.tools.tool import Tool, ToolRegistry, tool
+from autonomy_ctx._lazy import lazy_names
+
+_MODULES = {
+    "AdditionalContextSection": "autonomy_ctx.sections.additional",
+    "Agent": "autonomy_ctx.agents.agent",
+    "AgentHook": "autonomy_ctx.agents.options",
+    "AgentReply": "autonomy_ctx.agents.reply",
+    "AgentStream": "autonomy_ctx.agents.reply",
+    "AutonomyCtxError": "autonomy_ctx.errors",
+    "BudgetExceeded": "autonomy_ctx.errors",
+    "CallStarted": "autonomy_ctx.items.formats.base",
+    "ChatContext": "autonomy_ctx.containers.chat",
+    "ChatRole": "autonomy_ctx.items.message",
+    "Compact": "autonomy_ctx.containers.runtime",
+    "ComposedContext": "autonomy_ctx.template.composed",
+    "Context": "autonomy_ctx.containers.context",
+    "ContextItem": "autonomy_ctx.containers.item",
+    "ContextOverflow": "autonomy_ctx.errors",
+    "ContextPool": "autonomy_ctx.containers.pool",
+    "ContextPoolHook": "autonomy_ctx.containers.pool",
+    "ContextQueue": "autonomy_ctx.containers.queue",
+    "ContextQueueHook": "autonomy_ctx.containers.queue",
+    "ContextSection": "autonomy_ctx.sections.section",
+    "ContextSummaryConfig": "autonomy_ctx.compaction.config",
+    "ContextTemplate": "autonomy_ctx.template.template",
+    "ConversationHistorySection": "autonomy_ctx.sections.history",
+    "Finished": "autonomy_ctx.items.formats.base",
+    "FrameworkInstructionsSection": "autonomy_ctx.sections.instructions",
+    "HookRegistry": "autonomy_ctx.hooks",
+    "ImageContent": "autonomy_ctx.items.message",
+    "InboxSection": "autonomy_ctx.sections.inbox",
+    "InvalidMessage": "autonomy_ctx.errors",
+    "KnowledgeSection": "autonomy_ctx.sections.knowledge",
+    "Mailbox": "autonomy_ctx.memory.mailbox",
+    "Memory": "autonomy_ctx.memory.memory",
+    "MemoryHook": "autonomy_ctx.memory.memory",
+    "Message": "autonomy_ctx.items.message",
+    "Model": "autonomy_ctx.models.model",
+    "ModelError": "autonomy_ctx.errors",
+    "ModelReply": "autonomy_ctx.items.formats.base",
+    "ModelTimeout": "autonomy_ctx.errors",
+    "Node": "autonomy_ctx.agents.node",
+    "PoolSection": "autonomy_ctx.sections.queue_and_pool",
+    "QueueSection": "autonomy_ctx.sections.queue_and_pool",
+    "RateLimited": "autonomy_ctx.errors",
+    "RecallSection": "autonomy_ctx.sections.recall",
+    "Runtime": "autonomy_ctx.containers.runtime",
+    "SectionError": "autonomy_ctx.errors",
+    "StoreBusy": "autonomy_ctx.errors",
+    "StoreError": "autonomy_ctx.errors",
+    "SummarizedHistorySection": "autonomy_ctx.sections.summarized",
+    "SummaryHook": "autonomy_ctx.compaction.summarizer",
+    "SystemInstructionsSection": "autonomy_ctx.sections.instructions",
+    "TemplateHook": "autonomy_ctx.template.template",
+    "TextContent": "autonomy_ctx.items.message",
+    "TextDelta": "autonomy_ctx.items.formats.base",
+    "ThinkingContent": "autonomy_ctx.items.message",
+    "ThinkingDelta": "autonomy_ctx.items.formats.base",
+    "Tool": "autonomy_ctx.tools.tool",
+    "ToolAnswered": "autonomy_ctx.agents.reply",
+    "ToolCall": "autonomy_ctx.items.message",
+    "ToolInstructionsSection": "autonomy_ctx.sections.instructions",
+    "TruncateOldest": "autonomy_ctx.compaction.strategies",
+    "Turn": "autonomy_ctx.agents.tool_runner",
+    "TurnEnded": "autonomy_ctx.agents.reply",
+    "TurnLimits": "autonomy_ctx.agents.options",
+    "Usage": "autonomy_ctx.items.formats.base",
+    "create_default_template": "autonomy_ctx.template.defaults",
+    "get_context": "autonomy_ctx.containers.runtime",
+    "get_runtime": "autonomy_ctx.containers.runtime",
+    "hook": "autonomy_ctx.hooks",
+    "new_context": "autonomy_ctx.containers.runtime",
+    "no_context": "autonomy_ctx.containers.runtime",
+    "recall": "autonomy_ctx.memory.recall",
+    "tool": "autonomy_ctx.tools.tool",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.agents.agent import Agent
+    from autonomy_ctx.agents.node import Node
+    from autonomy_ctx.agents.options import AgentHook, TurnLimits
+    from autonomy_ctx.agents.reply import AgentReply, AgentStream, ToolAnswered, TurnEnded
+    from autonomy_ctx.agents.tool_runner import Turn
+    from autonomy_ctx.compaction.config import ContextSummaryConfig
+    from autonomy_ctx.compaction.strategies import TruncateOldest
+    from autonomy_ctx.compaction.summarizer import SummaryHook
+    from autonomy_ctx.containers.chat import ChatContext
+    from autonomy_ctx.containers.context import Context
+    from autonomy_ctx.containers.item import ContextItem
+    from autonomy_ctx.containers.pool import ContextPool, ContextPoolHook
+    from autonomy_ctx.containers.queue import ContextQueue, ContextQueueHook
+    from autonomy_ctx.containers.runtime import (
+        Compact,
+        Runtime,
+        get_context,
+        get_runtime,
+        new_context,
+        no_context,
+    )
+    from autonomy_ctx.errors import (
+        AutonomyCtxError,
+        BudgetExceeded,
+        ContextOverflow,
+        InvalidMessage,
+        ModelError,
+        ModelTimeout,
+        RateLimited,
+        SectionError,
+        StoreBusy,
+        StoreError,
+    )
+    from autonomy_ctx.hooks import HookRegistry, hook
+    from autonomy_ctx.items.formats.base import (
+        CallStarted,
+        Finished,
+        ModelReply,
+        TextDelta,
+        ThinkingDelta,
+        Usage,
+    )
+    from autonomy_ctx.items.message import (
+        ChatRole,
+        ImageContent,
+        Message,
+        TextContent,
+        ThinkingContent,
+        ToolCall,
+    )
+    from autonomy_ctx.memory.mailbox import Mailbox
+    from autonomy_ctx.memory.memory import Memory, MemoryHook
+    from autonomy_ctx.memory.recall import recall
+    from autonomy_ctx.models.model import Model
+    from autonomy_ctx.sections.additional import AdditionalContextSection
+    from autonomy_ctx.sections.history import ConversationHistorySection
+    from autonomy_ctx.sections.inbox import InboxSection
+    from autonomy_ctx.sections.instructions import (
+        FrameworkInstructionsSection,
+        SystemInstructionsSection,
+        ToolInstructionsSection,
+    )
+    from autonomy_ctx.sections.knowledge import KnowledgeSection
+    from autonomy_ctx.sections.queue_and_pool import PoolSection, QueueSection
+    from autonomy_ctx.sections.recall import RecallSection
+    from autonomy_ctx.sections.section import ContextSection
+    from autonomy_ctx.sections.summarized import SummarizedHistorySection
+    from autonomy_ctx.template.composed import ComposedContext
+    from autonomy_ctx.template.defaults import create_default_template
+    from autonomy_ctx.template.template import ContextTemplate, TemplateHook
+    from autonomy_ctx.tools.tool import Tool, tool
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 # An application decides where logs go; without this, Python prints warnings by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "AdditionalContextSection",
-    "AddressUnavailable",
     "Agent",
-    "AgentClosed",
-    "AgentConfigUpdate",
-    "AgentHandoff",
     "AgentHook",
     "AgentReply",
     "AgentStream",
-    "AuthenticationFailed",
     "AutonomyCtxError",
-    "Background",
     "BudgetExceeded",
-    "BudgetReport",
-    "CacheWarning",
-    "Calibration",
     "CallStarted",
     "ChatContext",
     "ChatRole",
-    "ChatView",
-    "ClearToolResults",
     "Compact",
     "ComposedContext",
-    "ConflictingMessage",
     "Context",
     "ContextItem",
     "ContextOverflow",
     "ContextPool",
     "ContextPoolHook",
-    "ContextPoolView",
     "ContextQueue",
     "ContextQueueHook",
     "ContextSection",
     "ContextSummaryConfig",
     "ContextTemplate",
-    "ContributingSection",
-    "Contribution",
     "ConversationHistorySection",
-    "Cut",
-    "DirectMessage",
-    "Draft",
-    "Embedder",
-    "Entry",
-    "EventBus",
-    "EventBusContextSource",
-    "ExactText",
-    "FileRefused",
     "Finished",
-    "Found",
     "FrameworkInstructionsSection",
-    "FusedKnowledge",
-    "Head",
-    "Hit",
-    "HookError",
     "HookRegistry",
-    "HttpEmbedder",
     "ImageContent",
     "InboxSection",
-    "InvalidAgent",
-    "InvalidArguments",
-    "InvalidContainer",
-    "InvalidContextFile",
-    "InvalidDocument",
-    "InvalidItem",
-    "InvalidKey",
     "InvalidMessage",
-    "InvalidModelReply",
-    "InvalidPassage",
-    "InvalidRange",
-    "InvalidResult",
-    "InvalidTool",
-    "InvalidVectors",
-    "Key",
-    "Knowledge",
-    "KnowledgeError",
     "KnowledgeSection",
-    "Lease",
-    "LimitNotMet",
-    "Log",
     "Mailbox",
-    "MailboxFull",
     "Memory",
-    "MemoryContextSource",
     "MemoryHook",
     "Message",
-    "MessageTooLarge",
-    "MissingKey",
     "Model",
     "ModelError",
     "ModelReply",
     "ModelTimeout",
-    "ModelUnavailable",
     "Node",
-    "Omission",
-    "Origin",
-    "Passage",
-    "Pipeline",
-    "Placed",
     "PoolSection",
-    "Price",
     "QueueSection",
     "RateLimited",
-    "ReadsPlaces",
     "RecallSection",
-    "Recalled",
-    "Recollection",
-    "Record",
-    "Records",
     "Runtime",
-    "SchemaTooNew",
-    "Search",
-    "Section",
     "SectionError",
-    "SectionReport",
-    "Segment",
-    "ServerError",
-    "SharedPrefix",
-    "Store",
     "StoreBusy",
-    "StoreClosed",
-    "StoreCorrupt",
     "StoreError",
-    "StoreFull",
-    "StoreUnavailable",
-    "StoredSegment",
-    "SubagentError",
-    "Summaries",
-    "SummarizeOldest",
     "SummarizedHistorySection",
-    "Summary",
-    "SummaryEvent",
-    "SummaryFailed",
     "SummaryHook",
-    "SummaryState",
-    "SwapChoice",
     "SystemInstructionsSection",
-    "Task",
-    "TaskContextManager",
     "TemplateHook",
     "TextContent",
-    "TextCounter",
     "TextDelta",
-    "TextKnowledge",
     "ThinkingContent",
     "ThinkingDelta",
-    "TokenCounter",
     "Tool",
     "ToolAnswered",
     "ToolCall",
     "ToolInstructionsSection",
-    "ToolRegistry",
-    "ToolTimeout",
     "TruncateOldest",
     "Turn",
     "TurnEnded",
     "TurnLimits",
-    "TurnWithinTurn",
-    "UnknownAgent",
-    "UnknownItem",
-    "UnknownTool",
-    "UnknownTurn",
-    "UnregisteredHookError",
-    "UnregisteredToolError",
     "Usage",
-    "UserMessageMissing",
-    "VectorKnowledgeBase",
-    "VectorStore",
-    "VectorsInProcess",
-    "Window",
-    "Work",
-    "ask_user_for_input",
     "create_default_template",
-    "estimate_cost",
-    "events_to_messages",
-    "filesystem_tools",
-    "find_safe_trim_count",
-    "find_tool_pair_boundary",
     "get_context",
-    "get_current_time",
-    "get_current_time_utc",
     "get_runtime",
-    "get_tool_result_id",
-    "get_tool_use_ids",
     "hook",
-    "item_from_dict",
-    "item_to_dict",
-    "knowledge_tool",
-    "memory_tools",
     "new_context",
     "no_context",
-    "price_of",
-    "read_context_item",
     "recall",
-    "recall_tools",
-    "record_model_call",
-    "safe_cuts",
-    "time_tools",
     "tool",
-    "validate_tool_pairing",
 ]

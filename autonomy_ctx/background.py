@@ -7,7 +7,6 @@ neither.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -200,6 +199,9 @@ class _Host:
 
 def current_loop() -> Any:
     """What tells the running event loop from any other."""
+    # Imported here: it is large, and whoever runs a loop of asyncio has it already.
+    import asyncio
+
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -209,6 +211,8 @@ def current_loop() -> Any:
 
 
 def _spawn(run: Job) -> object:
+    import asyncio  # as above
+
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

@@ -22,7 +22,6 @@ from autonomy_ctx import (
     SystemInstructionsSection,
     TextContent,
     ThinkingContent,
-    TokenCounter,
     ToolCall,
 )
 from autonomy_ctx.items.tokens import PER_MESSAGE
@@ -30,6 +29,7 @@ from autonomy_ctx.sections.section import ContributingSection, Contribution, Par
 from autonomy_ctx.template.budget import Measure, Part, fit
 from autonomy_ctx.template.composed import BudgetReport
 from autonomy_ctx.template.running import place
+from autonomy_ctx.tokens import TokenCounter
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 from benchmarks.talk import answer, question, said
 

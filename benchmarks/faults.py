@@ -13,7 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from autonomy_ctx import ComposedContext, ContextTemplate, Memory, SummarizedHistorySection, Summary
+from autonomy_ctx import ComposedContext, ContextTemplate, Memory, SummarizedHistorySection
+from autonomy_ctx.items import Summary
 from benchmarks.faulty import FAULTS, FaultyModel, Time
 from benchmarks.table import Figure
 from benchmarks.talk import answer, lookup, question

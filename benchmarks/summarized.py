@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autonomy_ctx import ContextTemplate, Key, Lease, Memory, StoredSegment, SummarizedHistorySection
+from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
+from autonomy_ctx.stores import Key, Lease, StoredSegment
 from benchmarks.corpus import fill
 from benchmarks.honest import record
 from benchmarks.table import Figure, Side, microseconds, side_by_side

@@ -6,7 +6,8 @@ import shutil
 import sys
 import unicodedata
 
-from autonomy_ctx import ComposedContext, Message, SectionReport
+from autonomy_ctx import ComposedContext, Message
+from autonomy_ctx.template import SectionReport
 
 KINDS = {"stable": 34, "slow": 36, "volatile": 35}
 ROLES = {"system": 35, "developer": 35, "user": 32, "assistant": 34, "tool": 33}

@@ -11,16 +11,16 @@ from autonomy_ctx import (
     ContextItem,
     ContextPool,
     ContextPoolHook,
-    ContextPoolView,
     ContextQueue,
     ContextTemplate,
-    HookError,
     Memory,
     Message,
     PoolSection,
     QueueSection,
     hook,
 )
+from autonomy_ctx.containers import ContextPoolView
+from autonomy_ctx.errors import HookError
 
 
 @hook(ContextPoolHook.BEFORE_ADD)

@@ -11,12 +11,12 @@ from autonomy_ctx import (
     Memory,
     Message,
     SummarizedHistorySection,
-    Summary,
-    SummaryEvent,
     SummaryHook,
     SystemInstructionsSection,
     hook,
 )
+from autonomy_ctx.compaction import SummaryEvent
+from autonomy_ctx.items import Summary
 
 CITIES = ("Porto", "Aveiro", "Coimbra", "Tomar", "Lisbon", "Sintra", "Évora", "Faro")
 

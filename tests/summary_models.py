@@ -8,18 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from autonomy_ctx import (
-    Background,
-    Memory,
-    Message,
-    Omission,
-    Segment,
-    SummarizedHistorySection,
-    Summary,
-    TokenCounter,
-    ToolCall,
-)
+from autonomy_ctx import Memory, Message, SummarizedHistorySection, ToolCall
+from autonomy_ctx.compaction import Background
+from autonomy_ctx.items import Segment, Summary
+from autonomy_ctx.sections import Omission
 from autonomy_ctx.testing import Call, HeldModel, ScriptedModel
+from autonomy_ctx.tokens import TokenCounter
 
 __all__ = [
     "Call",

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from autonomy_ctx import Background
+from autonomy_ctx.compaction import Background
 
 
 class Gate:

@@ -14,28 +14,21 @@ import pytest
 
 from autonomy_ctx import (
     AdditionalContextSection,
-    AgentConfigUpdate,
-    AgentHandoff,
     AutonomyCtxError,
     ContextTemplate,
     ConversationHistorySection,
-    DirectMessage,
     FrameworkInstructionsSection,
     ImageContent,
-    InvalidKey,
     InvalidMessage,
     Memory,
     Message,
-    Segment,
-    StoreClosed,
-    StoreUnavailable,
-    Summary,
     SystemInstructionsSection,
     TextContent,
     ThinkingContent,
     ToolCall,
 )
-from autonomy_ctx.items import wire
+from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
+from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary, wire
 from autonomy_ctx.validation import NotANumber
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

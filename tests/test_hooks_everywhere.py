@@ -11,14 +11,14 @@ from autonomy_ctx import (
     ComposedContext,
     ContextTemplate,
     ConversationHistorySection,
-    HookError,
     Memory,
     MemoryHook,
     Message,
     TemplateHook,
     hook,
 )
-from autonomy_ctx.testing import said
+from autonomy_ctx.errors import HookError
+from autonomy_ctx.testing import make_message
 
 Open = Callable[..., Memory]
 
@@ -43,8 +43,10 @@ async def test_memory_tells_what_is_appended_and_deleted(opened: Open) -> None:
         told.append((scope, conversation, count))
 
     async with opened(hooks=[appended, deleted]) as memory:
-        await memory.for_agent("helper").append("ana", "trip", said("a", id="m1"), said("b", id="m2"))
-        await memory.append("ana", "trip", said("c", id="m3"))
+        await memory.for_agent("helper").append(
+            "ana", "trip", make_message("a", id="m1"), make_message("b", id="m2")
+        )
+        await memory.append("ana", "trip", make_message("c", id="m3"))
         await memory.delete_message("ana", "trip", "m3")
         await memory.delete_message("ana", "trip", "unknown")
         await memory.delete_scope("ana")
@@ -59,7 +61,7 @@ async def test_a_hook_may_keep_messages_out(opened: Open) -> None:
 
     async with opened(hooks=[veto]) as memory:
         with pytest.raises(PermissionError, match=r"hook `veto` .* nothing was changed") as caught:
-            await memory.append("ana", "trip", said("a", id="m1"))
+            await memory.append("ana", "trip", make_message("a", id="m1"))
         assert isinstance(caught.value, HookError)
         assert await memory.get_message_count("ana", "trip") == 0
 
@@ -71,7 +73,7 @@ async def test_a_hook_that_fails_afterwards_undoes_nothing(opened: Open) -> None
 
     async with opened(hooks=[broken]) as memory:
         with pytest.raises(HookError, match="was done and stands"):
-            await memory.append("ana", "trip", said("a", id="m1"))
+            await memory.append("ana", "trip", make_message("a", id="m1"))
         assert await memory.get_message_count("ana", "trip") == 1
 
 
@@ -95,7 +97,7 @@ async def test_a_template_tells_before_and_after(memory: Memory) -> None:
 
     given = {"other": 1}
     template = ContextTemplate([Topic(), ConversationHistorySection()], hooks=[before, after])
-    await memory.append("ana", "trip", said("a", id="m1"))
+    await memory.append("ana", "trip", make_message("a", id="m1"))
     composed = await template.compose(memory, "ana", "trip", given)
     assert [message.text for message in composed.messages] == ["trains", "a"]
     assert told == [("ana", "trip"), 2]

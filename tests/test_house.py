@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-
-import autonomy_ctx
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "autonomy_ctx").rglob("*.py"))
@@ -23,26 +19,6 @@ LONGEST = 700
 
 def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-def test_the_public_names_are_exactly_those_imported_and_sorted() -> None:
-    imported = {
-        name
-        for name, value in vars(autonomy_ctx).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    }
-    assert autonomy_ctx.__all__ == sorted(autonomy_ctx.__all__)
-    assert set(autonomy_ctx.__all__) == imported
-    assert len(autonomy_ctx.__all__) == len(imported)
-
-
-@pytest.mark.parametrize("name", autonomy_ctx.__all__)
-def test_every_public_name_comes_from_inside_and_says_what_it_is(name: str) -> None:
-    thing = getattr(autonomy_ctx, name)
-    assert thing.__module__.startswith("autonomy_ctx.")
-    written = inspect.getdoc(thing) or ""
-    # A dataclass or named tuple without a docstring gets its signature as one.
-    assert written.split("(")[0] not in ("", name)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
@@ -57,17 +33,6 @@ def test_no_module_is_too_long_to_read() -> None:
     assert {path for path, lines in lengths.items() if lines > LONGEST} == set()
 
 
-def test_importing_the_library_imports_nothing_that_is_optional() -> None:
-    code = "import sys, autonomy_ctx; print(*sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in ran.stdout.split()}
-    assert "autonomy_ctx" in loaded
-    assert loaded.isdisjoint(
-        {"httpx", "trio", "splintr", "apsw", "model2vec", "numpy", "hypothesis", "pytest"}
-    )
-    assert "autonomy_ctx.testing" not in ran.stdout.split()
-
-
 WITHOUT_POSIX = """
 import asyncio, os, sys
 
@@ -75,7 +40,12 @@ sys.modules["fcntl"] = None
 for name in ("O_CLOEXEC", "O_DIRECTORY", "O_NOCTTY", "O_NOFOLLOW", "O_NONBLOCK", "fork", "register_at_fork"):
     delattr(os, name)
 
-from autonomy_ctx import AutonomyCtxError, Context, Memory, filesystem_tools
+import autonomy_ctx
+from autonomy_ctx import AutonomyCtxError, Context, Memory
+from autonomy_ctx.tools import filesystem_tools
+
+for name in autonomy_ctx.__all__:
+    getattr(autonomy_ctx, name)
 
 
 async def remember(url):

@@ -44,11 +44,6 @@ from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
-from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-from autonomy_ctx.tools.builtin.files import filesystem_tools
-from autonomy_ctx.tools.builtin.lookup import read_context_item
-from autonomy_ctx.tools.builtin.recall import recall_tools
-from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
 from autonomy_ctx.tools.tool import Tool, tools_by_name
 
 logger = logging.getLogger("autonomy_ctx.agents")
@@ -163,15 +158,26 @@ def equipped(
     given: Iterable[Any], built_in: BuiltIn, others: Sequence[Tool[..., Any]]
 ) -> dict[str, Tool[..., Any]]:
     """All tools by name; the ones that were given come first."""
+    # Built-in tools are made when their modules are imported; an agent has few of them.
+    from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
+
     made: list[Any] = [*given, get_current_time_utc, get_current_time]
     if built_in.context_items:
+        from autonomy_ctx.tools.builtin.lookup import read_context_item
+
         made.append(read_context_item)
     if built_in.filesystem:
+        from autonomy_ctx.tools.builtin.files import filesystem_tools
+
         root = built_in.filesystem_root or Path(FILES)
         made += filesystem_tools(root, built_in.filesystem_visibility)  # type: ignore[arg-type]  # checked there
     if built_in.recall:
+        from autonomy_ctx.tools.builtin.recall import recall_tools
+
         made += recall_tools()
     if built_in.ask_for_user_input:
+        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+
         made.append(ask_user_for_input)
     return tools_by_name([*made, *others])
 

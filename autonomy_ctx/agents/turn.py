@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -30,8 +30,10 @@ from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.queue_and_pool import POOL, QUEUE
 from autonomy_ctx.template.composed import ComposedContext
-from autonomy_ctx.tools.builtin.ask_user import Question, ask_user_for_input, open_questions, question_of
 from autonomy_ctx.tools.run import Ran, result_message, run_calls
+
+if TYPE_CHECKING:
+    from autonomy_ctx.tools.builtin.ask_user import Question
 
 # How far back a question that waits can be: its call, and the results of the calls beside it.
 QUESTION_REACH = 64
@@ -66,6 +68,9 @@ async def take_in(
 
     Mail that waits for the agent comes before a new message.
     """
+    # Imported here and below: built-in tools are made when their modules are imported.
+    from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+
     _, scope, conversation = key
     window: list[Message] = []
     if ask_user_for_input.name in tools:
@@ -106,6 +111,8 @@ def _answers(waiting: Sequence[Question], message: Message, new_id: Callable[[],
 
 def _waiting(window: Sequence[Message]) -> list[Question]:
     """The open questions that a turn paused for; those of a turn that was cut short were never asked."""
+    from autonomy_ctx.tools.builtin.ask_user import open_questions
+
     asked = {call.id for one in window if one.phase == WAITING for call in one.tool_calls}
     return [question for question in open_questions(window) if question.call.id in asked]
 
@@ -382,6 +389,8 @@ class Exchange:
             ended.append(ran)
             if self._heard is not None and ran.message is not None:
                 self._heard(ToolAnswered(ran.call, ran.message))
+
+        from autonomy_ctx.tools.builtin.ask_user import question_of
 
         said, kept = reply.message, list[Ran]()
         try:

@@ -1,1 +1,24 @@
 """Items in hand, before or beside memory."""
+
+from typing import TYPE_CHECKING
+
+from autonomy_ctx._lazy import lazy_names
+
+_MODULES = {
+    "ChatView": "autonomy_ctx.containers.chat",
+    "ContextPoolView": "autonomy_ctx.containers.pool",
+    "record_model_call": "autonomy_ctx.containers.recording",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.containers.chat import ChatView
+    from autonomy_ctx.containers.pool import ContextPoolView
+    from autonomy_ctx.containers.recording import record_model_call
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+
+__all__ = [
+    "ChatView",
+    "ContextPoolView",
+    "record_model_call",
+]

@@ -1,1 +1,52 @@
 """What happened: messages and events, their dict forms, and pure functions over them."""
+
+from typing import TYPE_CHECKING
+
+from autonomy_ctx._lazy import lazy_names
+
+_MODULES = {
+    "AgentConfigUpdate": "autonomy_ctx.items.events",
+    "AgentHandoff": "autonomy_ctx.items.events",
+    "DirectMessage": "autonomy_ctx.items.events",
+    "Segment": "autonomy_ctx.items.summary",
+    "Summary": "autonomy_ctx.items.summary",
+    "find_safe_trim_count": "autonomy_ctx.items.cuts",
+    "find_tool_pair_boundary": "autonomy_ctx.items.cuts",
+    "get_tool_result_id": "autonomy_ctx.items.cuts",
+    "get_tool_use_ids": "autonomy_ctx.items.cuts",
+    "item_from_dict": "autonomy_ctx.items.wire",
+    "item_to_dict": "autonomy_ctx.items.wire",
+    "safe_cuts": "autonomy_ctx.items.cuts",
+    "validate_tool_pairing": "autonomy_ctx.items.cuts",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.items.cuts import (
+        find_safe_trim_count,
+        find_tool_pair_boundary,
+        get_tool_result_id,
+        get_tool_use_ids,
+        safe_cuts,
+        validate_tool_pairing,
+    )
+    from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
+    from autonomy_ctx.items.summary import Segment, Summary
+    from autonomy_ctx.items.wire import item_from_dict, item_to_dict
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+
+__all__ = [
+    "AgentConfigUpdate",
+    "AgentHandoff",
+    "DirectMessage",
+    "Segment",
+    "Summary",
+    "find_safe_trim_count",
+    "find_tool_pair_boundary",
+    "get_tool_result_id",
+    "get_tool_use_ids",
+    "item_from_dict",
+    "item_to_dict",
+    "safe_cuts",
+    "validate_tool_pairing",
+]

@@ -170,7 +170,7 @@ class TextCounter(Protocol):
     def count(self, text: str) -> int: ...
 
 
-class EstimateText:
+class EstimatedTextCounter:
     """The built-in estimate: no download, no dependency."""
 
     name = "estimate-1"
@@ -183,7 +183,7 @@ class TokenCounter:
     """Counts messages and tools, by the built-in estimate or any other `TextCounter`."""
 
     def __init__(self, text: TextCounter | None = None, *, calibration: Calibration | None = None) -> None:
-        self.text: TextCounter = text or EstimateText()
+        self.text: TextCounter = text or EstimatedTextCounter()
         self.calibration = calibration or Calibration()
 
     @property
@@ -271,7 +271,7 @@ _VOCABULARIES = (
 )
 
 
-class ExactText:
+class ExactTextCounter:
     """Counts with the tokenizer of a model (`gpt-4o`, `qwen3-32b`) or of a vocabulary (`o200k_base`)."""
 
     def __init__(self, model: str) -> None:

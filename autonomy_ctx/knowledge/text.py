@@ -142,12 +142,12 @@ def prepared(document: Document) -> Prepared:
 def unchanged(connection: sqlite3.Connection, documents: Sequence[Document]) -> set[str]:
     """The sources of documents that the index has just so."""
     found = set()
-    for document in documents:
+    for one in documents:
         row = connection.execute(
-            "SELECT digest FROM document WHERE source = ?", (document.source,)
+            "SELECT digest FROM document WHERE source = ?", (one.source,)
         ).fetchone()
-        if row is not None and row[0] == digest_of(document):
-            found.add(document.source)
+        if row is not None and row[0] == digest_of(one):
+            found.add(one.source)
     return found
 
 

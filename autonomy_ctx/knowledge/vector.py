@@ -45,7 +45,7 @@ STORE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class VectorHit:
     """Something near a vector; a higher score is nearer."""
 
     id: str
@@ -65,7 +65,7 @@ class VectorStore(Protocol):
     ) -> None:
         """Keep vectors; an id that is known is replaced."""
 
-    async def search(self, vector: Sequence[float], limit: int) -> Sequence[Hit]:
+    async def search(self, vector: Sequence[float], limit: int) -> Sequence[VectorHit]:
         """The nearest, best first."""
 
 
@@ -184,7 +184,7 @@ def _answer(found: Any, limit: int) -> Answer:
 
 
 def _flat(hit: Any) -> Any:
-    if isinstance(hit, Hit):
+    if isinstance(hit, VectorHit):
         return {**hit.payload, "score": hit.score, "id": hit.id}
     payload = hit.get("payload") if isinstance(hit, Mapping) else None
     return {**payload, **hit} if isinstance(payload, Mapping) else hit
@@ -208,7 +208,7 @@ def numpy_products(vectors: array[float], one: array[float]) -> Sequence[float]:
     return products
 
 
-class VectorsInProcess:
+class InProcessVectorStore:
     """A vector store that lasts as long as the process; the score is the cosine, from -1 to 1."""
 
     def __init__(self, *, products: Products | None = None) -> None:
@@ -233,7 +233,7 @@ class VectorsInProcess:
             )
         await anyio.to_thread.run_sync(self._add, list(ids), list(vectors), list(payloads))
 
-    async def search(self, vector: Sequence[float], limit: int) -> list[Hit]:
+    async def search(self, vector: Sequence[float], limit: int) -> list[VectorHit]:
         """The nearest, best first; of equals the older first."""
         check_int("limit", limit)
         return await anyio.to_thread.run_sync(self._search, vector, limit, abandon_on_cancel=True)
@@ -243,7 +243,7 @@ class VectorsInProcess:
         return await anyio.to_thread.run_sync(self._remove, source)
 
     def __repr__(self) -> str:
-        return f"VectorsInProcess({len(self)} vectors)"
+        return f"InProcessVectorStore({len(self)} vectors)"
 
     def _add(self, ids: list[str], vectors: list[Sequence[float]], payloads: list[Mapping[str, Any]]) -> None:
         units = [_unit(vector) for vector in vectors]
@@ -260,7 +260,7 @@ class VectorsInProcess:
                     self._payloads[row] = (name, dict(payload))
                     self._vectors[row * size : (row + 1) * size] = unit
 
-    def _search(self, vector: Sequence[float], limit: int) -> list[Hit]:
+    def _search(self, vector: Sequence[float], limit: int) -> list[VectorHit]:
         unit = _unit(vector)
         with self._lock:
             if not self._payloads:
@@ -269,7 +269,7 @@ class VectorsInProcess:
             scores = (self._products or _best_products())(self._vectors, unit)
             best = nlargest(limit, range(len(scores)), key=lambda row: (scores[row], -row))
             return [
-                Hit(id=self._payloads[row][0], score=float(scores[row]), payload=self._payloads[row][1])
+                VectorHit(id=self._payloads[row][0], score=float(scores[row]), payload=self._payloads[row][1])
                 for row in best
             ]
 

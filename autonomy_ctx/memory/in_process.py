@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, StoreClosed
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encoded, same_content
-from autonomy_ctx.memory.sqlite import fulltext
-from autonomy_ctx.memory.sqlite.connection import translated
-from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.store import (
     LONGEST,
     Draft,
     Entry,
-    Found,
     Head,
+    IndexedMessage,
     Key,
     Lease,
-    Placed,
     Record,
+    SearchHit,
     StoredSegment,
     SummaryState,
     Window,
@@ -36,10 +31,12 @@ from autonomy_ctx.memory.store import (
     check_put,
     check_read,
     revived,
-    searchable,
     swapped,
     wanted_terms,
 )
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.search_index import Index
 
 _TAKEN_BACK = -1
 
@@ -285,91 +282,6 @@ class RecordRows:
             self._derived.discard(gone.number)
 
 
-# How many messages go into the index together.
-_BLOCK = 1000
-
-
-class Match(NamedTuple):
-    """A message that was found, and how well it fits."""
-
-    key: Key
-    position: int
-    score: float
-
-
-class Index:
-    """An index for as long as nothing is deleted; after that a new one is made by the next search."""
-
-    def __init__(self) -> None:
-        # Searches run in threads; the connection is for one at a time.
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._keys: list[Key] = []
-        self._numbers: dict[Key, int] = {}
-        self._indexed: dict[Key, int] = {}
-        self.retired = False
-
-    def indexed(self, key: Key) -> int:
-        """The last position that was taken into the index."""
-        return self._indexed.get(key, 0)
-
-    def search(
-        self, logs: Mapping[Key, Sequence[Entry]], wanted: Sequence[str], limit: int, *, everywhere: bool
-    ) -> list[Match]:
-        """Index what is new in these logs of one scope, then find. It blocks: call it in a thread."""
-        try:
-            with self._lock:
-                connection = self._connection or self._open()
-                connection.execute("BEGIN")
-                for key, entries in logs.items():
-                    self._catch_up(connection, key, entries)
-                connection.execute("COMMIT")
-                first = next(iter(logs))
-                place = fulltext.made_place(connection, first.agent, first.scope)
-                number = None if everywhere else self._numbers[first]
-                hits = fulltext.find(connection, place, number, wanted, limit)
-                return [Match(self._keys[hit.conversation_id - 1], hit.position, hit.score) for hit in hits]
-        except sqlite3.Error as error:
-            self.retire()
-            raise translated(error, "memory in this process", 0) from None
-        finally:
-            self._sweep()
-
-    def retire(self) -> None:
-        """Let go of everything, now or when the last search that is under way has ended."""
-        self.retired = True
-        self._sweep()
-
-    def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._connection = connection
-        migrate(connection, "memory in this process")
-        fulltext.create(connection)
-        return connection
-
-    def _catch_up(self, connection: sqlite3.Connection, key: Key, entries: Sequence[Entry]) -> None:
-        if key not in self._numbers:
-            self._keys.append(key)
-            self._numbers[key], self._indexed[key] = len(self._keys), 0
-        number = self._numbers[key]
-        place = fulltext.made_place(connection, key.agent, key.scope)
-        # Another search may have been here.
-        new = [entry for entry in entries if entry.position > self._indexed[key]]
-        for first in range(0, len(new), _BLOCK):
-            texts = {entry.position: searchable(entry.message) for entry in new[first : first + _BLOCK]}
-            fulltext.add_all(connection, place, number, texts)
-            self._indexed[key] = max(texts)
-
-    def _sweep(self) -> None:
-        if self.retired and self._lock.acquire(blocking=False):
-            try:
-                connection, self._connection = self._connection, None
-                if connection is not None:
-                    connection.close()
-            finally:
-                self._lock.release()
-
-
 class _Conversation:
     """One log: entries by position, positions by id; and what was made from it."""
 
@@ -610,18 +522,21 @@ class InProcessStore:
 
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         self._open()
         wanted = wanted_terms(query, limit)
         meant = dict(self._meant(scope, agent, conversation)) if wanted else {}
         if not meant:
             return []
         if self._index is None or self._index.retired:
+            # Imported here: until somebody searches, no SQLite is needed.
+            from autonomy_ctx.memory.search_index import Index
+
             self._index = Index()
         new = {key: kept.after(self._index.indexed(key)) for key, kept in meant.items()}
         look = partial(self._index.search, new, wanted, limit, everywhere=conversation is None)
         return [
-            Found(
+            SearchHit(
                 conversation=hit.key.conversation,
                 position=hit.position,
                 message=meant[hit.key].entry(hit.position).message,
@@ -632,11 +547,13 @@ class InProcessStore:
             if meant[hit.key].has(hit.position)
         ]
 
-    async def read_places(self, agent: str, scope: str, places: Sequence[tuple[str, int]]) -> list[Placed]:
+    async def read_indexed(
+        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
+    ) -> list[IndexedMessage]:
         self._open()
         logs = {name: self._conversations.get(Key(agent, scope, name)) for name, _ in places}
         return [
-            Placed(name, position, kept.entry(position).message)
+            IndexedMessage(name, position, kept.entry(position).message)
             for name, position in places
             if (kept := logs[name]) is not None and kept.has(position)
         ]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
@@ -19,14 +19,11 @@ from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.sqlite.connection import path_of
-from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.sqlite.threads import Synchronous
 from autonomy_ctx.memory.store import (
     Draft,
-    Found,
     Head,
     Log,
+    SearchHit,
     Store,
     SummaryState,
     Window,
@@ -35,6 +32,9 @@ from autonomy_ctx.memory.store import (
 )
 from autonomy_ctx.memory.window_cache import HotWindows
 from autonomy_ctx.validation import check_int
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.sqlite.threads import Synchronous
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -81,6 +81,10 @@ class Memory(Closing):
             return clock().timestamp()
 
         if url is not None:
+            # Imported here: memory in process needs no SQLite.
+            from autonomy_ctx.memory.sqlite.connection import path_of
+            from autonomy_ctx.memory.sqlite.store import SqliteStore
+
             store = SqliteStore(path_of(url), timeout=timeout, synchronous=synchronous, clock=seconds)
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()
@@ -221,7 +225,7 @@ class Memory(Closing):
 
     async def search(
         self, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         """The messages of a scope, or of one conversation, that share a word with the query; best first.
 
         Words are compared without case, accents and endings; words that say nothing, such as "the", do

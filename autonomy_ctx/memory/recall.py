@@ -24,7 +24,7 @@ from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
 from autonomy_ctx.items.transcript import body, called_names, delimited, nonce, short_name, speaker
 from autonomy_ctx.memory.encoding import weight
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, Found, Placed, ReadsPlaces
+from autonomy_ctx.memory.store import Entry, IndexedMessage, IndexedMessageReader, SearchHit
 from autonomy_ctx.validation import check_int, int_problem
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round.
@@ -48,7 +48,7 @@ ABOUT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recollection:
+class RecallHit:
     """A message of an old conversation, where it stands, and how much it has to do with the question."""
 
     conversation: str
@@ -58,10 +58,10 @@ class Recollection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class RecallResult:
     """Messages in the order they were said, and the text that shows them to a model; empty for none."""
 
-    passages: tuple[Recollection, ...] = ()
+    passages: tuple[RecallHit, ...] = ()
     text: str = ""
     tokens: int = 0
 
@@ -75,7 +75,7 @@ class _Shown(NamedTuple):
     day: _Day
     position: int
     line: str
-    passage: Recollection
+    passage: RecallHit
 
 
 def hits_for(max_tokens: int) -> int:
@@ -97,8 +97,8 @@ def inherited(scores: Mapping[int, float]) -> dict[int, float]:
 
 
 def written(
-    passages: Sequence[Recollection], max_tokens: int, counter: TokenCounter, *, named: bool = True
-) -> Recalled:
+    passages: Sequence[RecallHit], max_tokens: int, counter: TokenCounter, *, named: bool = True
+) -> RecallResult:
     """The best passages that fit, in the order they were said, as data for a model.
 
     Days have one line each; it names the conversation if `named`. Nothing fits: no passages, no text.
@@ -131,10 +131,10 @@ def written(
         text = _block(ordered, days)
         tokens = count(text)
         if tokens <= max_tokens:
-            return Recalled(passages=tuple(shown.passage for shown in ordered), text=text, tokens=tokens)
+            return RecallResult(passages=tuple(shown.passage for shown in ordered), text=text, tokens=tokens)
         # Texts may count for more together than one by one, and broken marks for more than they were.
         del kept[-max(len(kept) // 16, 1) :]
-    return Recalled()
+    return RecallResult()
 
 
 def spoken(message: Message, names: dict[str, str]) -> str:
@@ -163,7 +163,7 @@ def ends_of(text: str, tokens: int) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters ...]\n{text[-half:]}"
 
 
-def _line(passage: Recollection, names: dict[str, str], most: int, count: Count) -> str:
+def _line(passage: RecallHit, names: dict[str, str], most: int, count: Count) -> str:
     # Cut first: a very long text is never looked at as a whole.
     text = indented(ends_of(f"[{passage.position}] {spoken(passage.message, names)}", most))
     # A character is at most about a token, so a short text need not be counted to be known to fit.
@@ -190,7 +190,7 @@ def _heading(day: _Day, named: bool) -> str:
     return f"{day.date.isoformat()}, conversation {short_name(day.conversation)}" if named else str(day.date)
 
 
-def _day(passage: Recollection) -> _Day:
+def _day(passage: RecallHit) -> _Day:
     return _Day(passage.message.created_at.date(), passage.conversation)
 
 
@@ -297,7 +297,7 @@ async def recall(
     conversation: str | None = None,
     max_tokens: int = 1024,
     exclude: Mapping[str, Container[int]] | None = None,
-) -> Recalled:
+) -> RecallResult:
     """The messages of a scope, or of one conversation, that say most about the query, with their neighbours.
 
     `exclude` names, for conversations, the positions that a reader has already; they are left out.
@@ -309,13 +309,13 @@ async def recall(
     found = await _found(memory, scope, query, conversation, hits_for(max_tokens), hidden)
     passages = await _surrounded(memory, scope, found, hidden)
     if not passages:
-        return Recalled()
+        return RecallResult()
     return await shown(memory, passages, max_tokens, named=conversation is None)
 
 
 async def shown(
-    memory: Memory, passages: Sequence[Recollection], max_tokens: int, *, named: bool = True
-) -> Recalled:
+    memory: Memory, passages: Sequence[RecallHit], max_tokens: int, *, named: bool = True
+) -> RecallResult:
     """What `written` makes of the passages; much text is written in a worker thread."""
     write = partial(written, passages, max_tokens, memory.token_counter, named=named)
     if sum(_length(passage.message) for passage in passages) <= LIGHT:
@@ -335,10 +335,10 @@ async def _found(
     conversation: str | None,
     wanted: int,
     hidden: Mapping[str, Container[int]],
-) -> list[Found]:
+) -> list[SearchHit]:
     """The best messages that are not hidden, as far as they are about the same as the best of them."""
     limit = wanted + SPARE if hidden else wanted
-    found: list[Found] = []
+    found: list[SearchHit] = []
     for _ in range(SEARCHES):
         found = await memory.search(scope, query, conversation=conversation, limit=limit)
         new = [one for one in found if one.position not in hidden.get(one.conversation, ())][:wanted]
@@ -349,8 +349,8 @@ async def _found(
 
 
 async def _surrounded(
-    memory: Memory, scope: str, found: Sequence[Found], hidden: Mapping[str, Container[int]]
-) -> list[Recollection]:
+    memory: Memory, scope: str, found: Sequence[SearchHit], hidden: Mapping[str, Container[int]]
+) -> list[RecallHit]:
     """What was found and what stands around it, with the scores that go with that."""
     scores: dict[str, dict[int, float]] = defaultdict(dict)
     known = {(one.conversation, one.position): one.message for one in found}
@@ -369,24 +369,24 @@ async def _surrounded(
     for placed in await _read(memory, scope, missing):
         known[placed.conversation, placed.position] = placed.message
     return [
-        Recollection(conversation=conversation, position=position, message=message, score=score)
+        RecallHit(conversation=conversation, position=position, message=message, score=score)
         for score, conversation, position in ranked
         if (message := known.get((conversation, position))) is not None
     ]
 
 
-async def _read(memory: Memory, scope: str, places: Sequence[tuple[str, int]]) -> list[Placed]:
+async def _read(memory: Memory, scope: str, places: Sequence[tuple[str, int]]) -> list[IndexedMessage]:
     """The messages at these places, in one step where the store can do that."""
     store = memory.store
     if not places:
         return []
-    if isinstance(store, ReadsPlaces):
-        return list(await store.read_places(memory.agent, scope, places))
-    read: list[Placed] = []
+    if isinstance(store, IndexedMessageReader):
+        return list(await store.read_indexed(memory.agent, scope, places))
+    read: list[IndexedMessage] = []
     for conversation in dict.fromkeys(name for name, _ in places):
         for first, last in _spans(position for name, position in places if name == conversation):
             window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
-            read += [Placed(conversation, *entry) for entry in window.entries]
+            read += [IndexedMessage(conversation, *entry) for entry in window.entries]
     return read
 
 

@@ -177,7 +177,7 @@ _TEXT = frozenset(("type", "text"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchHit:
     """A message that a search found, where it stands, and how well it fits: higher is better."""
 
     conversation: str
@@ -186,7 +186,7 @@ class Found:
     score: float
 
 
-class Placed(NamedTuple):
+class IndexedMessage(NamedTuple):
     """A message, and where it stands."""
 
     conversation: str
@@ -195,12 +195,12 @@ class Placed(NamedTuple):
 
 
 @runtime_checkable
-class ReadsPlaces(Protocol):
+class IndexedMessageReader(Protocol):
     """A store that reads messages from many places in one step; recall takes more steps without it."""
 
-    async def read_places(
+    async def read_indexed(
         self, agent: str, scope: str, places: Sequence[tuple[str, int]]
-    ) -> Sequence[Placed]:
+    ) -> Sequence[IndexedMessage]:
         """The messages at these positions of these conversations, in any order; of others, nothing."""
 
 
@@ -209,7 +209,7 @@ class Search(Protocol):
 
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         """The messages of a scope with an agent, or of one conversation, that share a word; best first."""
 
 

@@ -13,17 +13,15 @@ import anyio
 from autonomy_ctx.background import Closing
 from autonomy_ctx.errors import ContextOverflow
 from autonomy_ctx.items.formats.base import Asking, Format, ModelReply, with_own_names
-from autonomy_ctx.items.formats.outgoing import own_names
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.wire import from_dict
 from autonomy_ctx.models.catalog import known_window
-from autonomy_ctx.models.client import Access, Client, Outgoing, Pool, Retrying, Timeouts
-from autonomy_ctx.models.providers import checked_url, choose
-from autonomy_ctx.models.streaming import ModelStream
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
+    from autonomy_ctx.models.client import Client, Outgoing
     from autonomy_ctx.models.offline import OfflineModel, ToldStream
+    from autonomy_ctx.models.streaming import ModelStream
 
 logger = logging.getLogger("autonomy_ctx.models")
 
@@ -58,6 +56,10 @@ class Model(Closing):
         now: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
+        # Imported here: who asks over HTTP, and how, is only of interest once there is a model.
+        from autonomy_ctx.models.client import Access, Pool, Retrying, Timeouts
+        from autonomy_ctx.models.providers import checked_url, choose
+
         base_url = None if base_url is None else checked_url(base_url)
         choice = choose(name, provider=provider, base_url=base_url)
         self.name = name
@@ -155,6 +157,8 @@ class Model(Closing):
             answered=chosen.pop("answered", ()),
             options=chosen,
         )
+        from autonomy_ctx.items.formats.outgoing import own_names
+
         out = self._outgoing(read, asked)
         names = own_names(str(spec["name"]) for spec in specs)
         try:
@@ -178,6 +182,8 @@ class Model(Closing):
 
     def _asking(self) -> Client:
         if self._client is None:
+            from autonomy_ctx.models.client import Client
+
             self._format = self._provider.format()
             self._client = Client(self.name, self._format, self._pool, self._timeouts, self._retrying)
         return self._client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.config import ContextSummaryConfig, read_config
@@ -16,8 +16,10 @@ from autonomy_ctx.sections.instructions import (
     ToolInstructionsSection,
     instructed,
 )
-from autonomy_ctx.sections.summarized import SummarizedHistorySection
 from autonomy_ctx.template.template import ContextTemplate
+
+if TYPE_CHECKING:
+    from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
 # Of the model's context window: what is left is for instructions, tools and the answer.
 HARD_LIMIT_SHARE = 0.75
@@ -72,6 +74,9 @@ def _history(
     config = read_config(context_summary, model=model)
     if config is None:
         return ConversationHistorySection()
+    # Imported here: it brings all of compaction, which is for those who ask for summaries.
+    from autonomy_ctx.sections.summarized import SummarizedHistorySection
+
     return SummarizedHistorySection.of(_bounded(config, model), model=model, background=background)
 
 

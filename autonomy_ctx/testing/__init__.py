@@ -14,7 +14,7 @@ made with it:
 
 from autonomy_ctx.testing.contract import StoreContract
 from autonomy_ctx.testing.models import Call, HeldModel, ScriptedModel
-from autonomy_ctx.testing.values import MAIN, StoppedClock, drafted, numbered_ids, said
+from autonomy_ctx.testing.values import MAIN, StoppedClock, make_drafts, make_message, numbered_ids
 
 __all__ = [
     "MAIN",
@@ -23,7 +23,7 @@ __all__ = [
     "ScriptedModel",
     "StoppedClock",
     "StoreContract",
-    "drafted",
+    "make_drafts",
+    "make_message",
     "numbered_ids",
-    "said",
 ]

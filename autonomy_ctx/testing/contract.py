@@ -13,7 +13,7 @@ from autonomy_ctx.memory.store import Head, Key, Store
 from autonomy_ctx.testing.records_contract import RecordsContract
 from autonomy_ctx.testing.search_contract import SearchContract
 from autonomy_ctx.testing.summaries_contract import SummariesContract
-from autonomy_ctx.testing.values import MAIN, drafted, said
+from autonomy_ctx.testing.values import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.work_contract import WorkContract
 
 
@@ -26,13 +26,15 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
 
     async def test_positions_start_at_one_and_have_no_gaps(self, store: Store) -> None:
         assert await self.fill(store, 3) == [1, 2, 3]
-        assert await store.append(MAIN, drafted(said("4", id="m4"))) == [4]
+        assert await store.append(MAIN, make_drafts(make_message("4", id="m4"))) == [4]
 
     async def test_what_was_appended_comes_back_equal_and_in_order(self, store: Store) -> None:
         sent = [
-            said("hello", id="a"),
-            said("", id="b", role="assistant", tool_calls=[{"id": "c1", "name": "find", "arguments": "{}"}]),
-            said(
+            make_message("hello", id="a"),
+            make_message(
+                "", id="b", role="assistant", tool_calls=[{"id": "c1", "name": "find", "arguments": "{}"}]
+            ),
+            make_message(
                 "found",
                 id="c",
                 role="tool",
@@ -40,9 +42,9 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
                 is_error=True,
                 extra={"deep": [1, {"x": None}]},
             ),
-            said("NUL \0, surrogate \ud800, 中文, \u202e, {braces}, %s", id="d"),
+            make_message("NUL \0, surrogate \ud800, 中文, \u202e, {braces}, %s", id="d"),
         ]
-        await store.append(MAIN, drafted(*sent))
+        await store.append(MAIN, make_drafts(*sent))
         window = await store.read(MAIN)
         assert [entry.message for entry in window.entries] == sent
         assert [entry.position for entry in window.entries] == [1, 2, 3, 4]
@@ -55,32 +57,38 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
             "phase": "executing",
             "own": [1],
         }
-        [draft] = drafted(given)
+        [draft] = make_drafts(given)
         await store.append(MAIN, [draft])
         [entry] = (await store.read(MAIN)).entries
         assert {key: wire.to_dict(entry.message)[key] for key in given} == given
 
     async def test_the_same_message_sent_twice_is_kept_once(self, store: Store) -> None:
-        first = await store.append(MAIN, drafted(said("hello", id="m1")))
-        again = await store.append(MAIN, drafted(said("hello", id="m1")))
+        first = await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
+        again = await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
         assert first == again == [1]
         assert await self.texts(store) == ["hello"]
 
     async def test_the_same_id_in_one_call_is_kept_once(self, store: Store) -> None:
-        twice = [said("hello", id="m1"), said("other", id="m2"), said("hello", id="m1")]
-        assert await store.append(MAIN, drafted(*twice)) == [1, 2, 1]
+        twice = [
+            make_message("hello", id="m1"),
+            make_message("other", id="m2"),
+            make_message("hello", id="m1"),
+        ]
+        assert await store.append(MAIN, make_drafts(*twice)) == [1, 2, 1]
 
     async def test_a_retry_at_a_later_time_is_still_the_same_message(self, store: Store) -> None:
-        await store.append(MAIN, drafted({"role": "user", "content": "hi", "id": "m1", "timestamp": 1.0}))
+        await store.append(MAIN, make_drafts({"role": "user", "content": "hi", "id": "m1", "timestamp": 1.0}))
         assert await store.append(
-            MAIN, drafted({"role": "user", "content": "hi", "id": "m1", "timestamp": 2.0})
+            MAIN, make_drafts({"role": "user", "content": "hi", "id": "m1", "timestamp": 2.0})
         ) == [1]
 
     async def test_other_content_under_a_known_id_is_refused_whole(self, store: Store) -> None:
         await self.fill(store, 1)
         refused = None
         try:
-            await store.append(MAIN, drafted(said("new", id="m2"), said("changed", id="m1")))
+            await store.append(
+                MAIN, make_drafts(make_message("new", id="m2"), make_message("changed", id="m1"))
+            )
         except ConflictingMessage as error:
             refused = error
         assert refused is not None, "a message was rewritten"
@@ -108,7 +116,11 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
     async def test_the_head_knows_the_end_the_count_and_the_newest_user(self, store: Store) -> None:
         await store.append(
             MAIN,
-            drafted(said("q", id="a"), said("a", id="b", role="assistant"), said("r", id="c", role="tool")),
+            make_drafts(
+                make_message("q", id="a"),
+                make_message("a", id="b", role="assistant"),
+                make_message("r", id="c", role="tool"),
+            ),
         )
         assert await store.head(MAIN) == Head(position=3, count=3, generation=0, last_user=1)
         assert (await store.read(MAIN, limit=1)).head == await store.head(MAIN)
@@ -123,7 +135,7 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
         ]
         keys += [Key("", "\u00e9", "c"), Key("", "e\u0301", "c"), Key("", "", ""), Key("", "a", "c")]
         for number, key in enumerate(keys):
-            await store.append(key, drafted(said(str(number), id="same")))
+            await store.append(key, make_drafts(make_message(str(number), id="same")))
         for number, key in enumerate(keys):
             assert await self.texts(store, key) == [str(number)]
 
@@ -131,14 +143,14 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
         await self.fill(store, 3)
         assert await store.delete("ana", "", "trip", ["m3", "unknown"]) == 1
         assert await store.head(MAIN) == Head(position=3, count=2, generation=1, last_user=2)
-        assert await store.append(MAIN, drafted(said("4", id="m4"))) == [4]
+        assert await store.append(MAIN, make_drafts(make_message("4", id="m4"))) == [4]
         assert await self.texts(store) == ["1", "2", "4"]
 
     async def test_a_deleted_conversation_never_uses_a_position_again(self, store: Store) -> None:
         await self.fill(store, 3)
         assert await store.delete("ana", "", "trip") == 3
         assert await store.head(MAIN) == Head(position=3, count=0, generation=1, last_user=0)
-        assert await store.append(MAIN, drafted(said("again", id="m1"))) == [4]
+        assert await store.append(MAIN, make_drafts(make_message("again", id="m1"))) == [4]
 
     async def test_deleting_a_scope_takes_all_its_agents_and_nobody_else(self, store: Store) -> None:
         mine, helper = Key("", "ana", "other"), Key("helper", "ana", "trip")
@@ -160,15 +172,15 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
         self, store: Store
     ) -> None:
         text = "".join(str(n % 10) for n in range(encoding.RESULT_LIMIT + 10))
-        large = said(text, id="big", role="tool", tool_call_id="c1")
-        await store.append(MAIN, drafted(large))
+        large = make_message(text, id="big", role="tool", tool_call_id="c1")
+        await store.append(MAIN, make_drafts(large))
         [entry] = (await store.read(MAIN)).entries
         assert "characters are not shown here" in entry.message.text
         assert len(entry.message.text) < encoding.RESULT_LIMIT
         body = await store.whole(MAIN, "big")
         assert body is not None
         assert encoding.whole_form(body, "big")["content"] == text
-        assert await store.append(MAIN, drafted(large)) == [1]
+        assert await store.append(MAIN, make_drafts(large)) == [1]
         await store.delete("ana", "", "trip", ["big"])
         assert await store.whole(MAIN, "big") is None
 
@@ -178,7 +190,9 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
         async def speak(task: int) -> None:
             for number in range(8):
                 positions.extend(
-                    await store.append(MAIN, drafted(said(f"{task}.{number}", id=f"{task}.{number}")))
+                    await store.append(
+                        MAIN, make_drafts(make_message(f"{task}.{number}", id=f"{task}.{number}"))
+                    )
                 )
 
         async with anyio.create_task_group() as group:

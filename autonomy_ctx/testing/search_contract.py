@@ -6,8 +6,8 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.memory.store import END_CHARACTERS, Found, Key, Store
-from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, drafted, said
+from autonomy_ctx.memory.store import END_CHARACTERS, Key, SearchHit, Store
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, make_drafts, make_message
 
 
 class SearchContract(Filled):
@@ -16,8 +16,8 @@ class SearchContract(Filled):
     async def tell(self, store: Store, *texts: str, key: Key = MAIN) -> list[int]:
         """Append texts under ids that tell where they come next."""
         start = (await store.head(key)).position + 1
-        messages = (said(text, id=f"t{number}") for number, text in enumerate(texts, start))
-        return await store.append(key, drafted(*messages))
+        messages = (make_message(text, id=f"t{number}") for number, text in enumerate(texts, start))
+        return await store.append(key, make_drafts(*messages))
 
     async def look(self, store: Store, query: str, key: Key = MAIN, **options: Any) -> list[str]:
         """The texts that a search in a key's scope finds."""
@@ -35,9 +35,9 @@ class SearchContract(Filled):
         await self.tell(store, "nothing", "the museum", "nothing")
         [found] = await store.search("", "ana", "museum")
         [entry] = (await store.read(MAIN, after=1, before=3)).entries
-        assert found == Found(conversation="trip", position=2, message=entry.message, score=found.score), (
-            "the message as the log gives it"
-        )
+        assert found == SearchHit(
+            conversation="trip", position=2, message=entry.message, score=found.score
+        ), "the message as the log gives it"
         assert found.score > 0
 
     async def test_the_best_comes_first_and_a_limit_keeps_the_best(self, store: Store) -> None:
@@ -165,10 +165,10 @@ class SearchContract(Filled):
         thought = [{"type": "thinking", "thinking": "hidden"}, {"type": "text", "text": "shown"}]
         await store.append(
             MAIN,
-            drafted(
-                said("", id="a", role="assistant", tool_calls=calls),
-                said("booked", id="b", role="tool", tool_call_id="c1"),
-                said("rule", id="c", role="system"),
+            make_drafts(
+                make_message("", id="a", role="assistant", tool_calls=calls),
+                make_message("booked", id="b", role="tool", tool_call_id="c1"),
+                make_message("rule", id="c", role="system"),
                 {"role": "assistant", "content": thought, "id": "d"},
             ),
         )

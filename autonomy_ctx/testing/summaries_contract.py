@@ -12,9 +12,9 @@ from autonomy_ctx.testing.values import (
     OTHER,
     Filled,
     StoppedClock,
-    drafted,
+    make_drafts,
+    make_message,
     ranges,
-    said,
     stand_in,
     written,
 )
@@ -55,7 +55,7 @@ class SummariesContract(Filled):
         head = Head(position=4, count=4, generation=0, last_user=4, revision=1)
         assert (await store.summary(MAIN)).head == await store.head(MAIN) == head
         assert (await store.read(MAIN, limit=2)).head == (await store.read(MAIN)).head == head
-        await store.append(MAIN, drafted(said("5", id="m5")))
+        await store.append(MAIN, make_drafts(make_message("5", id="m5")))
         assert (await store.head(MAIN)).revision == 1
 
     async def test_a_segment_that_does_not_fit_changes_nothing(self, store: Store) -> None:
@@ -200,7 +200,7 @@ class SummariesContract(Filled):
 
     async def test_pins_come_with_their_messages_in_order(self, store: Store) -> None:
         await self.fill(store, 3)
-        await store.append(MAIN, drafted(said("x" * 200_000, id="large")))
+        await store.append(MAIN, make_drafts(make_message("x" * 200_000, id="large")))
         for name in ("m3", "m1"):
             assert await store.pin(MAIN, name, True)
         assert [entry.message.text for entry in (await store.summary(MAIN)).pins] == ["1", "3"]

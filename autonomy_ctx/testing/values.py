@@ -36,13 +36,13 @@ def numbered_ids(prefix: str = "m") -> Callable[[], str]:
     return lambda: f"{prefix}{next(numbers)}"
 
 
-def drafted(*messages: Message | dict[str, Any]) -> list[Draft]:
+def make_drafts(*messages: Message | dict[str, Any]) -> list[Draft]:
     """Messages as a store takes them."""
     made = [encoding.accept(message, new_id=numbered_ids("made"), now=StoppedClock()) for message in messages]
     return [encoding.draft(message, _COUNTER) for message in made]
 
 
-def said(text: str, *, id: str, role: str = "user", **fields: Any) -> Message:  # noqa: A002
+def make_message(text: str, *, id: str, role: str = "user", **fields: Any) -> Message:  # noqa: A002
     """A message with a known id and time."""
     return Message(role, text, id=id, created_at=datetime(2030, 1, 1, tzinfo=UTC), **fields)
 
@@ -69,7 +69,9 @@ class Filled:
 
     async def fill(self, store: Store, number: int, key: Key = MAIN) -> list[int]:
         """Append `number` messages: 1, 2, 3 and so on, under the ids m1, m2, m3."""
-        return await store.append(key, drafted(*(said(str(n), id=f"m{n}") for n in range(1, number + 1))))
+        return await store.append(
+            key, make_drafts(*(make_message(str(n), id=f"m{n}") for n in range(1, number + 1)))
+        )
 
     async def commit(
         self, store: Store, segment: StoredSegment, key: Key = MAIN, *, fence: int | None = None

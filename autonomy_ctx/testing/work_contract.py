@@ -7,7 +7,16 @@ from dataclasses import replace
 import anyio
 
 from autonomy_ctx.memory.store import Lease, Store
-from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, StoppedClock, drafted, said
+from autonomy_ctx.testing.values import (
+    BOB,
+    HELPER,
+    MAIN,
+    OTHER,
+    Filled,
+    StoppedClock,
+    make_drafts,
+    make_message,
+)
 
 
 class WorkContract(Filled):
@@ -86,7 +95,7 @@ class WorkContract(Filled):
             assert await store.claim_next(owner="a", task="sum", seconds=10) is None
         await self.lease(store)
         await store.delete("ana")
-        await store.append(MAIN, drafted(said("again", id="n1")))
+        await store.append(MAIN, make_drafts(make_message("again", id="n1")))
         fences.append((await self.lease(store)).fence)
         assert fences == sorted(set(fences))
 

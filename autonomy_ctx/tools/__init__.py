@@ -1,1 +1,44 @@
 """What a model may call: functions with a schema, run side by side and within bounds."""
+
+from typing import TYPE_CHECKING
+
+from autonomy_ctx._lazy import lazy_names
+
+# Imported at once: the module `tool` would otherwise stand where the function is looked for.
+from autonomy_ctx.tools.tool import Tool, ToolRegistry, tool
+
+_MODULES = {
+    "ask_user_for_input": "autonomy_ctx.tools.builtin.ask_user",
+    "filesystem_tools": "autonomy_ctx.tools.builtin.files",
+    "get_current_time": "autonomy_ctx.tools.builtin.time",
+    "get_current_time_utc": "autonomy_ctx.tools.builtin.time",
+    "knowledge_tool": "autonomy_ctx.tools.builtin.lookup",
+    "memory_tools": "autonomy_ctx.tools.builtin.recall",
+    "read_context_item": "autonomy_ctx.tools.builtin.lookup",
+    "recall_tools": "autonomy_ctx.tools.builtin.recall",
+    "time_tools": "autonomy_ctx.tools.builtin.time",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+    from autonomy_ctx.tools.builtin.files import filesystem_tools
+    from autonomy_ctx.tools.builtin.lookup import knowledge_tool, read_context_item
+    from autonomy_ctx.tools.builtin.recall import memory_tools, recall_tools
+    from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+
+__all__ = [
+    "Tool",
+    "ToolRegistry",
+    "ask_user_for_input",
+    "filesystem_tools",
+    "get_current_time",
+    "get_current_time_utc",
+    "knowledge_tool",
+    "memory_tools",
+    "read_context_item",
+    "recall_tools",
+    "time_tools",
+    "tool",
+]

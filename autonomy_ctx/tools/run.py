@@ -6,7 +6,6 @@ cancellation ends the run.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from autonomy_ctx.containers.pool import catalogue_of
 from autonomy_ctx.errors import ToolTimeout, UnknownTool
 from autonomy_ctx.items.json_values import EMPTY, json_text
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
-from autonomy_ctx.tools.arguments import parse_arguments
 from autonomy_ctx.tools.tool import LEAST_OUTPUT, Tool, tools_by_name
 from autonomy_ctx.validation import check_int
 
@@ -126,6 +124,9 @@ class _Run:
     new_id: Callable[[], str]
 
     async def one(self, call: ToolCall) -> Ran:
+        # Imported here: it is large, and whoever runs a loop of asyncio has it already.
+        import asyncio
+
         began = anyio.current_time()
         tool = self.tools.get(call.name)
         limit = self.output_limit if tool is None else tool.output_limit or self.output_limit
@@ -158,6 +159,9 @@ class _Run:
         )
 
     def _bound(self, tool: Tool[..., Any], call: ToolCall) -> inspect.BoundArguments:
+        # Imported here, as in `Tool`: schemas take long to import, and are not needed to import an agent.
+        from autonomy_ctx.tools.arguments import parse_arguments
+
         return tool.bind(parse_arguments(call), self.inject)
 
     async def _within(self, tool: Tool[..., Any], bound: inspect.BoundArguments, limit: int) -> Written:

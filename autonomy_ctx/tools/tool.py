@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MethodType, SimpleNamespace
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
 from autonomy_ctx.items.json_values import thaw
-from autonomy_ctx.tools.arguments import convert_arguments
-from autonomy_ctx.tools.schema import MISSING, Field, Record, Shape, read_docstring, record_schema
 from autonomy_ctx.validation import int_problem, seconds_problem
+
+if TYPE_CHECKING:
+    # Imported below where they are used: schemas take long to import, and to import an agent none is needed.
+    from autonomy_ctx.tools.schema import Field, Record
 
 logger = logging.getLogger("autonomy_ctx.tools")
 
@@ -113,6 +115,8 @@ def parameters_of(
     described: Mapping[str, str],
 ) -> Parameters:
     """The parameters with the shapes that `hints` give them."""
+    from autonomy_ctx.tools.schema import MISSING, Field, Record, Shape
+
     fields: list[Field] = []
     injected: dict[str, bool] = {}
     rest, rest_name = None, None
@@ -167,6 +171,8 @@ class Tool(Generic[P, R]):
         for option, problem in problems.items():
             if problem is not None:
                 raise InvalidTool(self.name, f"cannot be made: {option} {problem}")
+        from autonomy_ctx.tools.schema import read_docstring
+
         self.function = function
         self._documented = read_docstring(inspect.getdoc(underlying(function)))
         self.description = self._documented.summary if description is None else description
@@ -186,6 +192,8 @@ class Tool(Generic[P, R]):
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
+        from autonomy_ctx.tools.schema import record_schema
+
         return record_schema(self.parameters.record)
 
     @property
@@ -195,6 +203,8 @@ class Tool(Generic[P, R]):
 
     def bind(self, arguments: Mapping[str, Any], inject: Mapping[str, Any]) -> inspect.BoundArguments:
         """A model's arguments, checked and converted, together with what is injected."""
+        from autonomy_ctx.tools.arguments import convert_arguments
+
         parameters = self.parameters
         if parameters.rest_name is not None and (taken := arguments.keys() & parameters.injected.keys()):
             raise InvalidArguments(self.name, f"has an unknown argument `{min(taken)}`")

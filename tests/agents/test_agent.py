@@ -15,14 +15,12 @@ from items.formats.test_foreign import SHAPES, objects
 from summary_models import refusing
 
 from autonomy_ctx import (
-    ConflictingMessage,
     ContextOverflow,
     ContextSection,
     ContextTemplate,
     ConversationHistorySection,
     ImageContent,
     InvalidMessage,
-    InvalidModelReply,
     Memory,
     MemoryHook,
     Message,
@@ -37,7 +35,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.options import TurnLimits
-from autonomy_ctx.errors import InvalidAgent, UserMessageMissing
+from autonomy_ctx.errors import ConflictingMessage, InvalidAgent, InvalidModelReply, UserMessageMissing
 from autonomy_ctx.items.message import Part
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 

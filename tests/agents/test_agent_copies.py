@@ -11,10 +11,11 @@ import anyio.from_thread
 import pytest
 from agents.kit import add_up, broken, call, calls, find_report, find_things, made, spoken, stored
 
-from autonomy_ctx import ContextPool, ContextQueue, Memory, ToolTimeout, UnknownTool, hook, tool
+from autonomy_ctx import ContextPool, ContextQueue, Memory, hook, tool
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.options import AgentHook, TurnLimits
 from autonomy_ctx.agents.tool_runner import Turn
+from autonomy_ctx.errors import ToolTimeout, UnknownTool
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # -- without a model -------------------------------------------------------------------------------------

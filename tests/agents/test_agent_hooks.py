@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from agents.kit import add_up, assert_valid, call, calls, made, stored
 
-from autonomy_ctx import HookError, Memory, Message, hook, tool
+from autonomy_ctx import Memory, Message, hook, tool
 from autonomy_ctx.agents.options import AgentHook
+from autonomy_ctx.errors import HookError
 from autonomy_ctx.testing import ScriptedModel
 
 

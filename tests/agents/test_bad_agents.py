@@ -8,19 +8,8 @@ from typing import Any
 
 import pytest
 
-from autonomy_ctx import (
-    Agent,
-    AgentClosed,
-    ContextPool,
-    InvalidAgent,
-    InvalidTool,
-    Memory,
-    MemoryHook,
-    Model,
-    Turn,
-    UnregisteredToolError,
-    hook,
-)
+from autonomy_ctx import Agent, ContextPool, Memory, MemoryHook, Model, Turn, hook
+from autonomy_ctx.errors import AgentClosed, InvalidAgent, InvalidTool, UnregisteredToolError
 
 OFFLINE = Model("offline")
 

@@ -8,7 +8,6 @@ import pytest
 
 from autonomy_ctx import (
     Agent,
-    AgentClosed,
     ContextItem,
     ContextTemplate,
     InboxSection,
@@ -18,6 +17,7 @@ from autonomy_ctx import (
     QueueSection,
     tool,
 )
+from autonomy_ctx.errors import AgentClosed
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.testing import ScriptedModel, StoppedClock
 

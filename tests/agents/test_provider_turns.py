@@ -20,18 +20,17 @@ from autonomy_ctx import (
     AgentReply,
     CallStarted,
     ContextOverflow,
-    InvalidModelReply,
     Memory,
     Model,
     ModelError,
     ModelTimeout,
-    ModelUnavailable,
     TextDelta,
     ThinkingDelta,
     ToolAnswered,
     TurnEnded,
     tool,
 )
+from autonomy_ctx.errors import InvalidModelReply, ModelUnavailable
 
 KEY = "k-secret"
 MODELS = {

@@ -9,7 +9,8 @@ import anyio.from_thread
 import pytest
 from agents.kit import add_up, assert_valid, call, calls, made, stored, users
 
-from autonomy_ctx import ConflictingMessage, ImageContent, Memory, TextContent, tool
+from autonomy_ctx import ImageContent, Memory, TextContent, tool
+from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.testing import ScriptedModel
 
 

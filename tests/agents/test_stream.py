@@ -13,7 +13,6 @@ from autonomy_ctx import (
     CallStarted,
     ContextOverflow,
     Finished,
-    InvalidModelReply,
     Memory,
     Message,
     Model,
@@ -28,7 +27,7 @@ from autonomy_ctx import (
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.agents.reply import ToolAnswered, TurnEnded
-from autonomy_ctx.errors import AgentClosed
+from autonomy_ctx.errors import AgentClosed, InvalidModelReply
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection, Summary
+from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
+from autonomy_ctx.items import Summary
 
 
 class NotingModel:

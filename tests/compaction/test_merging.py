@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from strategies import some
 from summary_models import ScriptedModel, asks, shown, summarized
 
-from autonomy_ctx import Memory, StoredSegment
+from autonomy_ctx import Memory
 from autonomy_ctx.compaction.plan import FAN_IN, to_merge
+from autonomy_ctx.stores import StoredSegment
 
 
 def segment(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import histories, may_cut, some
 from summary_models import calls, results, users
 
-from autonomy_ctx import Entry, Message
+from autonomy_ctx import Message
 from autonomy_ctx.compaction.plan import (
     Limits,
     bounded_start,
@@ -20,6 +20,7 @@ from autonomy_ctx.compaction.plan import (
     nearest_cut,
     window_start,
 )
+from autonomy_ctx.stores import Entry
 
 LIMITS = Limits(floor=4, ceiling=8, hard=16)
 

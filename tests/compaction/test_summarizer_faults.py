@@ -15,9 +15,10 @@ import pytest
 from memory.test_cancel import Cancelled
 from summary_models import Call, HeldModel, ScriptedModel, asks, refusing, shown, summarized, users
 
-from autonomy_ctx import Memory, Message, SummarizedHistorySection, TokenCounter
+from autonomy_ctx import Memory, Message, SummarizedHistorySection
 from autonomy_ctx.compaction.breaker import Breaker, delay_after
 from autonomy_ctx.testing import StoppedClock
+from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
 

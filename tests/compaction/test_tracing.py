@@ -1,4 +1,4 @@
-"""Spans say how much and how long, and never what was said or by whom."""
+"""Spans say how much and how long, and never what was make_message or by whom."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from autonomy_ctx import Memory, SummarizedHistorySection
 from autonomy_ctx.compaction import metrics
-from autonomy_ctx.testing import ScriptedModel, said
+from autonomy_ctx.testing import ScriptedModel, make_message
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 
 async def summarized(memory: Memory, model: ScriptedModel) -> None:
     async with SummarizedHistorySection(model, floor=2, ceiling=4) as section:
-        await memory.append("ana", "trip", *(said(f"private {n}", id=f"m{n}") for n in range(5)))
+        await memory.append("ana", "trip", *(make_message(f"private {n}", id=f"m{n}") for n in range(5)))
         await section.get_messages(memory, "ana", "trip", {})
         await section.settled()
 

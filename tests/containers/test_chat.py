@@ -12,18 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
-from autonomy_ctx import (
-    AgentHandoff,
-    ConflictingMessage,
-    DirectMessage,
-    ImageContent,
-    InvalidMessage,
-    Message,
-    Segment,
-    Summary,
-)
+from autonomy_ctx import ImageContent, InvalidMessage, Message
 from autonomy_ctx.containers.chat import ChatContext, Over
-from autonomy_ctx.errors import LimitNotMet, SummaryFailed
+from autonomy_ctx.errors import ConflictingMessage, LimitNotMet, SummaryFailed
+from autonomy_ctx.items import AgentHandoff, DirectMessage, Segment, Summary
 from autonomy_ctx.items.wire import Item, from_dict
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock, numbered_ids
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from autonomy_ctx import AgentConfigUpdate, AgentHandoff, ChatRole, Message
+from autonomy_ctx import ChatRole, Message
 from autonomy_ctx.containers.chat import ChatContext
+from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff
 from autonomy_ctx.testing import ScriptedModel
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from docs.snippets import PAGES, ROOT, shown
+from public_names import PUBLIC, get
 
-import autonomy_ctx
-import autonomy_ctx.testing
+from autonomy_ctx import SummarizedHistorySection
+from autonomy_ctx.stores import Log, Records, Search, Summaries, Work
 
 REFERENCE = {
     path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")
@@ -44,7 +45,17 @@ def parameters(written: str) -> list[str]:
 
 
 def found(name: str) -> Any:
-    return getattr(autonomy_ctx, name, None) or getattr(autonomy_ctx.testing, name)
+    return next(get(module, public) for module, public in PUBLIC if public == name)
+
+
+def imported_names() -> set[tuple[str, str]]:
+    """Module and name, as the tables at the top of the pages have them."""
+    rows = [
+        row
+        for text in REFERENCE.values()
+        for row in re.findall(r"^\| `(autonomy_ctx[\w.]*)` \| (.*) \|$", text, flags=re.MULTILINE)
+    ]
+    return {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def methods(kind: type) -> list[str]:
@@ -58,9 +69,15 @@ def methods(kind: type) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", autonomy_ctx.__all__)
+@pytest.mark.parametrize("name", sorted({name for _, name in PUBLIC}))
 def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert any(f"`{name}`" in text or f"`{name}(" in text for text in REFERENCE.values())
+
+
+def test_the_reference_says_where_each_name_is_imported_from() -> None:
+    # One row stands for all errors.
+    assert "| `autonomy_ctx.errors` | every error |" in REFERENCE["errors.md"]
+    assert imported_names() == {(module, name) for module, name in PUBLIC if module != "autonomy_ctx.errors"}
 
 
 @pytest.mark.parametrize(("heading", "body"), list(entries()), ids=lambda text: text[:40].split("(")[0])
@@ -74,13 +91,7 @@ def test_signatures_are_those_of_the_code(heading: str, body: str) -> None:
         return
     items = [line.split("`: ")[0] + "`" for line in body.splitlines() if line.startswith("- `")]
     listed = dict(_SIGNED.findall("\n".join(items)))
-    parts = (
-        autonomy_ctx.Log,
-        autonomy_ctx.Summaries,
-        autonomy_ctx.Work,
-        autonomy_ctx.Records,
-        autonomy_ctx.Search,
-    )
+    parts = (Log, Summaries, Work, Records, Search)
     inherited = {method for part in parts for method in methods(part)} if name == "Store" else set()
     assert set(listed) == set(methods(thing)) - inherited
     for method, written in listed.items():
@@ -90,7 +101,7 @@ def test_signatures_are_those_of_the_code(heading: str, body: str) -> None:
 
 def test_every_metric_of_summaries_is_explained() -> None:
     page = (ROOT / "docs" / "how-to" / "summarize-long-conversations.md").read_text(encoding="utf-8")
-    keys = autonomy_ctx.SummarizedHistorySection(None).get_metrics()
+    keys = SummarizedHistorySection(None).get_metrics()
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 

@@ -13,16 +13,8 @@ from typing import Any
 
 import pytest
 
-from autonomy_ctx import (
-    ConflictingMessage,
-    ContextTemplate,
-    ConversationHistorySection,
-    InvalidKey,
-    InvalidMessage,
-    Memory,
-    Message,
-    MessageTooLarge,
-)
+from autonomy_ctx import ContextTemplate, ConversationHistorySection, InvalidMessage, Memory, Message
+from autonomy_ctx.errors import ConflictingMessage, InvalidKey, MessageTooLarge
 
 GOOD = {"role": "user", "content": "hello", "id": "good"}
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

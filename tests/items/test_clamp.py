@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, messages, names, parts, some, summaries
 
-from autonomy_ctx import ImageContent, Message, Summary, TextContent, ThinkingContent, TokenCounter, ToolCall
+from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items import Summary
 from autonomy_ctx.items.clamp import clamp_message, clamp_text, fair_share, shorten
 from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.tokens import TokenCounter
 
 MARKER = re.compile(r"\n\[\.\.\. ([\d,]+) of ([\d,]+) characters are not shown here(.*) \.\.\.\]\n")
 COUNTER = TokenCounter()

@@ -10,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import Move, histories, last_window, many, may_cut, pairs, tangled_histories, told
 
-from autonomy_ctx import (
-    ChatRole,
-    Message,
-    ToolCall,
+from autonomy_ctx import ChatRole, Message, ToolCall
+from autonomy_ctx.items import (
     find_safe_trim_count,
     find_tool_pair_boundary,
     get_tool_result_id,
     get_tool_use_ids,
     safe_cuts,
     validate_tool_pairing,
+    wire,
 )
-from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import orphaned_results, start_of_last
 
 USER: Move = ("user", ())

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, messages, some
 
-from autonomy_ctx import ImageContent, Message, TokenCounter, ToolCall
+from autonomy_ctx import ImageContent, Message, ToolCall
 from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.identifiers import coverage
+from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
 

@@ -10,19 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NOON, Move, histories, messages, pairs, some, tangled_histories, told
 
-from autonomy_ctx import (
-    AgentConfigUpdate,
-    AgentHandoff,
-    Calibration,
-    ConflictingMessage,
-    DirectMessage,
-    ImageContent,
-    Message,
-    Segment,
-    Summary,
-    TokenCounter,
-    ToolCall,
-)
+from autonomy_ctx import ImageContent, Message, ToolCall
+from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary
 from autonomy_ctx.items.cuts import removable, running_calls
 from autonomy_ctx.items.edits import (
     active_config,
@@ -35,6 +25,7 @@ from autonomy_ctx.items.edits import (
     turn_start,
 )
 from autonomy_ctx.items.wire import Item
+from autonomy_ctx.tokens import Calibration, TokenCounter
 
 USER: Move = ("user", ())
 ANSWER: Move = ("answer", ())

@@ -16,20 +16,15 @@ from hypothesis import strategies as st
 from strategies import NOON, events, json_dicts, messages, some, summaries, times
 
 from autonomy_ctx import (
-    AgentConfigUpdate,
-    AgentHandoff,
     ChatRole,
-    DirectMessage,
     ImageContent,
     InvalidMessage,
     Message,
-    Segment,
-    Summary,
     TextContent,
     ThinkingContent,
     ToolCall,
 )
-from autonomy_ctx.items import wire
+from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary, wire
 
 
 def test_a_message_needs_only_a_role_and_content() -> None:

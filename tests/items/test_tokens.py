@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 from strategies import any_text, message_dicts, messages, some
 
 from autonomy_ctx import (
-    Calibration,
     ContextTemplate,
     ConversationHistorySection,
-    ExactText,
     ImageContent,
     InvalidMessage,
     Memory,
     Message,
     TextContent,
     ThinkingContent,
-    TokenCounter,
     ToolCall,
 )
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, PER_TOOL
+from autonomy_ctx.tokens import Calibration, ExactTextCounter, TokenCounter
 
 
 class Letters:
@@ -219,8 +217,8 @@ def test_a_state_that_is_none_is_refused(state: dict[str, Any], text: str) -> No
 
 
 @pytest.fixture(scope="module")
-def exact() -> ExactText:
-    return ExactText("gpt-4o")
+def exact() -> ExactTextCounter:
+    return ExactTextCounter("gpt-4o")
 
 
 @pytest.fixture(scope="module")
@@ -232,22 +230,22 @@ def vocabulary() -> splintr.AnyTokenizer:
     "text", ["", "hello world", "Straße 中文 🙂", "<|endoftext|> is text", '{"a": [1, 2]}', "x" * 300]
 )
 def test_an_exact_count_is_the_tokenizers(
-    text: str, exact: ExactText, vocabulary: splintr.AnyTokenizer
+    text: str, exact: ExactTextCounter, vocabulary: splintr.AnyTokenizer
 ) -> None:
     assert exact.count(text) == len(vocabulary.encode_ordinary(text))
 
 
 @some
 @given(text=any_text)
-def test_any_text_can_be_counted_exactly_lone_surrogates_included(text: str, exact: ExactText) -> None:
+def test_any_text_can_be_counted_exactly_lone_surrogates_included(text: str, exact: ExactTextCounter) -> None:
     assert (exact.count(text) > 0) is bool(text)
 
 
-def test_models_with_the_same_vocabulary_count_under_one_name(exact: ExactText) -> None:
-    assert exact.name == ExactText("openai/GPT-5-mini").name == ExactText("o200k_base").name
+def test_models_with_the_same_vocabulary_count_under_one_name(exact: ExactTextCounter) -> None:
+    assert exact.name == ExactTextCounter("openai/GPT-5-mini").name == ExactTextCounter("o200k_base").name
     assert exact.name == "splintr:o200k_base"
 
 
 def test_a_model_without_a_vocabulary_is_told_to_use_the_estimate() -> None:
     with pytest.raises(ValueError, match="no bundled vocabulary fits 'claude-sonnet-4'; leave it to"):
-        ExactText("claude-sonnet-4")
+        ExactTextCounter("claude-sonnet-4")

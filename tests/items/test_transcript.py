@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import messages, some
 
-from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, TokenCounter, ToolCall
+from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.transcript import transcript
+from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
 

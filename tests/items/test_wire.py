@@ -12,18 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import NOON, events, few, message_dicts, messages, some, stamped_dicts, summaries, times
 
-from autonomy_ctx import (
-    AgentHandoff,
-    ImageContent,
-    Memory,
-    Message,
-    Segment,
-    Summary,
-    TextContent,
-    ThinkingContent,
-    ToolCall,
-)
-from autonomy_ctx.items import wire
+from autonomy_ctx import ImageContent, Memory, Message, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items import AgentHandoff, Segment, Summary, wire
 from autonomy_ctx.testing import StoppedClock, numbered_ids
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx import Passage
 from autonomy_ctx.items.terms import words
+from autonomy_ctx.knowledge import Passage
 
 TOPICS = ("ferry", "tram", "food", "visa")
 

@@ -20,7 +20,8 @@ from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 
-from autonomy_ctx import HttpEmbedder, InvalidVectors, VectorKnowledgeBase, VectorsInProcess
+from autonomy_ctx.errors import InvalidVectors
+from autonomy_ctx.knowledge import HttpEmbedder, InProcessVectorStore, VectorKnowledgeBase
 from autonomy_ctx.knowledge.embedders import as_embedder
 
 WORDS = {
@@ -45,7 +46,7 @@ def model(tmp_path: Path) -> StaticModel:
 
 
 async def filled(embedder: Any) -> VectorKnowledgeBase:
-    base = VectorKnowledgeBase(embedder, VectorsInProcess())
+    base = VectorKnowledgeBase(embedder, InProcessVectorStore())
     await base.add("The boat leaves every 20 minutes.", source="boats")
     await base.add("The tram climbs the hills.", source="trams")
     await base.add("Tarts are sold in Belem.", source="food")
@@ -172,7 +173,7 @@ def test_an_embedder_is_not_wrapped() -> None:
 )
 def test_what_is_no_embedder_is_refused_with_what_would_be(value: Any, named: str) -> None:
     with pytest.raises(TypeError, match=rf"^{named} is no embedder: .*`embed.*`encode.*or a function"):
-        VectorKnowledgeBase(value, VectorsInProcess())
+        VectorKnowledgeBase(value, InProcessVectorStore())
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ async def test_what_a_model_gives_instead_of_vectors_is_named(given: Any, proble
             return given
 
     with pytest.raises(InvalidVectors, match=problem):
-        await VectorKnowledgeBase(Wrong(), VectorsInProcess()).search("ferry", 3)
+        await VectorKnowledgeBase(Wrong(), InProcessVectorStore()).search("ferry", 3)
 
 
 async def test_what_a_model_raises_reaches_the_caller() -> None:
@@ -205,7 +206,7 @@ async def test_what_a_model_raises_reaches_the_caller() -> None:
         raise MemoryError("the model is too large")
 
     with pytest.raises(MemoryError, match="too large"):
-        await VectorKnowledgeBase(fails, VectorsInProcess()).search("ferry", 3)
+        await VectorKnowledgeBase(fails, InProcessVectorStore()).search("ferry", 3)
 
 
 # -- the event loop -----------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ class HeldEncoder:
 
 async def test_the_loop_goes_on_while_a_model_computes_one_call_at_a_time() -> None:
     model = HeldEncoder()
-    base = VectorKnowledgeBase(model, VectorsInProcess())
+    base = VectorKnowledgeBase(model, InProcessVectorStore())
     async with anyio.create_task_group() as group:
         for _ in range(3):
             group.start_soon(base.search, "ferry", 1)
@@ -240,7 +241,7 @@ async def test_the_loop_goes_on_while_a_model_computes_one_call_at_a_time() -> N
 
 async def test_whoever_stops_waiting_is_not_held_up_by_the_model() -> None:
     model = HeldEncoder()
-    base = VectorKnowledgeBase(model, VectorsInProcess())
+    base = VectorKnowledgeBase(model, InProcessVectorStore())
     with anyio.move_on_after(0.01) as scope:
         await base.search("ferry", 1)
     assert scope.cancelled_caught

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from knowledge.bases import CountsTopics, Gives, Hangs, Plain
 from strategies import some
 
-from autonomy_ctx import (
+from autonomy_ctx.errors import KnowledgeError
+from autonomy_ctx.knowledge import (
     FusedKnowledge,
-    KnowledgeError,
+    InProcessVectorStore,
     Passage,
     TextKnowledge,
     VectorKnowledgeBase,
-    VectorsInProcess,
 )
 from autonomy_ctx.knowledge.fused import fused, standing_out
 
@@ -31,7 +31,7 @@ async def texts(knowledge: Any, limit: int = 10) -> list[str]:
 
 
 async def test_words_and_meaning_together_find_what_either_would_miss() -> None:
-    words, meaning = TextKnowledge(), VectorKnowledgeBase(CountsTopics(), VectorsInProcess())
+    words, meaning = TextKnowledge(), VectorKnowledgeBase(CountsTopics(), InProcessVectorStore())
     for base in (words, meaning):
         await base.add("Ferry, ferry, ferry: all about it.", source="ferry")
         await base.add("Departures: quay C-113.", source="quay")

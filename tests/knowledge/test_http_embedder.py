@@ -10,16 +10,9 @@ import anyio
 import pytest
 from models.model_server import Answer, as_json, serving
 
-from autonomy_ctx import (
-    AuthenticationFailed,
-    HttpEmbedder,
-    InvalidModelReply,
-    MissingKey,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    RateLimited,
-)
+from autonomy_ctx import ModelError, ModelTimeout, RateLimited
+from autonomy_ctx.errors import AuthenticationFailed, InvalidModelReply, MissingKey, ModelUnavailable
+from autonomy_ctx.knowledge import HttpEmbedder
 
 KEY = "sk-planted-1-key"
 

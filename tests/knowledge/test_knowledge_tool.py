@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from knowledge.bases import CountsTopics, Gives
 
-from autonomy_ctx import (
+from autonomy_ctx.errors import InvalidPassage
+from autonomy_ctx.knowledge import (
     FusedKnowledge,
-    InvalidPassage,
+    InProcessVectorStore,
     Passage,
     TextKnowledge,
     VectorKnowledgeBase,
-    VectorsInProcess,
-    knowledge_tool,
 )
+from autonomy_ctx.tools import knowledge_tool
 from autonomy_ctx.tools.tool import tools_by_name
 
 MADE: dict[str, Callable[[], Any]] = {
     "text": TextKnowledge,
-    "vector": lambda: VectorKnowledgeBase(CountsTopics(), VectorsInProcess()),
+    "vector": lambda: VectorKnowledgeBase(CountsTopics(), InProcessVectorStore()),
     "fused": lambda: FusedKnowledge(Gives([Passage("The ferry leaves at noon.", source="ferry.md")])),
 }
 

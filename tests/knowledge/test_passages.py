@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, json_values, some
 
-from autonomy_ctx import InvalidPassage, Passage
+from autonomy_ctx.errors import InvalidPassage
 from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.knowledge import Passage
 from autonomy_ctx.knowledge.knowledge import ABOUT, read_passages, shown, written
 
 

@@ -16,20 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, some
 
-from autonomy_ctx import (
-    InvalidDocument,
-    KnowledgeError,
-    Message,
-    SchemaTooNew,
-    StoreBusy,
-    StoreCorrupt,
-    StoreUnavailable,
-    Summary,
-    TextKnowledge,
-)
-from autonomy_ctx.knowledge import text
+from autonomy_ctx import Message, StoreBusy
+from autonomy_ctx.errors import InvalidDocument, KnowledgeError, SchemaTooNew, StoreCorrupt, StoreUnavailable
+from autonomy_ctx.items import Summary
+from autonomy_ctx.knowledge import TextKnowledge, text
 from autonomy_ctx.knowledge.documents import MOST_BYTES, Document
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 FERRY = "The ferry to Cacilhas leaves every twenty minutes."
 TRAM = "Tram 28 climbs the hills of Alfama."
@@ -175,8 +167,8 @@ async def test_a_folder_again_reads_what_changed_and_drops_what_is_gone(
 ) -> None:
     (tmp_path / "docs" / "deep").mkdir(parents=True)
     ferry, tram, other = (tmp_path / "docs" / name for name in ("ferry.md", "deep/tram.md", "other.txt"))
-    for file, text in ((ferry, FERRY), (tram, TRAM), (other, "ferry tram")):
-        file.write_text(text)
+    for file, content in ((ferry, FERRY), (tram, TRAM), (other, "ferry tram")):
+        file.write_text(content)
     await knowledge.add("A ferry of its own.", source="own")
     assert await knowledge.add_folder(tmp_path / "docs") == [tram.as_posix(), ferry.as_posix()]
     assert set(await sources(knowledge, "ferry tram")) == {"own", ferry.as_posix(), tram.as_posix()}
@@ -217,11 +209,11 @@ async def test_one_bad_file_and_nothing_of_the_folder_is_added(
 async def test_messages_are_added_once_and_instructions_never(knowledge: TextKnowledge) -> None:
     unnamed = {"role": "assistant", "content": "Take the ferry at noon."}
     messages: list[Message | dict[str, Any]] = [
-        said("Is there a ferry?", id="m1"),
+        make_message("Is there a ferry?", id="m1"),
         unnamed,
-        said("Always praise the ferry.", id="m2", role="system"),
+        make_message("Always praise the ferry.", id="m2", role="system"),
         Summary([{"text": "They spoke of a ferry.", "first": 1, "last": 2}]),
-        said(" ", id="m3"),
+        make_message(" ", id="m3"),
     ]
     await knowledge.add_messages(messages)
     await knowledge.add_messages(messages)

@@ -14,16 +14,10 @@ from hypothesis import strategies as st
 from knowledge.bases import CountsTopics, Keeps
 from strategies import some
 
-from autonomy_ctx import (
-    Hit,
-    InvalidDocument,
-    InvalidVectors,
-    KnowledgeError,
-    VectorKnowledgeBase,
-    VectorsInProcess,
-)
+from autonomy_ctx.errors import InvalidDocument, InvalidVectors, KnowledgeError
+from autonomy_ctx.knowledge import InProcessVectorStore, VectorHit, VectorKnowledgeBase
 from autonomy_ctx.knowledge.vector import Products, numpy_products, plain_products
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 needs_numpy = pytest.mark.skipif(util.find_spec("numpy") is None, reason="numpy is not installed")
 
@@ -39,7 +33,7 @@ async def sources(base: VectorKnowledgeBase, query: str, limit: int = 10) -> lis
 
 
 async def filled(products: Products | None = None) -> VectorKnowledgeBase:
-    base = VectorKnowledgeBase(CountsTopics(), VectorsInProcess(products=products))
+    base = VectorKnowledgeBase(CountsTopics(), InProcessVectorStore(products=products))
     for topic in ("ferry", "tram", "food"):
         await base.add(f"All about the {topic}: {topic}, {topic}.", source=f"{topic}.md", title="Guide")
     return base
@@ -61,7 +55,7 @@ async def test_the_same_source_again_replaces_all_that_was_there(products: Produ
     assert len(await base.search("ferry", 50)) > 5
     await base.add("Now about visa.", source="ferry.md")
     store = base.vector_store
-    assert isinstance(store, VectorsInProcess)
+    assert isinstance(store, InProcessVectorStore)
     assert len(store) == 3
     assert await sources(base, "visa", 1) == ["ferry.md"]
     await base.remove("ferry.md")
@@ -71,12 +65,12 @@ async def test_the_same_source_again_replaces_all_that_was_there(products: Produ
 
 
 async def test_files_folders_and_messages_are_added_too(tmp_path: Path) -> None:
-    base = VectorKnowledgeBase(CountsTopics(), VectorsInProcess())
+    base = VectorKnowledgeBase(CountsTopics(), InProcessVectorStore())
     (tmp_path / "a.md").write_text("ferry")
     (tmp_path / "b.md").write_text("tram")
     await base.add_file(tmp_path / "a.md")
     assert await base.add_folder(tmp_path) == [(tmp_path / name).as_posix() for name in ("a.md", "b.md")]
-    await base.add_messages([said("I like food", id="m1")])
+    await base.add_messages([make_message("I like food", id="m1")])
     assert await sources(base, "food", 1) == ["message m1"]
     assert await sources(base, "tram", 1) == [(tmp_path / "b.md").as_posix()]
     with pytest.raises(InvalidDocument):
@@ -137,7 +131,7 @@ async def test_a_store_of_ones_own_needs_only_add_and_search() -> None:
 
 
 async def test_a_document_that_is_being_replaced_is_replaced_although_the_caller_leaves() -> None:
-    class Interrupted(VectorsInProcess):
+    class Interrupted(InProcessVectorStore):
         async def remove(self, source: str) -> int:
             gone = await super().remove(source)
             scope.cancel()
@@ -161,7 +155,7 @@ async def test_a_store_that_gives_no_hits_is_named(answer: Any) -> None:
 
 def test_what_can_neither_embed_nor_keep_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="object is no embedder"):
-        VectorKnowledgeBase(object(), VectorsInProcess())  # type: ignore[arg-type]
+        VectorKnowledgeBase(object(), InProcessVectorStore())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="object is no vector store: it needs `add`"):
         VectorKnowledgeBase(CountsTopics(), object())  # type: ignore[arg-type]
 
@@ -172,16 +166,16 @@ def test_what_can_neither_embed_nor_keep_is_refused_at_once() -> None:
 async def test_equals_come_in_the_order_they_were_added_and_a_zero_is_near_nothing(
     products: Products,
 ) -> None:
-    store = VectorsInProcess(products=products)
+    store = InProcessVectorStore(products=products)
     await store.add(["a", "b", "z"], [[3.0, 4.0], [6.0, 8.0], [0.0, 0.0]], [{}, {"n": 1}, {}])
     found = await store.search([3.0, 4.0], 3)
     assert [hit.id for hit in found] == ["a", "b", "z"]
     assert [hit.score for hit in found] == [pytest.approx(1.0), pytest.approx(1.0), 0.0]
-    assert found[1] == Hit(id="b", score=found[1].score, payload={"n": 1})
+    assert found[1] == VectorHit(id="b", score=found[1].score, payload={"n": 1})
 
 
 async def test_an_id_again_replaces_its_vector(products: Products) -> None:
-    store = VectorsInProcess(products=products)
+    store = InProcessVectorStore(products=products)
     await store.add(["a", "b"], [[1.0, 0.0], [0.0, 1.0]], [{"v": 1}, {}])
     await store.add(["a"], [[0.0, -1.0]], [{"v": 2}])
     assert len(store) == 2
@@ -189,7 +183,7 @@ async def test_an_id_again_replaces_its_vector(products: Products) -> None:
 
 
 async def test_lists_that_do_not_fit_together_change_nothing() -> None:
-    store = VectorsInProcess()
+    store = InProcessVectorStore()
     with pytest.raises(ValueError, match="not 1, 2 and 1"):
         await store.add(["a"], [[1.0], [2.0]], [{}])
     with pytest.raises(InvalidVectors, match="2 numbers where the others have 1"):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Memory, StoreCorrupt
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import StoreCorrupt
 from autonomy_ctx.memory.sqlite.log import LARGE, ROWS, read_blocks, read_rows
-from autonomy_ctx.testing import MAIN, said
+from autonomy_ctx.testing import MAIN, make_message
 
 COUNT = 3 * ROWS + 7
 ODD = ['"', "\\", "\x1f", ",[]", "\u2028", "\ud7ff", "{}", "'"]
@@ -17,8 +18,8 @@ ODD = ['"', "\\", "\x1f", ",[]", "\u2028", "\ud7ff", "{}", "'"]
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:
-    talk = [said(f"{n}{ODD[n % 8]}", id=f"m{n}{ODD[n % 8]}") for n in range(1, COUNT + 1)]
-    talk[ROWS] = said("long " * LARGE, id="long")
+    talk = [make_message(f"{n}{ODD[n % 8]}", id=f"m{n}{ODD[n % 8]}") for n in range(1, COUNT + 1)]
+    talk[ROWS] = make_message("long " * LARGE, id="long")
     async with Memory(f"sqlite:///{tmp_path}/memory.db") as memory:
         await memory.append("ana", "trip", *talk)
         await memory.delete_message("ana", "trip", talk[5].id)

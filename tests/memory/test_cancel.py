@@ -22,7 +22,7 @@ import pytest
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, Message
 from autonomy_ctx.memory.sqlite.connection import FileLock
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 T = TypeVar("T")
 HEAVY = "x" * 200_000
@@ -155,7 +155,7 @@ async def ids(memory: Memory) -> list[str]:
 
 async def long_talk(memory: Memory) -> list[str]:
     """A conversation too long to be read in the event loop's thread."""
-    talk = [said("x" * 400, id=f"m{n}", role="user" if n % 2 else "assistant") for n in range(1, 601)]
+    talk = [make_message("x" * 400, id=f"m{n}", role="user" if n % 2 else "assistant") for n in range(1, 601)]
     await memory.append("ana", "trip", *talk)
     return [message.id for message in talk]
 
@@ -166,9 +166,13 @@ async def long_talk(memory: Memory) -> list[str]:
 async def test_an_append_cancelled_before_its_turn_leaves_no_trace(path: Path, cancelled: Cancelled) -> None:
     """Somebody else holds the lock, so that the cancellation comes before the write."""
     memory = opened(path)
-    first, light, heavy = said("first", id="first"), said("light", id="light"), said(HEAVY, id="heavy")
+    first, light, heavy = (
+        make_message("first", id="first"),
+        make_message("light", id="light"),
+        make_message(HEAVY, id="heavy"),
+    )
     await memory.append("ana", "trip", first)
-    measured = Suspended(memory.append("ana", "trip", said(HEAVY, id="measured")), 0, bool)
+    measured = Suspended(memory.append("ana", "trip", make_message(HEAVY, id="measured")), 0, bool)
     await measured
     lock = FileLock(f"{path}.lock")
     for at in range(1, measured.count + 1):
@@ -185,15 +189,15 @@ async def test_an_append_cancelled_after_its_turn_is_kept_and_can_be_sent_again(
     path: Path, cancelled: Cancelled
 ) -> None:
     memory = opened(path)
-    await memory.append("ana", "trip", said("first", id="first"))
+    await memory.append("ana", "trip", make_message("first", id="first"))
 
     def written() -> None:
         while "late" not in on_disk(path):
             pass
 
-    assert await cancelled(memory.append("ana", "trip", said("late", id="late")), 1, written)
-    assert await memory.append("ana", "trip", said("late", id="late")) == [2]
-    assert await memory.append("ana", "trip", said("next", id="next")) == [3]
+    assert await cancelled(memory.append("ana", "trip", make_message("late", id="late")), 1, written)
+    assert await memory.append("ana", "trip", make_message("late", id="late")) == [2]
+    assert await memory.append("ana", "trip", make_message("next", id="next")) == [3]
     assert await ids(memory) == ["first", "late", "next"]
     await memory.close()
 
@@ -205,7 +209,11 @@ async def test_an_append_cancelled_anywhere_is_there_whole_or_not_at_all(
     acknowledged: list[str] = []
 
     def batch(at: int) -> list[Message]:
-        return [said("light", id=f"light{at}"), said(HEAVY, id=f"heavy{at}"), said("last", id=f"last{at}")]
+        return [
+            make_message("light", id=f"light{at}"),
+            make_message(HEAVY, id=f"heavy{at}"),
+            make_message("last", id=f"last{at}"),
+        ]
 
     async def check(at: int) -> None:
         mine = [message.id for message in batch(at)]
@@ -223,14 +231,14 @@ async def test_an_append_cancelled_anywhere_is_there_whole_or_not_at_all(
 async def test_a_cancelled_append_takes_none_of_its_neighbours_with_it(path: Path) -> None:
     """Fifty tasks wait for one commit; every second one gives up."""
     memory = opened(path)
-    await memory.append("ana", "trip", said("first", id="first"))
+    await memory.append("ana", "trip", make_message("first", id="first"))
     scopes = [anyio.CancelScope() for _ in range(50)]
     positions: dict[str, int] = {}
 
     async def speak(number: int) -> None:
         with scopes[number]:
             name = f"m{number}"
-            positions[name] = await memory.add_message("ana", "trip", said(name, id=name))
+            positions[name] = await memory.add_message("ana", "trip", make_message(name, id=name))
 
     lock = FileLock(f"{path}.lock")
     async with anyio.create_task_group() as group:
@@ -255,11 +263,11 @@ async def test_a_first_append_cancelled_anywhere_leaves_a_file_that_works(
 
     def call(at: int) -> Coroutine[Any, Any, Any]:
         memories[at] = opened(tmp_path / f"{at}.db")
-        return memories[at].append("ana", "trip", said(HEAVY, id="m1"))
+        return memories[at].append("ana", "trip", make_message(HEAVY, id="m1"))
 
     async def check(at: int) -> None:
-        assert await memories[at].append("ana", "trip", said(HEAVY, id="m1")) == [1]
-        assert await memories[at].append("ana", "trip", said("2", id="m2")) == [2]
+        assert await memories[at].append("ana", "trip", make_message(HEAVY, id="m1")) == [1]
+        assert await memories[at].append("ana", "trip", make_message("2", id="m2")) == [2]
         await memories[at].close()
         assert on_disk(tmp_path / f"{at}.db") == ["m1", "m2"]
 
@@ -310,7 +318,7 @@ async def test_a_window_read_cancelled_anywhere_spoils_no_later_window(
     async def speak() -> None:
         nonlocal said_so_far
         said_so_far += 3
-        await other.append("ana", "trip", *(said(HEAVY, id=f"m{said_so_far - n}") for n in (2, 1, 0)))
+        await other.append("ana", "trip", *(make_message(HEAVY, id=f"m{said_so_far - n}") for n in (2, 1, 0)))
 
     async def check(at: int) -> None:
         wanted = list(range(max(said_so_far - 3, 1), said_so_far + 1))
@@ -341,7 +349,7 @@ async def test_a_compose_cancelled_anywhere_can_be_done_again(path: Path, cancel
 async def test_asking_for_a_whole_result_can_be_cancelled_anywhere(path: Path, cancelled: Cancelled) -> None:
     memory = opened(path)
     text = "x" * 1_100_000
-    await memory.append("ana", "trip", said(text, id="big", role="tool", tool_call_id="c1"))
+    await memory.append("ana", "trip", make_message(text, id="big", role="tool", tool_call_id="c1"))
 
     async def check(at: int) -> None:
         whole = await memory.get_whole_message("ana", "trip", "big")
@@ -387,7 +395,7 @@ async def test_a_deletion_cancelled_anywhere_is_whole_or_did_not_happen(
         await fill(at + 1)
 
     async def fill(at: int) -> None:
-        await memory.append("ana", "trip", said("a", id=f"a{at}"), said("b", id=f"b{at}"))
+        await memory.append("ana", "trip", make_message("a", id=f"a{at}"), make_message("b", id=f"b{at}"))
 
     await fill(1)
     await cancelled.everywhere(delete, check)
@@ -396,7 +404,7 @@ async def test_a_deletion_cancelled_anywhere_is_whole_or_did_not_happen(
 
 async def test_a_deletion_cancelled_before_its_turn_deletes_nothing(path: Path, cancelled: Cancelled) -> None:
     memory = opened(path)
-    await memory.append("ana", "trip", said("1", id="m1"))
+    await memory.append("ana", "trip", make_message("1", id="m1"))
     lock = FileLock(f"{path}.lock")
     with lock:
         assert await cancelled(memory.delete_scope("ana"), 1)
@@ -411,7 +419,7 @@ async def test_what_a_cancelled_deletion_deleted_is_not_shown_by_a_kept_window(
     path: Path, cancelled: Cancelled
 ) -> None:
     memory = opened(path)
-    await memory.append("ana", "trip", said("1", id="m1"), said("2", id="m2"))
+    await memory.append("ana", "trip", make_message("1", id="m1"), make_message("2", id="m2"))
     await memory.read("ana", "trip", limit=5)
 
     def deleted() -> None:
@@ -434,7 +442,7 @@ async def test_close_cancelled_anywhere_still_lets_go_of_everything(
     for at in count(1):
         path = tmp_path / f"{at}.db"
         memory = opened(path)
-        await memory.append("ana", "trip", said("1", id="m1"))
+        await memory.append("ana", "trip", make_message("1", id="m1"))
         await ids(memory)
         await memory.get_whole_message("ana", "trip", "m1")
         reached = await cancelled(memory.close(), at)
@@ -459,7 +467,7 @@ async def test_entering_a_memory_cancelled_anywhere_leaves_nothing_behind(
         if not reached:
             await entered.close()
         async with opened(path) as memory:
-            assert await memory.append("ana", "trip", said("1", id="m1")) == [1]
+            assert await memory.append("ana", "trip", make_message("1", id="m1")) == [1]
         if not reached:
             assert at > 1
             return
@@ -467,12 +475,12 @@ async def test_entering_a_memory_cancelled_anywhere_leaves_nothing_behind(
 
 async def test_appends_that_nobody_waits_for_any_more_do_not_keep_close_waiting(path: Path) -> None:
     memory = opened(path)
-    await memory.append("ana", "trip", said("1", id="m1"))
+    await memory.append("ana", "trip", make_message("1", id="m1"))
     lock = FileLock(f"{path}.lock")
     with lock:
         async with anyio.create_task_group() as group:
             for number in range(10):
-                group.start_soon(memory.append, "ana", "trip", said("never", id=f"never{number}"))
+                group.start_soon(memory.append, "ana", "trip", make_message("never", id=f"never{number}"))
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
     lock.close()

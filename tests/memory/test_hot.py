@@ -15,19 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx import (
-    ContextTemplate,
-    ConversationHistorySection,
-    Draft,
-    Head,
-    Memory,
-    StoreUnavailable,
-    Window,
-)
+from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
+from autonomy_ctx.errors import StoreUnavailable
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.memory.window_cache import LARGEST_WEIGHT, LARGEST_WINDOW, LOOKED_BACK, HotWindows
-from autonomy_ctx.testing import MAIN, drafted, said
+from autonomy_ctx.stores import Draft, Head, Window
+from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 
 class WatchedStore(InProcessStore):
@@ -66,7 +60,7 @@ async def other(url: str) -> AsyncIterator[Memory]:
 
 
 def spoken(first: int, last: int, size: int = 1) -> list[Draft]:
-    return drafted(*(said(f"{n} " * size, id=f"m{n}") for n in range(first, last + 1)))
+    return make_drafts(*(make_message(f"{n} " * size, id=f"m{n}") for n in range(first, last + 1)))
 
 
 async def texts(memory: Memory, limit: int = 20) -> list[str]:
@@ -77,20 +71,20 @@ async def texts(memory: Memory, limit: int = 20) -> list[str]:
 
 
 async def test_a_kept_window_shows_what_another_object_appended(one: Memory, other: Memory) -> None:
-    await one.append("ana", "trip", said("1", id="m1"))
+    await one.append("ana", "trip", make_message("1", id="m1"))
     assert await texts(one) == ["1"]
-    await other.append("ana", "trip", said("2", id="m2"), said("3", id="m3"))
+    await other.append("ana", "trip", make_message("2", id="m2"), make_message("3", id="m3"))
     assert await texts(one) == ["1", "2", "3"]
 
 
 async def test_a_kept_window_no_longer_shows_what_another_object_deleted(one: Memory, other: Memory) -> None:
-    await one.append("ana", "trip", *(said(str(n), id=f"m{n}") for n in range(1, 5)))
+    await one.append("ana", "trip", *(make_message(str(n), id=f"m{n}") for n in range(1, 5)))
     assert await texts(one) == ["1", "2", "3", "4"]
     await other.delete_message("ana", "trip", "m2")
     assert await texts(one) == ["1", "3", "4"]
     await other.delete_conversation("ana", "trip")
     assert await texts(one) == []
-    await other.append("ana", "trip", said("5", id="m5"))
+    await other.append("ana", "trip", make_message("5", id="m5"))
     assert await texts(one) == ["5"]
     await other.delete_scope("ana")
     assert await texts(one) == []
@@ -98,18 +92,20 @@ async def test_a_kept_window_no_longer_shows_what_another_object_deleted(one: Me
 
 async def test_a_deletion_is_seen_also_when_as_much_was_said_again(one: Memory, other: Memory) -> None:
     """Same end, same count, same newest user: only the generation tells."""
-    await one.append("ana", "trip", said("1", id="m1"), said("2", id="m2"), said("3", id="m3"))
+    await one.append(
+        "ana", "trip", make_message("1", id="m1"), make_message("2", id="m2"), make_message("3", id="m3")
+    )
     await other.delete_message("ana", "trip", "m1")
     assert await texts(one) == ["2", "3"]
     before = await one.head("ana", "trip")
     await other.delete_message("ana", "trip", "m2")
-    await other.append("ana", "trip", said("4", id="m4"))
+    await other.append("ana", "trip", make_message("4", id="m4"))
     assert (await one.head("ana", "trip")).count == before.count
     assert await texts(one) == ["3", "4"]
 
 
 async def test_a_deletion_is_seen_also_from_a_window_that_did_not_hold_it(one: Memory, other: Memory) -> None:
-    await one.append("ana", "trip", *(said(str(n), id=f"m{n}") for n in range(1, 5)))
+    await one.append("ana", "trip", *(make_message(str(n), id=f"m{n}") for n in range(1, 5)))
     assert await texts(one, limit=2) == ["3", "4"]
     await other.delete_message("ana", "trip", "m3")
     assert await texts(one, limit=2) == ["2", "4"]
@@ -124,7 +120,7 @@ async def test_every_window_holds_all_that_was_said_before_it_was_asked_for(
     async def speak() -> None:
         nonlocal acknowledged
         for number in range(1, 101):
-            await other.append("ana", "trip", said(str(number), id=f"m{number}"))
+            await other.append("ana", "trip", make_message(str(number), id=f"m{number}"))
             acknowledged = number
 
     async def listen() -> None:
@@ -148,15 +144,15 @@ async def test_a_file_put_back_from_a_backup_is_not_answered_from_memory(
     one: Memory, url: str, tmp_path: Path, gone_for_a_while: bool
 ) -> None:
     """The backup's head looks like the kept one, its file may even get the same number on the disk."""
-    await one.append("ana", "trip", said("1", id="m1"))
+    await one.append("ana", "trip", make_message("1", id="m1"))
     await one.close()
     path = tmp_path / "memory.db"
     backup = Path(shutil.copy(path, tmp_path / "backup.db"))
     running = Memory(url)
-    await running.append("ana", "trip", said("before the restore", id="m2"))
+    await running.append("ana", "trip", make_message("before the restore", id="m2"))
     assert await texts(running) == ["1", "before the restore"]
     async with Memory(f"sqlite:///{backup}") as elsewhere:
-        await elsewhere.append("ana", "trip", said("after the restore", id="m3"))
+        await elsewhere.append("ana", "trip", make_message("after the restore", id="m3"))
     number = path.stat().st_ino
     for file in tmp_path.glob("memory.db*"):
         if gone_for_a_while or file != path:
@@ -232,7 +228,7 @@ async def test_asking_for_no_messages_hides_none_later() -> None:
 
 
 async def test_the_list_of_a_window_belongs_to_who_asked(one: Memory) -> None:
-    await one.append("ana", "trip", said("1", id="m1"), said("2", id="m2"))
+    await one.append("ana", "trip", make_message("1", id="m1"), make_message("2", id="m2"))
     for _ in range(2):
         entries = (await one.read("ana", "trip", limit=5)).entries
         assert isinstance(entries, list)
@@ -248,12 +244,12 @@ async def test_hits_and_misses_are_counted(one: Memory, other: Memory) -> None:
         metrics = await one.get_metrics()
         return metrics["hot_hits"], metrics["hot_misses"]
 
-    await one.append("ana", "trip", said("1", id="m1"))
+    await one.append("ana", "trip", make_message("1", id="m1"))
     await texts(one)
     assert await counted() == (0, 1)
     await texts(one)
     assert await counted() == (1, 1)
-    await other.append("ana", "trip", said("2", id="m2"))
+    await other.append("ana", "trip", make_message("2", id="m2"))
     await texts(one)
     assert await counted() == (2, 1), "what is new is read, what is known is not"
     await other.delete_message("ana", "trip", "m1")
@@ -332,7 +328,7 @@ async def test_a_shorter_window_is_served_from_a_longer_one() -> None:
 
 async def test_clearing_short_term_memory_forgets_windows_and_keeps_messages(one: Memory) -> None:
     for agent in (one, one.for_agent("helper")):
-        await agent.append("ana", "trip", said("1", id="m1"))
+        await agent.append("ana", "trip", make_message("1", id="m1"))
         await texts(agent)
     await one.clear_short_term_memory("ana", "trip")
     assert await texts(one) == ["1"]
@@ -342,7 +338,7 @@ async def test_clearing_short_term_memory_forgets_windows_and_keeps_messages(one
 
 async def test_a_memory_in_this_process_keeps_no_second_copy() -> None:
     memory = Memory()
-    await memory.append("ana", "trip", said("1", id="m1"))
+    await memory.append("ana", "trip", make_message("1", id="m1"))
     for _ in range(2):
         await texts(memory)
     metrics = await memory.get_metrics()
@@ -418,7 +414,7 @@ async def test_a_window_of_few_tokens_and_many_bytes_is_not_kept(heavy: dict[str
     """A count of tokens is no bound on memory: pictures and the user's own fields cost few or none."""
     store = InProcessStore()
     hot = HotWindows(store)
-    await store.append(MAIN, drafted(heavy))
+    await store.append(MAIN, make_drafts(heavy))
     await hot.read(MAIN, limit=5)
     assert not await kept(hot, MAIN)
 
@@ -439,13 +435,13 @@ async def test_a_context_is_the_same_from_memory_and_from_disk(one: Memory, url:
         await cold.close()
         return found
 
-    await one.append("ana", "trip", said("{x} \ud800 中文 \0", id="m1"))
+    await one.append("ana", "trip", make_message("{x} \ud800 中文 \0", id="m1"))
     await one.append(
         "ana", "trip", {"role": "assistant", "content": [{"type": "text", "text": "b"}], "id": "m2"}
     )
     cold = await digest(one)
     assert await digest(one) == cold == await digest_from_disk()
-    await one.append("ana", "trip", said("more", id="m3"))
+    await one.append("ana", "trip", make_message("more", id="m3"))
     caught_up = await digest(one)
     assert caught_up != cold
     assert await digest(one) == caught_up == await digest_from_disk()
@@ -453,9 +449,9 @@ async def test_a_context_is_the_same_from_memory_and_from_disk(one: Memory, url:
 
 
 async def test_the_head_that_comes_with_a_window_is_current(one: Memory, other: Memory) -> None:
-    await one.append("ana", "trip", said("1", id="m1"))
+    await one.append("ana", "trip", make_message("1", id="m1"))
     await texts(one)
-    await other.append("ana", "trip", said("2", id="m2", role="assistant"))
+    await other.append("ana", "trip", make_message("2", id="m2", role="assistant"))
     assert (await one.read("ana", "trip", limit=1)).head == Head(2, 2, 0, 1)
 
 
@@ -465,7 +461,7 @@ async def test_a_window_belongs_to_its_conversation_alone() -> None:
     hot = HotWindows(store)
     keys: Sequence[Key] = [Key("", "a:b", "c"), Key("", "a", "b:c"), Key("a", "b", "c"), Key("", "A:b", "c")]
     for number, key in enumerate(keys):
-        await store.append(key, drafted(said(str(number), id="same")))
+        await store.append(key, make_drafts(make_message(str(number), id="same")))
     for _ in range(2):
         for number, key in enumerate(keys):
             [entry] = (await hot.read(key, limit=5)).entries

@@ -22,7 +22,7 @@ import pytest
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory, StoreBusy
 from autonomy_ctx.memory.encoding import MESSAGE_LIMIT
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 MANY = 5_000
 # A held loop gives a ticker one or two turns, a free one hundreds.
@@ -70,7 +70,7 @@ def long_talk(tmp_path_factory: pytest.TempPathFactory) -> str:
     async def fill() -> None:
         async with Memory(url) as memory:
             for start in range(0, MANY, 1000):
-                talk = [said("a few words " * 5, id=f"m{n}") for n in range(start, start + 1000)]
+                talk = [make_message("a few words " * 5, id=f"m{n}") for n in range(start, start + 1000)]
                 await memory.append("ana", "trip", *talk)
 
     asyncio.run(fill())
@@ -124,7 +124,7 @@ async def test_an_append_that_waits_for_another_process_holds_nobody_up(path: Pa
         positions: list[int] = []
 
         async def speak() -> None:
-            positions.extend(await memory.append("ana", "trip", said("hello", id="m1")))
+            positions.extend(await memory.append("ana", "trip", make_message("hello", id="m1")))
 
         with another_process(hold, path) as child:
             async with ticking() as ticker, anyio.create_task_group() as group:
@@ -139,7 +139,9 @@ async def test_an_append_that_waits_for_another_process_holds_nobody_up(path: Pa
 async def test_reads_go_on_while_another_process_writes(path: Path, hold: str) -> None:
     """Also the first read of a memory that has not opened the file yet."""
     async with Memory(f"sqlite:///{path}") as memory:
-        await memory.append("ana", "trip", said("hello", id="m1"), said("x" * 100_000, id="m2"))
+        await memory.append(
+            "ana", "trip", make_message("hello", id="m1"), make_message("x" * 100_000, id="m2")
+        )
         with another_process(hold, path):
             for reader in (memory, Memory(f"sqlite:///{path}")):
                 assert (await reader.head("ana", "trip")).position == 2
@@ -154,10 +156,12 @@ async def test_the_loop_is_free_until_the_wait_is_given_up(path: Path, hold: str
         with another_process(hold, path) as child:
             async with ticking() as ticker:
                 with pytest.raises(StoreBusy):
-                    await memory.append("ana", "trip", said("refused", id="m1"))
+                    await memory.append("ana", "trip", make_message("refused", id="m1"))
                 assert ticker.ticks > FREE
             let_go(child)
-        assert await memory.append("ana", "trip", said("hello", id="m1")) == [1], "nothing was left behind"
+        assert await memory.append("ana", "trip", make_message("hello", id="m1")) == [1], (
+            "nothing was left behind"
+        )
 
 
 async def test_a_long_conversation_is_read_without_holding_the_loop(long_talk: str) -> None:
@@ -187,7 +191,7 @@ async def test_the_largest_message_is_stored_and_read_without_holding_the_loop(p
     text = "a few words " * (MESSAGE_LIMIT // 12 - 100)
     async with Memory(f"sqlite:///{path}") as memory, ticking() as ticker:
         before = ticker.ticks
-        await memory.append("ana", "trip", said(text, id="m1"))
+        await memory.append("ana", "trip", make_message(text, id="m1"))
         assert ticker.ticks - before > FREE
         before = ticker.ticks
         [entry] = (await memory.read("ana", "trip")).entries
@@ -197,7 +201,7 @@ async def test_the_largest_message_is_stored_and_read_without_holding_the_loop(p
 
 async def test_many_messages_are_appended_at_once_without_holding_the_loop() -> None:
     """In this process, where no thread could let the ticker in."""
-    talk = [said("a few words", id=f"m{n}") for n in range(4 * MANY)]
+    talk = [make_message("a few words", id=f"m{n}") for n in range(4 * MANY)]
     async with Memory() as memory, ticking() as ticker:
         before = ticker.ticks
         await memory.append("ana", "trip", *talk)
@@ -225,7 +229,7 @@ async def test_a_message_with_much_data_of_its_own_is_copied_in_a_thread() -> No
 
 async def test_many_messages_are_deleted_without_holding_the_loop(path: Path) -> None:
     async with Memory(f"sqlite:///{path}") as memory:
-        await memory.append("ana", "trip", *(said("x" * 2000, id=f"m{n}") for n in range(2000)))
+        await memory.append("ana", "trip", *(make_message("x" * 2000, id=f"m{n}") for n in range(2000)))
         async with ticking() as ticker:
             before = ticker.ticks
             assert await memory.delete_scope("ana") == 2000

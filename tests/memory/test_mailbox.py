@@ -13,20 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, names
 
-from autonomy_ctx import (
-    ConflictingMessage,
-    DirectMessage,
-    InvalidMessage,
-    Mailbox,
-    MailboxFull,
-    Memory,
-    MemoryHook,
-    MessageTooLarge,
-    hook,
-)
+from autonomy_ctx import InvalidMessage, Mailbox, Memory, MemoryHook, hook
+from autonomy_ctx.errors import ConflictingMessage, MailboxFull, MessageTooLarge
+from autonomy_ctx.items import DirectMessage
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.mailbox import MAIL_LIMIT, MOST_WAITING
-from autonomy_ctx.testing import StoppedClock, said
+from autonomy_ctx.testing import StoppedClock, make_message
 
 WORKER = Path(__file__).parent / "mail_worker.py"
 
@@ -114,7 +106,7 @@ async def test_thousands_of_deliveries_later_an_old_id_is_still_known() -> None:
 
 
 async def test_mail_under_the_id_of_another_message_is_delivered_all_the_same(memory: Memory) -> None:
-    await memory.for_agent("ben").append("ana", "trip", said("Hello", id="d1"))
+    await memory.for_agent("ben").append("ana", "trip", make_message("Hello", id="d1"))
     await send(memory, mail("d1"), mail("d2"))
     assert await deliver(memory, "d1", "d2") == 2
     assert await waiting(memory) == []
@@ -191,7 +183,7 @@ async def test_a_delivery_that_fails_before_any_step_is_finished_by_the_next(ste
 async def test_a_conversation_deleted_during_a_delivery_stays_deleted(step: int) -> None:
     store = Meddled()
     memory = Memory(store=store)
-    await memory.for_agent("ben").append("ana", "trip", said("Hello", id="m1"))
+    await memory.for_agent("ben").append("ana", "trip", make_message("Hello", id="m1"))
     await send(memory, mail())
 
     async def delete() -> None:
@@ -206,7 +198,7 @@ async def test_a_conversation_deleted_during_a_delivery_stays_deleted(step: int)
 async def test_another_message_deleted_during_a_delivery_changes_nothing_about_it() -> None:
     store = Meddled()
     memory = Memory(store=store)
-    await memory.for_agent("ben").append("ana", "trip", said("Hello", id="m1"))
+    await memory.for_agent("ben").append("ana", "trip", make_message("Hello", id="m1"))
     await send(memory, mail())
 
     async def delete() -> None:

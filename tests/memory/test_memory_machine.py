@@ -19,18 +19,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from autonomy_ctx import (
-    ConflictingMessage,
-    ContextTemplate,
-    ConversationHistorySection,
-    Head,
-    Memory,
-    get_tool_result_id,
-    get_tool_use_ids,
-)
+from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
+from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.items import get_tool_result_id, get_tool_use_ids
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.sections.history import LOOKBACK
-from autonomy_ctx.testing import StoppedClock, numbered_ids, said
+from autonomy_ctx.stores import Head
+from autonomy_ctx.testing import StoppedClock, make_message, numbered_ids
 
 T = TypeVar("T")
 Form = dict[str, Any]
@@ -411,13 +406,13 @@ TestMemoryOnSqliteForLong = pytest.mark.nightly(LongDiskMachine.TestCase)
 
 
 async def test_other_content_is_refused_also_right_after_a_retry_in_the_same_call(memory: Memory) -> None:
-    await memory.append("ana", "trip", said("hello", id="m1"))
+    await memory.append("ana", "trip", make_message("hello", id="m1"))
     with pytest.raises(ConflictingMessage):
-        await memory.append("ana", "trip", said("hello", id="m1"), said("other", id="m1"))
+        await memory.append("ana", "trip", make_message("hello", id="m1"), make_message("other", id="m1"))
 
 
 async def test_a_window_of_no_messages_still_knows_where_the_conversation_stands(memory: Memory) -> None:
-    await memory.append("ana", "trip", said("hello", id="m1"))
+    await memory.append("ana", "trip", make_message("hello", id="m1"))
     window = await memory.read("ana", "trip", limit=0)
     assert (window.head, list(window.entries)) == (Head(1, 1, 0, 1), [])
 
@@ -431,7 +426,7 @@ async def test_a_dict_with_two_names_for_its_id_comes_back_with_both(memory: Mem
 async def test_what_is_on_disk_survives_without_a_close(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     first = Memory(url)
-    await first.append("ana", "trip", said("hello", id="m1"))
+    await first.append("ana", "trip", make_message("hello", id="m1"))
     second = Memory(url)
     assert [entry.message.text for entry in (await second.read("ana", "trip")).entries] == ["hello"]
     await second.close()

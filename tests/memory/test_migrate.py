@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Head, Memory, SchemaTooNew, StoreUnavailable
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import SchemaTooNew, StoreUnavailable
 from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest, migrate, statements, steps
 from autonomy_ctx.memory.store import Lease, StoredSegment
-from autonomy_ctx.testing import MAIN, said
+from autonomy_ctx.stores import Head
+from autonomy_ctx.testing import MAIN, make_message
 
 VERSIONS = range(latest() + 1)
 
@@ -171,7 +173,7 @@ def test_a_newer_schema_is_refused_and_the_file_left_untouched(tmp_path: Path) -
     async def use() -> None:
         memory = Memory(f"sqlite:///{path}")
         with pytest.raises(SchemaTooNew, match=f"version {latest() + 1}.*upgrade"):
-            await memory.append("ana", "trip", said("hello", id="m1"))
+            await memory.append("ana", "trip", make_message("hello", id="m1"))
         with pytest.raises(SchemaTooNew):
             await memory.read("ana", "trip")
         await memory.close()
@@ -192,7 +194,7 @@ def test_a_database_of_another_program_is_refused_and_left_untouched(tmp_path: P
     async def use() -> None:
         memory = Memory(f"sqlite:///{path}")
         with pytest.raises(StoreUnavailable, match="another program"):
-            await memory.append("ana", "trip", said("hello", id="m1"))
+            await memory.append("ana", "trip", make_message("hello", id="m1"))
         with pytest.raises(StoreUnavailable, match="another program"):
             await memory.read("ana", "trip")
         await memory.close()
@@ -204,14 +206,14 @@ def test_a_database_of_another_program_is_refused_and_left_untouched(tmp_path: P
 APPEND = """
 import asyncio, sys
 from autonomy_ctx import Memory
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 async def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     async with Memory(f"sqlite:///{sys.argv[1]}") as memory:
         for number in range(5):
-            await memory.append("ana", "trip", said("hello", id=f"{sys.argv[2]}.{number}"))
+            await memory.append("ana", "trip", make_message("hello", id=f"{sys.argv[2]}.{number}"))
 
 asyncio.run(main())
 """

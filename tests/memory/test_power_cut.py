@@ -23,10 +23,11 @@ from typing import Any, Literal, NamedTuple, cast
 import apsw
 import pytest
 
-from autonomy_ctx import Memory, StoreFull, StoreUnavailable
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import StoreFull, StoreUnavailable
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.sqlite.threads import Synchronous
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 SECTOR = 512
 Fault = Literal["write error", "half a write", "no room"]
@@ -270,7 +271,7 @@ class Action:
 
 def append(after: list[str], *names: str, size: int = 10) -> Action:
     return Action(
-        lambda memory: memory.append("ana", "trip", *(said(name * size, id=name) for name in names)),
+        lambda memory: memory.append("ana", "trip", *(make_message(name * size, id=name) for name in names)),
         [*after, *names],
     )
 
@@ -342,7 +343,7 @@ async def reopened(folder: Path) -> tuple[list[str], str]:
         head = await memory.head("ana", "trip")
         assert head.count == len(found)
         # Positions are given without gaps, also over a fault: the next one follows.
-        assert await memory.append("ana", "trip", said("next", id="next")) == [head.position + 1]
+        assert await memory.append("ana", "trip", make_message("next", id="next")) == [head.position + 1]
     with closing(sqlite3.connect(folder / "memory.db")) as connection:
         return found, str(connection.execute("PRAGMA integrity_check").fetchone()[0])
 

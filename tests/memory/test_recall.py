@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx import Memory, Message, ReadsPlaces, recall
+from autonomy_ctx import Memory, Message, recall
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.recall import LONGEST, Recollection, inherited, written
+from autonomy_ctx.memory.recall import LONGEST, RecallHit, inherited, written
+from autonomy_ctx.stores import IndexedMessageReader
 from benchmarks import recall as figures
 from benchmarks import recall_corpus
 
@@ -69,7 +70,7 @@ def test_nobody_loses_by_inheriting_and_only_two_steps_are_taken(scores: dict[in
 # -- writing ------------------------------------------------------------------------------------------
 
 recollections = st.builds(
-    lambda conversation, position, text, score, day: Recollection(
+    lambda conversation, position, text, score, day: RecallHit(
         conversation=conversation,
         position=position,
         message=Message("user", text, id=f"{conversation}{position}", created_at=START + timedelta(days=day)),
@@ -87,7 +88,7 @@ recollections = st.builds(
 @settings(max_examples=60)
 @given(st.lists(recollections, max_size=12, unique_by=lambda one: one.message.id), st.integers(1, 900))
 def test_a_budget_is_respected_and_what_is_shown_stands_in_order(
-    passages: list[Recollection], budget: int
+    passages: list[RecallHit], budget: int
 ) -> None:
     made = written(passages, budget, COUNTER)
     assert made.tokens == (COUNT(made.text) if made.text else 0)
@@ -100,7 +101,7 @@ def test_a_budget_is_respected_and_what_is_shown_stands_in_order(
 
 def test_days_have_one_line_and_every_message_its_position() -> None:
     passages = [
-        Recollection(
+        RecallHit(
             conversation="trip",
             position=number,
             message=Message("user", text, created_at=START + day),
@@ -126,7 +127,7 @@ def test_days_have_one_line_and_every_message_its_position() -> None:
 
 def test_a_huge_message_is_cut_in_the_middle_and_says_so() -> None:
     text = "begin " + "x " * 90_000 + " end"
-    huge = Recollection(conversation="c", position=7, message=Message("user", text), score=1)
+    huge = RecallHit(conversation="c", position=7, message=Message("user", text), score=1)
     made = written([huge], 4000, COUNTER)
     assert "begin" in made.text
     assert made.text.rstrip().splitlines()[-2].endswith(" end")
@@ -219,14 +220,14 @@ async def test_many_places_are_read_in_one_step_and_none_that_is_not_meant(memor
     wanted = [("trip", at) for at in (3, 1, 2, 9, 0, -1)]
     wanted += [('it\'s a "plan"', 1), ("other", 1), ("own", 1), ("unknown", 1)]
     store = memory.store
-    assert isinstance(store, ReadsPlaces)
-    found = await store.read_places("", "ana", wanted)
+    assert isinstance(store, IndexedMessageReader)
+    found = await store.read_indexed("", "ana", wanted)
     assert sorted((one.conversation, one.position, one.message.text) for one in found) == [
         ('it\'s a "plan"', 1, "four"),
         ("trip", 1, "one"),
         ("trip", 3, "three"),
     ]
-    assert list(await store.read_places("", "ana", [])) == []
+    assert list(await store.read_indexed("", "ana", [])) == []
 
 
 class Plain:
@@ -236,7 +237,7 @@ class Plain:
         self._store = InProcessStore()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "read_places":
+        if name == "read_indexed":
             raise AttributeError(name)
         return getattr(self._store, name)
 

@@ -20,14 +20,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, some
 
-from autonomy_ctx import InvalidKey, Key, Memory, StoreClosed, StoreUnavailable
+from autonomy_ctx import Memory
+from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.terms import LITTLE_WORDS, LONGEST_TERM, asked_terms, terms
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite import fulltext, search
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import migrate
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.testing import MAIN, drafted, said
+from autonomy_ctx.stores import Key
+from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 # Nothing else begins with it: the index keeps of a word only where it differs from the one before.
 SECRET = "qzjvsecret"
@@ -92,7 +94,7 @@ def test_everything_of_the_own_scope_is_found_and_nothing_else(script: Any, on_d
 
         for number, (key, action, words) in enumerate(script, 1):
             if action == "say":
-                [at] = await store.append(key, drafted(said(" ".join(words), id=f"m{number}")))
+                [at] = await store.append(key, make_drafts(make_message(" ".join(words), id=f"m{number}")))
                 logs[key][at] = words
             elif action == "search":
                 await check(key, words[0], key.conversation if number % 2 else None)
@@ -119,8 +121,8 @@ def test_everything_of_the_own_scope_is_found_and_nothing_else(script: Any, on_d
 
 async def test_memory_searches_as_its_agent(memory: Memory) -> None:
     helper = memory.for_agent("helper")
-    await memory.append("ana", "trip", said("the museum", id="m1"))
-    await helper.append("ana", "trip", said("a museum for helpers", id="m1"))
+    await memory.append("ana", "trip", make_message("the museum", id="m1"))
+    await helper.append("ana", "trip", make_message("a museum for helpers", id="m1"))
     assert [one.message.text for one in await memory.search("ana", "museum")] == ["the museum"]
     assert [one.message.text for one in await helper.search("ana", "museum")] == ["a museum for helpers"]
     assert await memory.search("ana", "museum", conversation="other") == []
@@ -142,10 +144,10 @@ async def test_memory_searches_as_its_agent(memory: Memory) -> None:
 async def test_better_words_of_others_take_no_place_among_those_that_are_found(memory: Memory) -> None:
     told = "the museum is closed on most days of the week"
     for scope, conversation in (("ana", "trip"), ("carl", "trip")):
-        await memory.append(scope, conversation, said(told, id="m1"))
+        await memory.append(scope, conversation, make_message(told, id="m1"))
     for number in range(5):
-        await memory.append("bob", "trip", said("museum", id=f"b{number}"))
-        await memory.append("carl", "other", said("museum", id=f"c{number}"))
+        await memory.append("bob", "trip", make_message("museum", id=f"b{number}"))
+        await memory.append("carl", "other", make_message("museum", id=f"c{number}"))
     assert len(await memory.search("bob", "museum")) == 5
     [found] = await memory.search("ana", "museum", limit=1)
     assert found.message.text == told
@@ -156,7 +158,7 @@ async def test_better_words_of_others_take_no_place_among_those_that_are_found(m
 
 async def test_a_closed_store_in_this_process_holds_no_index() -> None:
     store = InProcessStore()
-    await store.append(MAIN, drafted(said("museum", id="m1")))
+    await store.append(MAIN, make_drafts(make_message("museum", id="m1")))
     await store.search("", "ana", "museum")
     index = store._index
     assert index is not None
@@ -215,8 +217,10 @@ async def test_no_word_stays_in_the_index_or_the_files_when_its_message_is_delet
     path: Path, how: str
 ) -> None:
     store = SqliteStore(str(path))
-    filler = [said(f"word{n} about the weather", id=f"w{n}") for n in range(600)]
-    await store.append(MAIN, drafted(*filler[:300], said(f"my {SECRET} is", id="m1"), *filler[300:]))
+    filler = [make_message(f"word{n} about the weather", id=f"w{n}") for n in range(600)]
+    await store.append(
+        MAIN, make_drafts(*filler[:300], make_message(f"my {SECRET} is", id="m1"), *filler[300:])
+    )
     assert await store.search("", "ana", SECRET)
     assert rows_with(path)
     match how:
@@ -237,9 +241,10 @@ async def test_a_purge_of_a_large_index_is_taken_in_steps_and_leaves_no_word(pat
     store = SqliteStore(str(path))
     for start in range(0, 400, 100):
         talk = [
-            said(" ".join(f"w{n}k{k}" for k in range(250)), id=f"w{n}") for n in range(start, start + 100)
+            make_message(" ".join(f"w{n}k{k}" for k in range(250)), id=f"w{n}")
+            for n in range(start, start + 100)
         ]
-        await store.append(MAIN, drafted(*talk, said(f"{SECRET} {start}", id=f"s{start}")))
+        await store.append(MAIN, make_drafts(*talk, make_message(f"{SECRET} {start}", id=f"s{start}")))
         await store.search("", "ana", SECRET)
     steps = await store._write(_delete_secrets)
     while await store._write(search.purge):
@@ -276,15 +281,15 @@ def test_a_purge_goes_on_to_its_end_when_the_index_grows_meanwhile() -> None:
 async def test_deletions_at_once_beside_searches_leave_no_word(path: Path) -> None:
     """Their steps share transactions, and what is indexed meanwhile makes the index grow new parts."""
     store = SqliteStore(str(path))
-    talk = [said(" ".join(f"w{n}k{k}" for k in range(250)), id=f"w{n}") for n in range(400)]
-    secrets = [said(f"{SECRET} {n}", id=f"s{n}") for n in range(6)]
-    await store.append(MAIN, drafted(*talk[:200], *secrets, *talk[200:]))
+    talk = [make_message(" ".join(f"w{n}k{k}" for k in range(250)), id=f"w{n}") for n in range(400)]
+    secrets = [make_message(f"{SECRET} {n}", id=f"s{n}") for n in range(6)]
+    await store.append(MAIN, make_drafts(*talk[:200], *secrets, *talk[200:]))
     await store.search("", "ana", SECRET)
 
     async def speak(number: int) -> None:
         key = Key("", "bob", str(number))
         for n in range(8):
-            await store.append(key, drafted(said(f"word{n}", id=f"b{n}")))
+            await store.append(key, make_drafts(make_message(f"word{n}", id=f"b{n}")))
             await store.search("", "bob", f"word{n}")
 
     async with anyio.create_task_group() as group:
@@ -305,7 +310,8 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_search_or_d
     for again in ("search", "delete"):
         store = SqliteStore(str(path))
         await store.append(
-            MAIN, drafted(said(f"{SECRET} {again}", id=again), said("weather", id=f"w{again}"))
+            MAIN,
+            make_drafts(make_message(f"{SECRET} {again}", id=again), make_message("weather", id=f"w{again}")),
         )
         await store.search("", "ana", SECRET)
         # As a process that is killed after the commit of the deletion leaves it.
@@ -326,7 +332,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_search_or_d
 
 async def test_what_is_deleted_is_not_found_before_the_index_is_purged(path: Path) -> None:
     store = SqliteStore(str(path))
-    await store.append(MAIN, drafted(*(said(f"museum {n}", id=f"m{n}") for n in range(30))))
+    await store.append(MAIN, make_drafts(*(make_message(f"museum {n}", id=f"m{n}") for n in range(30))))
     await store.search("", "ana", "museum")
     gone = [f"m{n}" for n in range(10, 30)]
     await store._write(lambda transaction: transaction.delete("ana", "", "trip", gone))
@@ -338,7 +344,7 @@ async def test_what_is_deleted_is_not_found_before_the_index_is_purged(path: Pat
 
 async def test_a_file_that_was_never_searched_has_no_index(path: Path) -> None:
     store = SqliteStore(str(path))
-    await store.append(MAIN, drafted(said("hello", id="m1")))
+    await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
     assert await store.search("", "ana", "the") == []
     assert await store.search("", "bob", "hello") == []
     assert await store.delete("ana", "", "trip", ["m1"]) == 1
@@ -353,7 +359,7 @@ async def test_a_file_that_was_never_searched_has_no_index(path: Path) -> None:
 async def test_a_first_search_takes_the_log_in_blocks_and_others_get_their_turn(path: Path) -> None:
     """While the index follows a long log, appends of others are committed in between."""
     store = SqliteStore(str(path))
-    await store.append(MAIN, drafted(*(said(f"word{n} museum", id=f"m{n}") for n in range(MANY))))
+    await store.append(MAIN, make_drafts(*(make_message(f"word{n} museum", id=f"m{n}") for n in range(MANY))))
     found: list[int] = []
     behind: list[int] = []
 
@@ -364,7 +370,7 @@ async def test_a_first_search_takes_the_log_in_blocks_and_others_get_their_turn(
         group.start_soon(search)
         turns = 0
         while not found:
-            await store.append(Key("", "bob", "talk"), drafted(said("hi", id=f"b{turns}")))
+            await store.append(Key("", "bob", "talk"), make_drafts(make_message("hi", id=f"b{turns}")))
             turns += 1
             with closing(sqlite3.connect(path)) as connection:
                 [(at,)] = connection.execute(
@@ -379,7 +385,7 @@ async def test_a_first_search_takes_the_log_in_blocks_and_others_get_their_turn(
 
 
 async def test_a_search_in_a_long_log_leaves_the_loop_free(memory: Memory) -> None:
-    await memory.append("ana", "trip", *(said(f"word{n} museum", id=f"m{n}") for n in range(MANY)))
+    await memory.append("ana", "trip", *(make_message(f"word{n} museum", id=f"m{n}") for n in range(MANY)))
     ticks = 0
     done = anyio.Event()
 
@@ -402,7 +408,7 @@ def test_processes_find_what_others_said_and_index_it_once(path: Path) -> None:
 
     async def fill() -> None:
         store = SqliteStore(str(path))
-        await store.append(MAIN, drafted(*(said(f"museum {n}", id=f"m{n}") for n in range(800))))
+        await store.append(MAIN, make_drafts(*(make_message(f"museum {n}", id=f"m{n}") for n in range(800))))
         await store.close()
 
     async def search(number: int) -> list[int]:
@@ -410,7 +416,7 @@ def test_processes_find_what_others_said_and_index_it_once(path: Path) -> None:
         await store.check()
         together.wait(timeout=30)
         first = len(await store.search("", "ana", "museum", limit=9999))
-        await store.append(MAIN, drafted(said("late arrival", id=f"late {number}")))
+        await store.append(MAIN, make_drafts(make_message("late arrival", id=f"late {number}")))
         together.wait(timeout=30)
         found = [first, len(await store.search("", "ana", "late"))]
         await store.close()
@@ -430,7 +436,7 @@ def test_processes_find_what_others_said_and_index_it_once(path: Path) -> None:
 
 async def test_cancelling_a_search_leaves_a_store_that_searches(path: Path) -> None:
     store = SqliteStore(str(path))
-    await store.append(MAIN, drafted(*(said(f"museum {n}", id=f"m{n}") for n in range(1000))))
+    await store.append(MAIN, make_drafts(*(make_message(f"museum {n}", id=f"m{n}") for n in range(1000))))
     for checkpoints in range(0, 60, 3):
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
@@ -477,13 +483,13 @@ class BareStore(SqliteStore):
 
 async def test_without_fts5_search_says_what_to_do_and_the_rest_works(path: Path) -> None:
     store = BareStore(str(path))
-    await store.append(MAIN, drafted(said("museum", id="m1"), said("museum", id="m2")))
+    await store.append(MAIN, make_drafts(make_message("museum", id="m1"), make_message("museum", id="m2")))
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"without FTS5.*use a Python"):
             await store.search("", "ana", "museum")
     assert await store.search("", "ana", "the") == []
     assert await store.delete("ana", "", "trip", ["m1"]) == 1
-    assert await store.append(MAIN, drafted(said("hello", id="m3"))) == [3]
+    assert await store.append(MAIN, make_drafts(make_message("hello", id="m3"))) == [3]
     await store.close()
     # Another Python that has it.
     able = SqliteStore(str(path))

@@ -28,24 +28,15 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from autonomy_ctx import (
-    AutonomyCtxError,
-    Draft,
-    Memory,
-    Message,
-    MessageTooLarge,
-    StoreBusy,
-    StoreClosed,
-    StoreCorrupt,
-    StoreFull,
-    StoreUnavailable,
-)
+from autonomy_ctx import AutonomyCtxError, Memory, Message, StoreBusy
+from autonomy_ctx.errors import MessageTooLarge, StoreClosed, StoreCorrupt, StoreFull, StoreUnavailable
 from autonomy_ctx.memory.encoding import MESSAGE_LIMIT, RESULT_LIMIT, encoded
 from autonomy_ctx.memory.sqlite import connection
 from autonomy_ctx.memory.sqlite.connection import FileLock, check_location, filesystem_of
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.worker import Worker
-from autonomy_ctx.testing import MAIN, drafted, said
+from autonomy_ctx.stores import Draft
+from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
 PAGE = 4096
 
@@ -76,7 +67,7 @@ def opened(path: Path, **options: Any) -> Memory:
 
 
 def hello(number: int) -> Message:
-    return said(f"hello {number}", id=f"m{number}")
+    return make_message(f"hello {number}", id=f"m{number}")
 
 
 async def ids(memory: Memory, **options: Any) -> list[str]:
@@ -105,7 +96,7 @@ def python(script: str, *arguments: object, prefix: tuple[str, ...] = ()) -> str
 IMPORTS = """
 import asyncio, os, resource, signal, sys, threading
 from autonomy_ctx import *
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 URL = f"sqlite:///{sys.argv[1]}"
 
@@ -144,9 +135,9 @@ def test_a_file_where_the_folder_should_be_is_refused_at_once(tmp_path: Path) ->
 
 NOBODY = """
 async def main():
-    await attempt(Memory().append("ana", "trip", said("warm up", id="m0")))
+    await attempt(Memory().append("ana", "trip", make_message("warm up", id="m0")))
     warm = Memory(f"sqlite:///{sys.argv[2]}/warm.db")
-    await warm.append("ana", "trip", said("warm up", id="m0"))
+    await warm.append("ana", "trip", make_message("warm up", id="m0"))
     await ids(warm)
     await warm.close()
     if os.getuid() == 0:
@@ -158,7 +149,7 @@ async def main():
         print("at once:", error)
         return
     try:
-        print(await memory.append("ana", "trip", said("hello", id="m2")), await ids(memory))
+        print(await memory.append("ana", "trip", make_message("hello", id="m2")), await ids(memory))
     except StoreUnavailable as error:
         print("at use:", error)
     await memory.close()
@@ -289,7 +280,9 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         async with opened(path) as memory:
             sizes = [9000 if number % 50 == 0 else 40 for number in range(1, 301)]
             await memory.append(
-                "ana", "trip", *(said("x" * size, id=f"m{n}") for n, size in enumerate(sizes, start=1))
+                "ana",
+                "trip",
+                *(make_message("x" * size, id=f"m{n}") for n, size in enumerate(sizes, start=1)),
             )
 
     asyncio.run(fill())
@@ -312,7 +305,7 @@ async def judged(path: Path) -> str:
             except StoreCorrupt:
                 refused.add("refused")
         try:
-            assert await memory.append("ana", "trip", said("after", id="after")) == [301]
+            assert await memory.append("ana", "trip", make_message("after", id="after")) == [301]
         except StoreCorrupt:
             refused.add("refused")
     finally:
@@ -436,7 +429,7 @@ async def test_messages_whose_part_of_the_log_is_whole_survive_a_cut_in_its_end(
             whole = sum(size <= cut for size in sizes)
             async with opened(folder / "memory.db") as survivor:
                 assert await ids(survivor) == [f"m{number}" for number in range(1, whole + 1)]
-                assert await survivor.append("ana", "trip", said("next", id="next")) == [whole + 1]
+                assert await survivor.append("ana", "trip", make_message("next", id="next")) == [whole + 1]
 
 
 # -- gone and back -------------------------------------------------------------------------------
@@ -512,7 +505,7 @@ async def test_another_database_that_took_its_place_is_used(
     """A backup is put back while memory runs."""
     await memory.append("ana", "trip", hello(1))
     async with opened(tmp_path / "backup.db") as backup:
-        await backup.append("ana", "trip", said("1", id="old1"), said("2", id="old2"))
+        await backup.append("ana", "trip", make_message("1", id="old1"), make_message("2", id="old2"))
     move(path, tmp_path / "away.db")
     move(tmp_path / "backup.db", path)
     assert await memory.health_check()
@@ -536,7 +529,7 @@ class Vanishing(SqliteStore):
 async def test_a_file_that_vanishes_in_the_last_moment_is_not_made_anew(path: Path, use: str) -> None:
     """Between the look at the file and its opening, history must not silently start again."""
     async with opened(path) as first:
-        await first.append("ana", "trip", said("x" * 100_000, id="m1"))
+        await first.append("ana", "trip", make_message("x" * 100_000, id="m1"))
     store = Vanishing(str(path))
     store.vanishes = True
     memory = Memory(store=store)
@@ -572,11 +565,11 @@ def move(source, target):
 
 async def main():
     memory = opened(timeout=10)
-    await memory.append("ana", "trip", said("1", id="m1"))
+    await memory.append("ana", "trip", make_message("1", id="m1"))
     await ids(memory)
     other = sqlite3.connect(sys.argv[1], isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    append = asyncio.ensure_future(attempt(memory.append("ana", "trip", said("2", id="m2"))))
+    append = asyncio.ensure_future(attempt(memory.append("ana", "trip", make_message("2", id="m2"))))
     while not lock_is_taken():
         await anyio.lowlevel.checkpoint()
     move(sys.argv[1], sys.argv[1] + ".away")
@@ -591,7 +584,7 @@ async def main():
     other.close()
     print(await append)
     await asyncio.wait(rest)
-    print(await memory.append("ana", "trip", said("2", id="m2")), await ids(memory))
+    print(await memory.append("ana", "trip", make_message("2", id="m2")), await ids(memory))
     await memory.close()
 
 asyncio.run(main())
@@ -614,15 +607,15 @@ def limit(size):
 async def main():
     limit(100)
     memory = opened()
-    print(await attempt(memory.append("ana", "trip", said("hello", id="m1"))))
+    print(await attempt(memory.append("ana", "trip", make_message("hello", id="m1"))))
     limit(resource.RLIM_INFINITY)
-    print(await memory.append("ana", "trip", said("hello", id="m1")))
+    print(await memory.append("ana", "trip", make_message("hello", id="m1")))
     limit(os.stat(sys.argv[1] + "-wal").st_size + 3000)
     for size in (10, 1_000_000):
-        print(await attempt(memory.append("ana", "trip", said("x" * size, id="m2"))))
+        print(await attempt(memory.append("ana", "trip", make_message("x" * size, id="m2"))))
     print(await ids(memory), await attempt(memory.health_check()))
     limit(resource.RLIM_INFINITY)
-    print(await memory.append("ana", "trip", said("x", id="m2")), await ids(memory))
+    print(await memory.append("ana", "trip", make_message("x", id="m2")), await ids(memory))
     await memory.close()
 
 asyncio.run(main())
@@ -652,13 +645,13 @@ async def main():
     memory = opened()
     acknowledged, refused = [], "nothing"
     for number in range(1, 1000):
-        refused = await attempt(memory.append("ana", "trip", said("x" * 5000, id=f"m{number}")))
+        refused = await attempt(memory.append("ana", "trip", make_message("x" * 5000, id=f"m{number}")))
         if isinstance(refused, str):
             break
         acknowledged.append(f"m{number}")
     print(refused, await ids(memory) == acknowledged, len(acknowledged) > 5)
     subprocess.run(["mount", "-o", "remount,size=8m", folder], check=True)
-    print(await memory.append("ana", "trip", said("x" * 5000, id=f"m{number}")) == [number])
+    print(await memory.append("ana", "trip", make_message("x" * 5000, id=f"m{number}")) == [number])
     await memory.close()
 
 asyncio.run(main())
@@ -684,9 +677,9 @@ async def test_a_database_at_its_largest_size_refuses_and_stores_nothing(path: P
     assert store._writer.connection is not None
     store._writer.connection.execute("PRAGMA max_page_count = 12")
     with pytest.raises(StoreFull, match="nothing was stored"):
-        await memory.append("ana", "trip", said("x" * 100_000, id="m2"))
+        await memory.append("ana", "trip", make_message("x" * 100_000, id="m2"))
     assert await ids(memory) == ["m1"]
-    assert await memory.append("ana", "trip", said("x" * 100_000, id="m2")) == [2], (
+    assert await memory.append("ana", "trip", make_message("x" * 100_000, id="m2")) == [2], (
         "the limit was the connection's"
     )
     await memory.close()
@@ -735,7 +728,7 @@ async def test_close_finishes_what_was_accepted(path: Path) -> None:
             group.start_soon(memory.close)
             await anyio.wait_all_tasks_blocked()
             with pytest.raises(StoreClosed):
-                await memory.append("ana", "trip", said("late", id="late"))
+                await memory.append("ana", "trip", make_message("late", id="late"))
     lock.close()
     assert sorted(positions) == [2, 3, 4, 5, 6]
     assert [row[0] for row in inside(path, "SELECT id FROM message ORDER BY id")] == [
@@ -758,7 +751,7 @@ def open_files(path: Path) -> list[str]:
 @pytest.mark.parametrize("use", ["nothing", "small read", "large read", "write", "all"])
 async def test_close_lets_go_of_files_and_threads(path: Path, use: str) -> None:
     async with opened(path) as first:
-        await first.append("ana", "trip", said("x" * 100_000, id="m1"), hello(2))
+        await first.append("ana", "trip", make_message("x" * 100_000, id="m1"), hello(2))
     before = set(threading.enumerate())
     memory = opened(path)
     if use in ("small read", "all"):
@@ -825,8 +818,8 @@ def test_two_threads_with_a_loop_each_may_share_a_memory(path: Path) -> None:
 
     async def talk(name: str) -> None:
         for number in range(150):
-            await memory.append("ana", "trip", said("x", id=f"{name}.{number}"))
-            await memory.append("ana", f"{name} {number % 7}", said("x", id=f"{number}"))
+            await memory.append("ana", "trip", make_message("x", id=f"{name}.{number}"))
+            await memory.append("ana", f"{name} {number % 7}", make_message("x", id=f"{number}"))
             window = await memory.read("ana", "trip", limit=20)
             assert any(entry.message.id == f"{name}.{number}" for entry in window.entries) or number < 149
             await memory.read("ana", f"{name} {number % 7}", limit=20)
@@ -904,7 +897,7 @@ def test_appends_whose_tasks_nobody_holds_are_not_collected(path: Path) -> None:
             await anyio.lowlevel.checkpoint()
             gc.collect()
         lock.close()
-        await memory.append("ana", "trip", said("last", id="last"))
+        await memory.append("ana", "trip", make_message("last", id="last"))
         await asyncio.wait_for(all_finished.wait(), 30)
 
     asyncio.run(main())
@@ -971,12 +964,12 @@ class Drafts(list[Draft]):
 async def test_what_nobody_waits_for_any_more_is_not_held_in_memory(path: Path, patience: float) -> None:
     """However long another process keeps the lock, and however much is refused meanwhile."""
     store = SqliteStore(str(path), timeout=0.1)
-    await store.append(MAIN, drafted(hello(1)))
+    await store.append(MAIN, make_drafts(hello(1)))
 
     left: list[weakref.ref[Drafts]] = []
 
     async def in_vain() -> None:
-        drafts = Drafts(drafted(hello(2)))
+        drafts = Drafts(make_drafts(hello(2)))
         left.append(weakref.ref(drafts))
         with suppress(StoreBusy), anyio.move_on_after(patience):
             await store.append(MAIN, drafts)
@@ -1053,10 +1046,10 @@ async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: 
 
     store._writer._connect = connect
     with pytest.raises(StoreBusy):
-        await store.append(MAIN, drafted(said("x", id="m1")))
+        await store.append(MAIN, make_drafts(make_message("x", id="m1")))
     holder.execute("ROLLBACK")
     holder.close()
-    assert await store.append(MAIN, drafted(said("x", id="m1"))) == [1]
+    assert await store.append(MAIN, make_drafts(make_message("x", id="m1"))) == [1]
     assert len([one for one in asked if "IMMEDIATE" in one]) < 20
     await store.close()
 
@@ -1083,21 +1076,21 @@ def test_the_child_of_a_fork_is_told_that_it_cannot_use_what_its_parent_has_open
     """SQLite counts the parent's locks as the child's: what the child wrote could be lost without a word."""
     script = """
 memory = opened()
-asyncio.run(memory.append("ana", "trip", said("x", id="parent1")))
+asyncio.run(memory.append("ana", "trip", make_message("x", id="parent1")))
 asyncio.run(ids(memory))
 
 os.symlink(sys.argv[1], sys.argv[1] + ".link")
 
 def work():
     for mine in (memory, opened(), Memory(f"sqlite:///{sys.argv[1]}.link")):
-        for use in (mine.append("ana", "trip", said("x", id="child1")), ids(mine)):
+        for use in (mine.append("ana", "trip", make_message("x", id="child1")), ids(mine)):
             try:
                 told(asyncio.run(use))
             except StoreUnavailable as error:
                 told("forked" in str(error), "spawn" in str(error))
 
 os.waitpid(child_of(work), 0)
-told(asyncio.run(memory.append("ana", "trip", said("x", id="parent2"))))
+told(asyncio.run(memory.append("ana", "trip", make_message("x", id="parent2"))))
 asyncio.run(memory.close())
 told(asyncio.run(ids(opened())))
 """
@@ -1116,14 +1109,14 @@ def test_parent_and_children_may_write_at_once_when_nothing_was_open_at_the_fork
     script = f"""
 async def use_and_close():
     async with opened() as early:
-        await early.append("ana", "early", said("x", id="early"))
+        await early.append("ana", "early", make_message("x", id="early"))
 
 {before}
 memory = opened()
 
 async def speak(name):
     for number in range(20):
-        await memory.append("ana", "trip", said("x", id=f"{{name}}.{{number}}"))
+        await memory.append("ana", "trip", make_message("x", id=f"{{name}}.{{number}}"))
 
 children = [child_of(lambda: asyncio.run(speak(f"child{{number}}"))) for number in range(3)]
 asyncio.run(speak("parent"))
@@ -1145,7 +1138,7 @@ asyncio.run(memory.close())
 # A transaction that is open when the fork comes, and could end from then on.
 MID_WRITE = """
 memory = opened(timeout=8)
-asyncio.run(memory.append("ana", "trip", said("x", id="parent1")))
+asyncio.run(memory.append("ana", "trip", make_message("x", id="parent1")))
 writing, go_on = threading.Event(), threading.Event()
 os.register_at_fork(before=go_on.set)
 
@@ -1186,7 +1179,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
         async def use() -> list[int]:
             async with opened(path, timeout=10) as memory:
-                return await memory.append("ana", "trip", said("x", id="other"))
+                return await memory.append("ana", "trip", make_message("x", id="other"))
 
         assert asyncio.run(use()) == [2]
     finally:
@@ -1197,10 +1190,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_parent_that_forked_in_the_middle_of_a_write_goes_on(path: Path) -> None:
     script = """
 def work():
-    told(asyncio.run(attempt(memory.append("ana", "trip", said("x", id="child1")))).split()[0])
+    told(asyncio.run(attempt(memory.append("ana", "trip", make_message("x", id="child1")))).split()[0])
 
 os.waitpid(child_of(work), 0)
-told(asyncio.run(memory.append("ana", "trip", said("x", id="parent2"))))
+told(asyncio.run(memory.append("ana", "trip", make_message("x", id="parent2"))))
 asyncio.run(memory.close())
 """
     assert python(FORKED + MID_WRITE + script, path).splitlines() == ["StoreUnavailable", "[2]"]
@@ -1237,10 +1230,10 @@ async def test_a_generation_goes_on_past_the_edges_of_number_types(path: Path) -
 
 def sized(size: int, character: str = "x", **fields: Any) -> Message:
     """A message whose row takes exactly so many bytes."""
-    empty = said("", id="big", **fields)
+    empty = make_message("", id="big", **fields)
     room = size - len(encoded(empty).encode())
     width = len(character.encode())
-    return said(character * (room // width) + "x" * (room % width), id="big", **fields)
+    return make_message(character * (room // width) + "x" * (room % width), id="big", **fields)
 
 
 @pytest.mark.parametrize("character", ["x", "中"])
@@ -1286,7 +1279,7 @@ async def test_the_settings_that_durability_rests_on_are_in_force(
 ) -> None:
     store = SqliteStore(str(path), synchronous=setting)
     memory = Memory(store=store)
-    await memory.append("ana", "trip", said("x" * 100_000, id="m1"))
+    await memory.append("ana", "trip", make_message("x" * 100_000, id="m1"))
     await memory.read("ana", "trip")
     assert pragma(store._writer.connection, "synchronous") == value
     assert pragma(store._writer.connection, "journal_mode") == "wal"
@@ -1304,7 +1297,7 @@ async def test_full_is_the_default(memory: Memory) -> None:
 
 async def test_the_write_ahead_log_is_folded_into_the_file_as_it_grows(memory: Memory, path: Path) -> None:
     for number in range(200):
-        await memory.append("ana", "trip", said("x" * 100_000, id=f"m{number}"))
+        await memory.append("ana", "trip", make_message("x" * 100_000, id=f"m{number}"))
     assert Path(f"{path}-wal").stat().st_size < 12_000_000 < path.stat().st_size
 
 
@@ -1338,13 +1331,13 @@ async def test_deleted_text_is_in_none_of_the_files(
     path: Path, tmp_path: Path, what: str, size: int, others: int
 ) -> None:
     memory, other = opened(path), opened(path)
-    await memory.append("bob", "trip", *(said("y" * (n % 300), id=f"y{n}") for n in range(others)))
+    await memory.append("bob", "trip", *(make_message("y" * (n % 300), id=f"y{n}") for n in range(others)))
     tool = {"role": "tool", "tool_call_id": "c1"}
     dice = random.Random(size)
     for number in range(1, 1 + max(1, min(others, 60))):
-        secret = said(f"{SECRET} " * size, id=f"m{number}", **(tool if size > 1000 else {}))
+        secret = make_message(f"{SECRET} " * size, id=f"m{number}", **(tool if size > 1000 else {}))
         await memory.append("ana", "trip", secret)
-        await memory.append("bob", "trip", said("z" * dice.randrange(900), id=f"z{number}"))
+        await memory.append("bob", "trip", make_message("z" * dice.randrange(900), id=f"z{number}"))
         if size > 1000 and number == 2:
             break
     assert await ids(other)
@@ -1388,7 +1381,7 @@ async def test_what_users_say_and_are_called_is_in_no_log_and_no_error(
     scope, trip, text = "canary-scope", "canary-conversation", "canary-text"
     secrets = (scope, trip, text)
     memory = opened(path, timeout=0.2)
-    one = said(text, id="m1")
+    one = make_message(text, id="m1")
     told: list[str] = []
 
     async def fails(call: Awaitable[object]) -> None:
@@ -1397,23 +1390,23 @@ async def test_what_users_say_and_are_called_is_in_no_log_and_no_error(
         told.extend(all_it_says(failed.value))
 
     await memory.append(scope, trip, one, {"role": "user", "content": {"type": "text", "text": text}})
-    await fails(memory.append(scope, trip, said(f"{text} changed", id="m1")))
-    await fails(memory.append(scope, trip, said(text * 1_000_000, id="m9")))
+    await fails(memory.append(scope, trip, make_message(f"{text} changed", id="m1")))
+    await fails(memory.append(scope, trip, make_message(text * 1_000_000, id="m9")))
     await fails(memory.append(scope, trip, {"role": "user", "content": text, "own": {1: text}}))
     await fails(memory.append(scope, trip, {"role": "user", "content": text, "own": float("nan")}))
     await fails(memory.append(f"{scope}\0", trip, one))
     await fails(memory.append(scope, f"{trip}\ud800", one))
     lock = FileLock(f"{path}.lock")
     with lock:
-        await fails(memory.append(scope, trip, said(text, id="m2")))
+        await fails(memory.append(scope, trip, make_message(text, id="m2")))
     lock.close()
     await memory.health_check()
     await memory.delete_message(scope, trip, "m1")
     move(path, tmp_path / "away.db")
     assert not await memory.health_check()
-    await fails(memory.append(scope, trip, said(text, id="m3")))
+    await fails(memory.append(scope, trip, make_message(text, id="m3")))
     move(tmp_path / "away.db", path)
-    await memory.append(scope, trip, said(text, id="m4"))
+    await memory.append(scope, trip, make_message(text, id="m4"))
     await memory.close()
     for damage in (
         b'{"role":"user","content":"canary-text',

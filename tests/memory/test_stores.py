@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from autonomy_ctx import Memory, Store
+from autonomy_ctx import Memory
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Lease, StoredSegment
 from autonomy_ctx.memory.window_cache import HotWindows
-from autonomy_ctx.testing import MAIN, StoppedClock, StoreContract, drafted, said
+from autonomy_ctx.stores import Store
+from autonomy_ctx.testing import MAIN, StoppedClock, StoreContract, make_drafts, make_message
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_threads_with_stores_of_their_own_that_claim_at_once_get_one_lease(tmp_p
 
     async def fill() -> None:
         store = SqliteStore(path)
-        await store.append(MAIN, drafted(said("hello", id="m1")))
+        await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
         await store.close()
 
     async def claims(owner: str) -> list[Lease | float | None]:
@@ -129,7 +130,7 @@ def test_threads_with_stores_of_their_own_that_drop_at_once_share_the_records_ou
 async def test_no_record_stays_in_the_files_when_it_has_to_go(tmp_path: Path, how: str) -> None:
     store = SqliteStore(str(tmp_path / "memory.db"))
     if how == "delete a message":
-        await store.append(MAIN, drafted(said("hello", id="m1")))
+        await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
     for text in ("secret one", "secret two"):
         await store.put_records(MAIN, "shown", [("latest", text), (text, text)], keep=2, derived=True)
     assert any(b"secret" in file.read_bytes() for file in tmp_path.iterdir())
@@ -149,7 +150,7 @@ async def test_no_record_stays_in_the_files_when_it_has_to_go(tmp_path: Path, ho
 @pytest.mark.parametrize("how", ["drop", "delete a message", "delete the conversation"])
 async def test_no_summary_stays_in_the_files_when_it_has_to_go(tmp_path: Path, how: str) -> None:
     store = SqliteStore(str(tmp_path / "memory.db"))
-    await store.append(MAIN, drafted(*(said(str(n), id=f"m{n}") for n in range(1, 5))))
+    await store.append(MAIN, make_drafts(*(make_message(str(n), id=f"m{n}") for n in range(1, 5))))
     for first, last in ((1, 2), (3, 4), (1, 4)):
         segment = StoredSegment(first=first, last=last, text=f"secret {first}", tokens=1)
         assert await store.commit_segment(MAIN, segment, generation=0, fence=None)
@@ -170,7 +171,7 @@ async def test_no_summary_stays_in_the_files_when_it_has_to_go(tmp_path: Path, h
 async def test_memory_gives_its_clock_to_the_store(tmp_path: Path, url: str | None) -> None:
     clock = StoppedClock()
     memory = Memory(url and url.format(tmp_path), clock=clock)
-    await memory.append("ana", "trip", said("hello", id="m1"))
+    await memory.append("ana", "trip", make_message("hello", id="m1"))
     lease = await memory._store.claim(MAIN, owner="a", task="sum", seconds=10)
     assert isinstance(lease, Lease)
     assert lease.until == clock().timestamp() + 10

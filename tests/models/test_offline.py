@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx import ChatContext, Memory, Segment, SummarizedHistorySection, Summary, TokenCounter
+from autonomy_ctx import ChatContext, Memory, SummarizedHistorySection
 from autonomy_ctx.completion.prompt import batch_prompt, merge_prompt, repair_prompt
+from autonomy_ctx.items import Segment, Summary
 from autonomy_ctx.items.formats.base import Finished, ModelReply, TextDelta
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.offline import NO_QUESTION, NOTHING, OfflineModel
+from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
 HISTORY = [

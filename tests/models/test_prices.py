@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from autonomy_ctx import Price, Usage, estimate_cost, price_of
+from autonomy_ctx import Usage
 from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.tokens import Price, estimate_cost, price_of
 
 MADE_UP = Price(input=2, cached_input=0.2, cache_write=2.5, output=10)
 

@@ -17,10 +17,10 @@ from autonomy_ctx import (
     ConversationHistorySection,
     Memory,
     Message,
-    Omission,
     SectionError,
 )
 from autonomy_ctx.items import wire
+from autonomy_ctx.sections import Omission
 
 Filter = Callable[[dict[str, Any]], bool]
 # What is generated is the history; that both event loops work is shown by the other tests.

@@ -9,14 +9,14 @@ import pytest
 from autonomy_ctx import (
     ContextTemplate,
     ConversationHistorySection,
-    DirectMessage,
     InboxSection,
     Mailbox,
     Memory,
     SystemInstructionsSection,
-    TokenCounter,
 )
-from autonomy_ctx.testing import StoppedClock, said
+from autonomy_ctx.items import DirectMessage
+from autonomy_ctx.testing import StoppedClock, make_message
+from autonomy_ctx.tokens import TokenCounter
 
 
 def mail(id: str, content: str = "Mind the gap.", **fields: Any) -> DirectMessage:  # noqa: A002
@@ -33,7 +33,7 @@ async def test_mail_is_shown_until_it_was_taken_and_then_once_in_the_history(mem
     ben = memory.for_agent("ben")
     inbox = InboxSection(clock=StoppedClock())
     template = ContextTemplate([ConversationHistorySection(), inbox])
-    await ben.append("ana", "trip", said("Hello", id="m1"))
+    await ben.append("ana", "trip", make_message("Hello", id="m1"))
     await send(memory, mail("d1", priority=0.2), mail("d2", priority=0.9))
 
     for _ in range(2):
@@ -52,7 +52,7 @@ async def test_only_what_was_shown_is_taken(memory: Memory) -> None:
     context = await ContextTemplate([inbox]).compose(ben, "ana", "trip")
     await send(memory, mail("d2"))
     # A user's message that happens to have its id is not the mail.
-    await inbox.taken(ben, "ana", "trip", [*context.messages, said("Hello", id="d2")])
+    await inbox.taken(ben, "ana", "trip", [*context.messages, make_message("Hello", id="d2")])
     again = await ContextTemplate([inbox]).compose(ben, "ana", "trip")
     assert [message.id for message in again.messages] == ["d2"]
 
@@ -123,7 +123,7 @@ async def test_a_memory_without_mail_has_an_empty_inbox() -> None:
 
 async def test_under_a_budget_the_history_and_the_question_stay() -> None:
     memory = Memory().for_agent("ben")
-    await memory.append("ana", "trip", said("What now?", id="m1"))
+    await memory.append("ana", "trip", make_message("What now?", id="m1"))
     await send(memory, *[mail(f"d{number}", "word " * 100) for number in range(20)])
     template = ContextTemplate(
         [
@@ -141,7 +141,7 @@ async def test_under_a_budget_the_history_and_the_question_stay() -> None:
 
 async def test_a_history_that_fills_the_budget_does_not_keep_mail_waiting_for_ever() -> None:
     memory = Memory().for_agent("ben")
-    await memory.append("ana", "trip", *[said("word " * 20, id=f"m{number}") for number in range(50)])
+    await memory.append("ana", "trip", *[make_message("word " * 20, id=f"m{number}") for number in range(50)])
     await send(memory, mail("d1"))
     template = ContextTemplate(
         [ConversationHistorySection(), InboxSection(clock=StoppedClock())], max_tokens=400

@@ -14,19 +14,21 @@ from autonomy_ctx import (
     ComposedContext,
     ContextTemplate,
     ConversationHistorySection,
-    FusedKnowledge,
-    HttpEmbedder,
     KnowledgeSection,
     Memory,
     Message,
-    Passage,
-    SectionReport,
     SystemInstructionsSection,
+)
+from autonomy_ctx.knowledge import (
+    FusedKnowledge,
+    HttpEmbedder,
+    InProcessVectorStore,
+    Passage,
     TextKnowledge,
     VectorKnowledgeBase,
-    VectorsInProcess,
 )
-from autonomy_ctx.testing import said
+from autonomy_ctx.template import SectionReport
+from autonomy_ctx.testing import make_message
 
 FERRY = Passage("The ferry leaves at noon.", source="ferry.md", title="Boats")
 
@@ -44,10 +46,10 @@ async def talk(memory: Memory) -> None:
     await memory.append(
         "ana",
         "trip",
-        said("Hello!", id="m1"),
-        said("Hi.", id="m2", role="assistant"),
-        said("When does the ferry leave?", id="m3"),
-        said("I look it up.", id="m4", role="assistant"),
+        make_message("Hello!", id="m1"),
+        make_message("Hi.", id="m2", role="assistant"),
+        make_message("When does the ferry leave?", id="m3"),
+        make_message("I look it up.", id="m4", role="assistant"),
     )
 
 
@@ -63,7 +65,9 @@ async def test_the_base_is_asked_with_the_newest_user_message(memory: Memory) ->
 
 @pytest.mark.parametrize("wait", [False, True])
 async def test_or_with_what_a_function_makes_of_the_newest_messages(memory: Memory, wait: bool) -> None:
-    await memory.append("ana", "trip", *(said(f"old {number}", id=f"o{number}") for number in range(40)))
+    await memory.append(
+        "ana", "trip", *(make_message(f"old {number}", id=f"o{number}") for number in range(40))
+    )
     await talk(memory)
     seen: list[Message] = []
 
@@ -89,14 +93,14 @@ async def test_or_with_what_a_function_makes_of_the_newest_messages(memory: Memo
 async def test_without_a_question_nothing_is_asked(memory: Memory) -> None:
     base = Gives([FERRY])
     for section in (KnowledgeSection(base), KnowledgeSection(base, query=lambda window: None)):
-        await memory.append("ana", "trip", said("Hi.", id="m2", role="assistant"))
+        await memory.append("ana", "trip", make_message("Hi.", id="m2", role="assistant"))
         context = await composed(section, memory)
         assert (report(context).status, report(context).messages) == ("included", 0)
     assert base.asked == []
 
 
 async def test_a_very_long_question_is_asked_by_its_beginning_and_end(memory: Memory) -> None:
-    await memory.append("ana", "trip", said("Begin. " + "x" * 100_000 + " Why?", id="m1"))
+    await memory.append("ana", "trip", make_message("Begin. " + "x" * 100_000 + " Why?", id="m1"))
     base = Gives([])
     await composed(KnowledgeSection(base), memory)
     [(asked, _)] = base.asked
@@ -317,7 +321,7 @@ async def test_words_and_meaning_over_http_answer_one_turn(memory: Memory) -> No
         HttpEmbedder("embed-1", base_url=server.url) as embedder,
         TextKnowledge() as words,
     ):
-        meaning = VectorKnowledgeBase(embedder, VectorsInProcess())
+        meaning = VectorKnowledgeBase(embedder, InProcessVectorStore())
         for base in (words, meaning):
             await base.add(FERRY.text, source="ferry.md", title="Boats")
         context = await composed(KnowledgeSection(FusedKnowledge(words, meaning)), memory)
@@ -333,7 +337,7 @@ async def test_with_the_endpoint_hanging_the_words_still_answer(memory: Memory) 
         TextKnowledge() as words,
     ):
         await words.add(FERRY.text, source="ferry.md")
-        meaning = VectorKnowledgeBase(embedder, VectorsInProcess())
+        meaning = VectorKnowledgeBase(embedder, InProcessVectorStore())
         base = FusedKnowledge(words, meaning, timeout=0.5)
         context = await composed(KnowledgeSection(base, timeout=30), memory)
         assert FERRY.text in context.messages[-1].text
@@ -343,9 +347,9 @@ async def test_with_the_endpoint_hanging_the_words_still_answer(memory: Memory) 
 async def test_two_scopes_with_bases_of_their_own_see_nothing_of_each_other(memory: Memory) -> None:
     found: dict[str, list[str]] = {}
     for scope in ("ana", "bob"):
-        base = VectorKnowledgeBase(CountsTopics(), VectorsInProcess())
+        base = VectorKnowledgeBase(CountsTopics(), InProcessVectorStore())
         await base.add(f"The ferry of {scope}.", source="own")
-        await memory.append(scope, "trip", said("ferry?", id=f"{scope}-1"))
+        await memory.append(scope, "trip", make_message("ferry?", id=f"{scope}-1"))
         template = ContextTemplate([KnowledgeSection(base)])
         found[scope] = [one.text for one in (await template.compose(memory, scope, "trip")).messages]
     assert "ana" in found["ana"][0]

@@ -13,18 +13,18 @@ from autonomy_ctx import (
     FrameworkInstructionsSection,
     Memory,
     RecallSection,
-    SectionReport,
     SummarizedHistorySection,
     create_default_template,
 )
-from autonomy_ctx.testing import HeldModel, said
+from autonomy_ctx.template import SectionReport
+from autonomy_ctx.testing import HeldModel, make_message
 
 
 async def talk(memory: Memory, *texts: str, scope: str = "ana", conversation: str = "trip") -> None:
     start = await memory.get_message_count(scope, conversation) + 1
     roles = ["user", "assistant"]
     messages = [
-        said(text, id=f"{conversation}{number}", role=roles[(number + 1) % 2])
+        make_message(text, id=f"{conversation}{number}", role=roles[(number + 1) % 2])
         for number, text in enumerate(texts, start)
     ]
     await memory.append(scope, conversation, *messages)

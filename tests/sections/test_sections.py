@@ -13,14 +13,13 @@ from autonomy_ctx import (
     AdditionalContextSection,
     ContextSection,
     ContextTemplate,
-    ContributingSection,
-    Contribution,
     ConversationHistorySection,
     FrameworkInstructionsSection,
     Memory,
     Message,
     SystemInstructionsSection,
 )
+from autonomy_ctx.sections import ContributingSection, Contribution
 
 
 def note(text: str) -> dict[str, Any]:

@@ -11,23 +11,23 @@ from models.model_server import as_json, claude, serving
 from summary_models import Call, ScriptedModel, refusing, shown, summarized
 
 from autonomy_ctx import (
-    Background,
     ComposedContext,
     ContextSummaryConfig,
     ContextTemplate,
     Memory,
     Message,
     Model,
-    Price,
     SummarizedHistorySection,
     SystemInstructionsSection,
     create_default_template,
 )
+from autonomy_ctx.compaction import Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.completion.prompt import cached_batch_prompt, opening_of
 from autonomy_ctx.items import wire
 from autonomy_ctx.models.catalog import PRICES
 from autonomy_ctx.testing import StoppedClock
+from autonomy_ctx.tokens import Price
 
 TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
 LONG = "word " * 200

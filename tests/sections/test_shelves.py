@@ -11,7 +11,7 @@ from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.sections.queue_and_pool import PoolSection, QueueSection
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
 
 
 async def composed(section: Any, memory: Memory, **params: Any) -> list[tuple[str, str]]:
@@ -39,7 +39,9 @@ async def test_a_queue_is_shown_whole_oldest_first_messages_as_they_are(memory: 
 
 async def test_a_message_object_and_data_with_a_role_of_its_own_are_told_apart(memory: Memory) -> None:
     queue = ContextQueue(limit=5)
-    await queue.append(ContextItem(content=said("hi", id="m1")), ContextItem(content={"role": "admin"}))
+    await queue.append(
+        ContextItem(content=make_message("hi", id="m1")), ContextItem(content={"role": "admin"})
+    )
     assert await composed(QueueSection(queue, role="user"), memory) == [
         ("user", "hi"),
         ("user", '{"role": "admin"}'),

@@ -27,13 +27,13 @@ from autonomy_ctx import (
     Memory,
     Message,
     SummarizedHistorySection,
-    SummaryEvent,
     SummaryHook,
     SystemInstructionsSection,
     create_default_template,
     hook,
-    validate_tool_pairing,
 )
+from autonomy_ctx.compaction import SummaryEvent
+from autonomy_ctx.items import validate_tool_pairing
 
 SEED_METRICS = {
     "cache_hits",

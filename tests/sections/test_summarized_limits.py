@@ -17,8 +17,8 @@ from autonomy_ctx import (
     Message,
     SummarizedHistorySection,
     create_default_template,
-    validate_tool_pairing,
 )
+from autonomy_ctx.items import validate_tool_pairing
 from autonomy_ctx.testing import StoppedClock
 
 # -- settings -----------------------------------------------------------------------------------------

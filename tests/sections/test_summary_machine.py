@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from summary_models import Call, HeldModel, Shown, shown
 
-from autonomy_ctx import Background, ChatRole, Memory, Message, SummarizedHistorySection, ToolCall, safe_cuts
+from autonomy_ctx import ChatRole, Memory, Message, SummarizedHistorySection, ToolCall
+from autonomy_ctx.compaction import Background
+from autonomy_ctx.items import safe_cuts
 from autonomy_ctx.testing import StoppedClock
 
 T = TypeVar("T")

@@ -14,21 +14,17 @@ from autonomy_ctx import (
     AdditionalContextSection,
     ContextSummaryConfig,
     ContextTemplate,
-    Entry,
-    Head,
-    Key,
     Memory,
     Message,
-    StoredSegment,
     SummarizedHistorySection,
-    SummaryState,
-    SwapChoice,
 )
+from autonomy_ctx.compaction import SwapChoice
 from autonomy_ctx.compaction.config import settings_of
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.snapshot import Seen
 from autonomy_ctx.compaction.swap import Swaps
 from autonomy_ctx.compaction.swap_policy import by_cost
+from autonomy_ctx.stores import Entry, Head, Key, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 
 # What is generated is the talk; that both event loops work is shown by the other tests.

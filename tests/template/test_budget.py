@@ -16,26 +16,23 @@ from strategies import NOON, histories, many, pairs, some
 
 from autonomy_ctx import (
     BudgetExceeded,
-    BudgetReport,
-    Calibration,
     ChatRole,
     ComposedContext,
     ContextTemplate,
     ConversationHistorySection,
-    Cut,
     KnowledgeSection,
     Memory,
     Message,
-    Omission,
     RecallSection,
-    Segment,
     SummarizedHistorySection,
-    Summary,
     SystemInstructionsSection,
-    TextKnowledge,
-    TokenCounter,
 )
+from autonomy_ctx.items import Segment, Summary
+from autonomy_ctx.knowledge import TextKnowledge
+from autonomy_ctx.sections import Omission
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+from autonomy_ctx.template import BudgetReport, Cut
+from autonomy_ctx.tokens import Calibration, TokenCounter
 
 # What is generated is the messages; that both event loops work is shown by the other tests.
 once = pytest.mark.parametrize("anyio_backend", ["asyncio"])

@@ -18,19 +18,18 @@ from autonomy_ctx import (
     ConversationHistorySection,
     Memory,
     Message,
-    Price,
-    SectionReport,
-    Segment,
-    Summary,
     SystemInstructionsSection,
     ToolCall,
 )
+from autonomy_ctx.items import Segment, Summary
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
 from autonomy_ctx.items.formats.base import Asking
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
 from autonomy_ctx.sections.section import Kind
+from autonomy_ctx.template import SectionReport
 from autonomy_ctx.template.cache_order import Planned, breakpoints, in_cache_order, lint
 from autonomy_ctx.template.composed import from_record, to_record
+from autonomy_ctx.tokens import Price
 
 # What is generated is the messages; that both event loops work is shown by the other tests.
 once = pytest.mark.parametrize("anyio_backend", ["asyncio"])

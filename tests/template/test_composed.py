@@ -15,7 +15,6 @@ from strategies import NOON, few, histories, message_dicts, messages, some, told
 
 from autonomy_ctx import (
     AdditionalContextSection,
-    Calibration,
     ComposedContext,
     ContextTemplate,
     ConversationHistorySection,
@@ -23,17 +22,16 @@ from autonomy_ctx import (
     ImageContent,
     Memory,
     Message,
-    Origin,
-    SharedPrefix,
     SystemInstructionsSection,
     TextContent,
     ThinkingContent,
-    TokenCounter,
     ToolCall,
     create_default_template,
 )
 from autonomy_ctx.items import wire
+from autonomy_ctx.template import Origin, SharedPrefix
 from autonomy_ctx.testing import StoppedClock, numbered_ids
+from autonomy_ctx.tokens import Calibration, TokenCounter
 
 # What is generated is the messages; that both event loops work is shown by the other tests.
 once = pytest.mark.parametrize("anyio_backend", ["asyncio"])

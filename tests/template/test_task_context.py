@@ -14,32 +14,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, names
 
-from autonomy_ctx import (
-    BudgetExceeded,
-    DirectMessage,
+from autonomy_ctx import BudgetExceeded, InvalidMessage, Mailbox, Memory, Message, ToolCall
+from autonomy_ctx.items import DirectMessage
+from autonomy_ctx.knowledge import InProcessVectorStore
+from autonomy_ctx.tasks import (
     EventBus,
     EventBusContextSource,
-    InvalidMessage,
-    Mailbox,
-    Memory,
     MemoryContextSource,
-    Message,
     Task,
     TaskContextManager,
-    TokenCounter,
-    ToolCall,
-    VectorsInProcess,
     events_to_messages,
-    memory_tools,
 )
-from autonomy_ctx.testing import StoppedClock, said
+from autonomy_ctx.testing import StoppedClock, make_message
+from autonomy_ctx.tokens import TokenCounter
+from autonomy_ctx.tools import memory_tools
 from autonomy_ctx.tools.run import run_calls
 
 # -- the documented examples, as they are written; only import lines are changed ------------------------
 
 CONFIGURED = """
-from autonomy_ctx import TaskContextManager
-from autonomy_ctx import TokenCounter
+from autonomy_ctx.tasks import TaskContextManager
+from autonomy_ctx.tokens import TokenCounter
 
 context_manager = TaskContextManager(
     token_counter=TokenCounter(),
@@ -51,21 +46,21 @@ context_manager = TaskContextManager(
 """
 
 MEMORY_SOURCE = """
-from autonomy_ctx import MemoryContextSource
+from autonomy_ctx.tasks import MemoryContextSource
 
 memory_source = MemoryContextSource(memory=loom_memory)
 # Retrieves tasks from L1 and L2 layers
 """
 
 EVENT_SOURCE = """
-from autonomy_ctx import EventBusContextSource
+from autonomy_ctx.tasks import EventBusContextSource
 
 event_source = EventBusContextSource(event_bus=event_bus)
 # Retrieves thinking events and tool calls
 """
 
 DIRECT_MESSAGE = """
-from autonomy_ctx import Task
+from autonomy_ctx.tasks import Task
 
 direct_msg = Task(
     task_id="task-123:event:node.message",
@@ -84,15 +79,15 @@ direct_msg = Task(
 """
 
 COUNTED = """
-from autonomy_ctx import TokenCounter
+from autonomy_ctx.tokens import TokenCounter
 
 counter = TokenCounter()
 token_count = counter.count_messages(messages)
 """
 
 BASIC = """
-from autonomy_ctx import TaskContextManager
-from autonomy_ctx import Task
+from autonomy_ctx.tasks import TaskContextManager
+from autonomy_ctx.tasks import Task
 
 # Build context for current task
 current_task = Task(
@@ -108,7 +103,7 @@ response = await llm.chat(messages, tools=available_tools)
 """
 
 WITH_SESSION = """
-from autonomy_ctx import Task
+from autonomy_ctx.tasks import Task
 
 current_task = Task(
     task_id="task_123",
@@ -127,7 +122,7 @@ await executor.execute("query_l3_memory", {"limit": 20, "session_id": "session-2
 """
 
 WITH_KNOWLEDGE = """
-from autonomy_ctx import VectorKnowledgeBase
+from autonomy_ctx.knowledge import VectorKnowledgeBase
 
 # Create knowledge base
 kb = VectorKnowledgeBase(embedding_provider, vector_store)
@@ -180,14 +175,16 @@ class Executor:
 
 async def test_every_documented_example_runs_with_only_its_imports_changed() -> None:
     memory, bus = Memory(), EventBus()
-    await memory.append("default", "default", said("Hello", id="m1"), said("Hi", id="m2", role="assistant"))
-    await memory.append("default", SESSION, said("Never rename memory.py", id="m3"))
+    await memory.append(
+        "default", "default", make_message("Hello", id="m1"), make_message("Hi", id="m2", role="assistant")
+    )
+    await memory.append("default", SESSION, make_message("Never rename memory.py", id="m3"))
     known: dict[str, Any] = {
         "loom_memory": memory,
         "event_bus": bus,
         "knowledge_base": None,
         "embedding_provider": Letters(),
-        "vector_store": VectorsInProcess(),
+        "vector_store": InProcessVectorStore(),
         "llm": Echo(),
         "available_tools": [],
         "executor": Executor(memory),
@@ -304,7 +301,9 @@ class Guide:
 
 async def test_the_order_is_system_memory_knowledge_events_mail_task(memory: Memory) -> None:
     ben, bus, guide = memory.for_agent("ben"), EventBus(), Guide()
-    await ben.append("default", "trip", said("Hello", id="m1"), said("Hi", id="m2", role="assistant"))
+    await ben.append(
+        "default", "trip", make_message("Hello", id="m1"), make_message("Hi", id="m2", role="assistant")
+    )
     await Mailbox(memory).send(
         DirectMessage(source_agent="ana", target_agent="ben", content="mail 1", id="d1", priority=0.9),
         scope="default",
@@ -341,7 +340,7 @@ def test_nothing_of_another_session_or_scope_is_shown(places: list[tuple[str, st
     async def check() -> None:
         memory, bus = Memory(), EventBus()
         for number, (scope, session) in enumerate(places):
-            await memory.append(scope, session, said(f"message {number}", id="m1"))
+            await memory.append(scope, session, make_message(f"message {number}", id="m1"))
             bus.publish(happened(number, session_id=session, parameters={"content": f"thought of {session}"}))
         for number, (scope, session) in enumerate(places):
             source = MemoryContextSource(memory, scope=scope)
@@ -369,8 +368,8 @@ async def test_a_bus_or_memory_that_gives_everything_leaks_nothing() -> None:
 async def test_nothing_is_shown_twice(memory: Memory) -> None:
     bus = EventBus()
     # The task is stored under its own id, under another one, and on the bus; an event is in memory too.
-    await memory.append("default", "trip", said("thought 1", id="e1", role="assistant"))
-    await memory.append("default", "trip", said("What now?", id="now"))
+    await memory.append("default", "trip", make_message("thought 1", id="e1", role="assistant"))
+    await memory.append("default", "trip", make_message("What now?", id="now"))
     for event in (happened(1), happened(2), happened(2), asks()):
         bus.publish(event)
     sources = [MemoryContextSource(memory), MemoryContextSource(memory), EventBusContextSource(bus)]
@@ -380,7 +379,7 @@ async def test_nothing_is_shown_twice(memory: Memory) -> None:
         "What now?",
     ]
     await memory.delete_message("default", "trip", "now")
-    await memory.append("default", "trip", said("What now?", id="m9"))
+    await memory.append("default", "trip", make_message("What now?", id="m9"))
     assert await texts(manager(MemoryContextSource(memory)), asks()) == ["thought 1", "What now?"]
 
 
@@ -447,7 +446,7 @@ async def test_stored_calls_parts_and_results_become_plain_text(memory: Memory) 
 async def test_a_small_budget_keeps_the_system_prompt_the_newest_and_the_task() -> None:
     memory, counter = Memory(), TokenCounter()
     await memory.append(
-        "default", "trip", *[said(f"message {n} " + "word " * 20, id=f"m{n}") for n in range(40)]
+        "default", "trip", *[make_message(f"message {n} " + "word " * 20, id=f"m{n}") for n in range(40)]
     )
     built = manager(MemoryContextSource(memory), system_prompt="You help.", max_tokens=300)
     messages = await built.build_context(asks())
@@ -461,7 +460,7 @@ async def test_a_small_budget_keeps_the_system_prompt_the_newest_and_the_task() 
 @pytest.mark.parametrize("words", ["word " * 5000, "漢字" * 5000])
 async def test_a_task_that_is_too_long_is_shortened_and_never_left_out(words: str) -> None:
     memory = Memory()
-    await memory.append("default", "trip", *[said("earlier " * 20, id=f"m{n}") for n in range(10)])
+    await memory.append("default", "trip", *[make_message("earlier " * 20, id=f"m{n}") for n in range(10)])
     built = manager(MemoryContextSource(memory), system_prompt="You help.", max_tokens=400)
     messages = await built.build_context(asks(f"Begin {words} end."))
     assert TokenCounter().count_messages(messages) <= 400
@@ -478,7 +477,7 @@ def test_any_budget_is_met_or_refused_and_the_task_is_last(
 ) -> None:
     async def check() -> None:
         memory, bus = Memory(), EventBus()
-        await memory.append("default", "trip", *[said("w " * 30, id=f"m{n}") for n in range(stored)])
+        await memory.append("default", "trip", *[make_message("w " * 30, id=f"m{n}") for n in range(stored)])
         for number in range(events):
             bus.publish(direct(number) if number % 2 else happened(number))
         built = manager(
@@ -498,7 +497,7 @@ def test_any_budget_is_met_or_refused_and_the_task_is_last(
 
 async def test_tools_count_towards_the_budget_and_too_long_a_prompt_is_refused() -> None:
     memory = Memory()
-    await memory.append("default", "trip", *[said("word " * 20, id=f"m{n}") for n in range(20)])
+    await memory.append("default", "trip", *[make_message("word " * 20, id=f"m{n}") for n in range(20)])
     built = manager(MemoryContextSource(memory), max_tokens=500)
     without = await built.build_context(asks())
     beside = await built.build_context(asks(), tools=memory_tools(memory)[:1])
@@ -518,7 +517,7 @@ async def test_knowledge_or_a_bus_that_fails_costs_only_itself(memory: Memory) -
         async def events(self, session_id: str | None) -> Any:
             raise ConnectionError("away")
 
-    await memory.append("default", "trip", said("Hello", id="m1"))
+    await memory.append("default", "trip", make_message("Hello", id="m1"))
     broken = Broken()
     built = manager(MemoryContextSource(memory), EventBusContextSource(broken), knowledge_base=broken)
     context = await built.compose(asks())

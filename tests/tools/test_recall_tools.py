@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection, recall_tools
+from autonomy_ctx import ContextTemplate, Memory, Message, SummarizedHistorySection
 from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.memory.encoding import RESULT_LIMIT
 from autonomy_ctx.memory.recall import PAGE_CHARACTERS
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
+from autonomy_ctx.tools import recall_tools
 from autonomy_ctx.tools.run import run_calls
 
 MORE = re.compile(r"There is more: read_messages\((.*)\)$")
@@ -61,7 +62,7 @@ def inside(page: str) -> str:
 
 async def talk(memory: Memory, *texts: str, scope: str = "ana", conversation: str = "trip") -> None:
     start = await memory.get_message_count(scope, conversation) + 1
-    messages = [said(text, id=f"m{number}") for number, text in enumerate(texts, start)]
+    messages = [make_message(text, id=f"m{number}") for number, text in enumerate(texts, start)]
     await memory.append(scope, conversation, *messages)
 
 
@@ -160,7 +161,7 @@ async def test_ranges_that_make_no_sense_are_refused_with_what_there_is(memory: 
 async def test_nothing_of_another_scope_or_agent_can_be_read(memory: Memory) -> None:
     await talk(memory, "secret", scope="bob")
     await talk(memory, "secret", scope="bob", conversation="work")
-    await memory.for_agent("other").append("ana", "trip", said("secret", id="x"))
+    await memory.for_agent("other").append("ana", "trip", make_message("secret", id="x"))
     for arguments in ({"first": 1, "last": 1}, {"first": 1, "last": 1, "in_conversation": "work"}):
         assert "has no messages" in await refusal(memory, "read_messages", **arguments)
         assert "unknown argument" in await refusal(memory, "read_messages", **arguments, tenant="bob")

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import few, names
 
-from autonomy_ctx import Memory, Tool, ToolCall, memory_tools
+from autonomy_ctx import Memory, Tool, ToolCall
 from autonomy_ctx.memory.store import Key, StoredSegment
-from autonomy_ctx.testing import said
+from autonomy_ctx.testing import make_message
+from autonomy_ctx.tools import memory_tools
 from autonomy_ctx.tools.run import Ran, run_calls
 
 
@@ -26,10 +27,10 @@ async def test_what_weighs_most_comes_first_and_pins_before_that(memory: Memory)
     await memory.append(
         "default",
         "trip",
-        said("Well, hello there", id="m1"),
-        said("We must never deploy ORD-4711 on 2030-01-01 before 9:00", id="m2"),
-        said("ok", id="m3", role="assistant"),
-        said("My cat is called Tom", id="m4"),
+        make_message("Well, hello there", id="m1"),
+        make_message("We must never deploy ORD-4711 on 2030-01-01 before 9:00", id="m2"),
+        make_message("ok", id="m3", role="assistant"),
+        make_message("My cat is called Tom", id="m4"),
     )
     await memory.pin("default", "trip", "m3")
     tools = memory_tools(memory)
@@ -47,7 +48,7 @@ async def test_what_weighs_most_comes_first_and_pins_before_that(memory: Memory)
 
 
 async def test_summaries_are_given_oldest_first_the_newest_of_them(memory: Memory) -> None:
-    await memory.append("default", "trip", *[said(f"message {n}", id=f"m{n}") for n in range(6)])
+    await memory.append("default", "trip", *[make_message(f"message {n}", id=f"m{n}") for n in range(6)])
     for first in (1, 3, 5):
         segment = StoredSegment(first=first, last=first + 1, text=f"from {first}", tokens=3, provisional=True)
         key = Key("", "default", "trip")
@@ -62,10 +63,10 @@ async def test_summaries_are_given_oldest_first_the_newest_of_them(memory: Memor
 
 
 async def test_everything_of_the_scope_is_searched_or_one_session(memory: Memory) -> None:
-    await memory.append("default", "trip", said("The ferry leaves at noon", id="m1"))
-    await memory.append("default", "work", said("A ferry of invoices", id="m2"))
-    await memory.append("secret", "trip", said("The secret ferry", id="m3"))
-    await memory.for_agent("eve").append("default", "trip", said("The ferry of eve", id="m4"))
+    await memory.append("default", "trip", make_message("The ferry leaves at noon", id="m1"))
+    await memory.append("default", "work", make_message("A ferry of invoices", id="m2"))
+    await memory.append("secret", "trip", make_message("The secret ferry", id="m3"))
+    await memory.for_agent("eve").append("default", "trip", make_message("The ferry of eve", id="m4"))
     tools = memory_tools(memory)
     rows = (await call(tools, "query_l4_memory", query="ferries")).value
     assert sorted(row["session_id"] for row in rows) == ["trip", "work"]
@@ -79,7 +80,7 @@ def test_no_tier_reaches_another_agent_scope_or_unasked_session(places: list[tup
     async def check() -> None:
         memory = Memory()
         for agent, scope, session in places:
-            said_here = said(f"ferry of {(agent, scope, session)}", id="m1")
+            said_here = make_message(f"ferry of {(agent, scope, session)}", id="m1")
             await memory.for_agent(agent).append(scope, session, said_here)
         for agent, scope, session in places:
             # As an agent runs them: what is not bound is that of the agent.
@@ -96,8 +97,8 @@ def test_no_tier_reaches_another_agent_scope_or_unasked_session(places: list[tup
 
 
 async def test_a_scope_that_was_bound_is_not_the_callers_to_choose(memory: Memory) -> None:
-    await memory.append("default", "trip", said("mine", id="m1"))
-    await memory.append("other", "trip", said("not mine", id="m2"))
+    await memory.append("default", "trip", make_message("mine", id="m1"))
+    await memory.append("other", "trip", make_message("not mine", id="m2"))
     tools = memory_tools(memory, scope="default")
     inject = {"scope": "other", "conversation": "trip"}
     rows = (await call(tools, "query_l2_memory", inject)).value
@@ -108,8 +109,10 @@ async def test_a_scope_that_was_bound_is_not_the_callers_to_choose(memory: Memor
 
 async def test_long_messages_are_shortened_and_only_the_newest_are_weighed() -> None:
     memory = Memory()
-    await memory.append("default", "trip", said("We must never forget ORD-1", id="old"))
-    await memory.append("default", "trip", *[said(f"word {n} " * 2000, id=f"m{n}") for n in range(200)])
+    await memory.append("default", "trip", make_message("We must never forget ORD-1", id="old"))
+    await memory.append(
+        "default", "trip", *[make_message(f"word {n} " * 2000, id=f"m{n}") for n in range(200)]
+    )
     rows = (await call(memory_tools(memory), "query_l2_memory", session_id="trip", limit=500)).value
     assert len(rows) == 100
     assert all(len(row["content"]) < 4000 and row["position"] > 1 for row in rows)

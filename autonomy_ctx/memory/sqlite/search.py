@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.log import Transaction, entry_of
-from autonomy_ctx.memory.store import Found, Placed, plain_text, searchable
+from autonomy_ctx.memory.store import IndexedMessage, SearchHit, plain_text, searchable
 
 # How much of the log one transaction takes into the index, so that appends of others get their turn: about
 # 10 milliseconds.
@@ -116,7 +116,7 @@ def purge(transaction: Transaction) -> bool:
 
 def look(
     connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int, *, anyway: bool
-) -> list[Found] | Owed:
+) -> list[SearchHit] | Owed:
     """What the search finds, in one snapshot; or what has to be done first."""
     connection.execute("BEGIN")
     try:
@@ -126,27 +126,27 @@ def look(
         connection.execute("COMMIT")
 
 
-def read_places(
+def read_indexed(
     connection: sqlite3.Connection,
     agent: str,
     scope: str,
     places: Sequence[tuple[str, int]],
     largest: int = 2**62,
-) -> list[Placed] | None:
+) -> list[IndexedMessage] | None:
     """The messages at many places; None when one of them is larger than it may be."""
     positions: dict[str, list[int]] = {}
     for conversation, position in places:
         positions.setdefault(conversation, []).append(position)
-    found: list[Placed] = []
+    found: list[IndexedMessage] = []
     for conversation, some in positions.items():
         rows = connection.execute(_PLACES, (agent, scope, conversation, str(some), largest)).fetchall()
         if any(row[-1] is None for row in rows):
             return None
-        found += [Placed(conversation, *entry_of(*row)) for row in rows]
+        found += [IndexedMessage(conversation, *entry_of(*row)) for row in rows]
     return found
 
 
-def _found(connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int) -> list[Found]:
+def _found(connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int) -> list[SearchHit]:
     number = fulltext.place_of(connection, place.agent, place.scope)
     if number is None:
         return []
@@ -164,10 +164,10 @@ def _found(connection: sqlite3.Connection, place: Place, terms: Sequence[str], l
         for one in {hit.conversation_id for hit in hits}
     }
     places = [(name[0], hit.position) for hit in hits if (name := names[hit.conversation_id])]
-    read = read_places(connection, place.agent, place.scope, places)
+    read = read_indexed(connection, place.agent, place.scope, places)
     messages = {(conversation, position): message for conversation, position, message in read or ()}
     return [
-        Found(conversation=name[0], position=hit.position, message=message, score=hit.score)
+        SearchHit(conversation=name[0], position=hit.position, message=message, score=hit.score)
         for hit in hits
         if (name := names[hit.conversation_id])
         and (message := messages.get((name[0], hit.position))) is not None

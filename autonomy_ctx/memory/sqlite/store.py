@@ -25,12 +25,12 @@ from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, 
 from autonomy_ctx.memory.sqlite.threads import NotSetUp, Reader, Synchronous, Writer
 from autonomy_ctx.memory.store import (
     Draft,
-    Found,
     Head,
+    IndexedMessage,
     Key,
     Lease,
-    Placed,
     Record,
+    SearchHit,
     StoredSegment,
     SummaryState,
     Window,
@@ -211,13 +211,15 @@ class SqliteStore:
 
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
-    ) -> list[Found]:
+    ) -> list[SearchHit]:
         wanted, place = wanted_terms(query, limit), search_rows.Place(agent, scope, conversation)
         if not wanted:
             self._usable()
             return []
 
-        def look(connection: sqlite3.Connection, *, anyway: bool = False) -> list[Found] | search_rows.Owed:
+        def look(
+            connection: sqlite3.Connection, *, anyway: bool = False
+        ) -> list[SearchHit] | search_rows.Owed:
             return search_rows.look(connection, place, wanted, limit, anyway=anyway)
 
         found = await self._read_there(look)
@@ -229,9 +231,11 @@ class SqliteStore:
         assert not isinstance(found, search_rows.Owed)
         return found
 
-    async def read_places(self, agent: str, scope: str, places: Sequence[tuple[str, int]]) -> list[Placed]:
-        def read(connection: sqlite3.Connection, *largest: int) -> list[Placed] | None:
-            return search_rows.read_places(connection, agent, scope, places, *largest)
+    async def read_indexed(
+        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
+    ) -> list[IndexedMessage]:
+        def read(connection: sqlite3.Connection, *largest: int) -> list[IndexedMessage] | None:
+            return search_rows.read_indexed(connection, agent, scope, places, *largest)
 
         found = None
         if len(places) <= MANY_PLACES:

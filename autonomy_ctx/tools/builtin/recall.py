@@ -16,7 +16,7 @@ from autonomy_ctx.items.clamp import clamp_text
 from autonomy_ctx.items.digest import telling
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.recall import LONGEST, Page, Recollection, read_page, shown
+from autonomy_ctx.memory.recall import LONGEST, Page, RecallHit, read_page, shown
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int
@@ -46,9 +46,7 @@ async def _search_history(
     asked = (await memory.head(scope, conversation)).last_user
     found = await memory.search(scope, query, conversation=in_conversation, limit=limit + OWN_TURN)
     passages = [
-        Recollection(
-            conversation=one.conversation, position=one.position, message=one.message, score=one.score
-        )
+        RecallHit(conversation=one.conversation, position=one.position, message=one.message, score=one.score)
         for one in found
         if one.conversation != conversation or one.position < asked
     ][:limit]

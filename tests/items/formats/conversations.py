@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 from strategies import NOON, histories, messages, summaries, tangled_histories
 
-from autonomy_ctx import ImageContent, Message, Segment, Summary, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items import Segment, Summary
 
 GOLDEN = Path(__file__).parent / "golden"
 PIXEL = ImageContent.from_bytes(b"not really a picture")

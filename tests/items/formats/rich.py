@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 from strategies import NOON, histories, json_dicts, messages, names, summaries, tangled_histories
 
-from autonomy_ctx import ImageContent, Message, Segment, Summary, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items import Segment, Summary
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 TOOLS: list[dict[str, Any]] = [

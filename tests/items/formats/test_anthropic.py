@@ -16,7 +16,8 @@ from items.formats.rich import BREAKPOINTS, PNG, RICH, TOOLS, any_history, golde
 from items.formats.rules_anthropic import anthropic_rules
 from strategies import many, some
 
-from autonomy_ctx import ImageContent, Message, Segment, Summary, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items import Segment, Summary
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
 from autonomy_ctx.items.formats.base import (
     CallStarted,

@@ -12,7 +12,8 @@ from items.formats.asked import requested
 from items.formats.conversations import any_history, said
 from strategies import NOON, some
 
-from autonomy_ctx import ChatRole, Message, Segment, Summary, ToolCall
+from autonomy_ctx import ChatRole, Message, ToolCall
+from autonomy_ctx.items import Segment, Summary
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
 from autonomy_ctx.items.formats.base import Format
 from autonomy_ctx.items.formats.bedrock import BedrockFormat

@@ -1,0 +1,100 @@
+"""The words of what memory in process holds, in a SQLite database without a file.
+
+A module of its own: it is imported by the first search, so that memory in process needs no SQLite before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from autonomy_ctx.memory.sqlite import fulltext
+from autonomy_ctx.memory.sqlite.connection import translated
+from autonomy_ctx.memory.sqlite.migrate import migrate
+from autonomy_ctx.memory.store import Entry, Key, searchable
+
+# How many messages go into the index together.
+_BLOCK = 1000
+
+
+class Match(NamedTuple):
+    """A message that was found, and how well it fits."""
+
+    key: Key
+    position: int
+    score: float
+
+
+class Index:
+    """An index for as long as nothing is deleted; after that a new one is made by the next search."""
+
+    def __init__(self) -> None:
+        # Searches run in threads; the connection is for one at a time.
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._keys: list[Key] = []
+        self._numbers: dict[Key, int] = {}
+        self._indexed: dict[Key, int] = {}
+        self.retired = False
+
+    def indexed(self, key: Key) -> int:
+        """The last position that was taken into the index."""
+        return self._indexed.get(key, 0)
+
+    def search(
+        self, logs: Mapping[Key, Sequence[Entry]], wanted: Sequence[str], limit: int, *, everywhere: bool
+    ) -> list[Match]:
+        """Index what is new in these logs of one scope, then find. It blocks: call it in a thread."""
+        try:
+            with self._lock:
+                connection = self._connection or self._open()
+                connection.execute("BEGIN")
+                for key, entries in logs.items():
+                    self._catch_up(connection, key, entries)
+                connection.execute("COMMIT")
+                first = next(iter(logs))
+                place = fulltext.made_place(connection, first.agent, first.scope)
+                number = None if everywhere else self._numbers[first]
+                hits = fulltext.find(connection, place, number, wanted, limit)
+                return [Match(self._keys[hit.conversation_id - 1], hit.position, hit.score) for hit in hits]
+        except sqlite3.Error as error:
+            self.retire()
+            raise translated(error, "memory in this process", 0) from None
+        finally:
+            self._sweep()
+
+    def retire(self) -> None:
+        """Let go of everything, now or when the last search that is under way has ended."""
+        self.retired = True
+        self._sweep()
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._connection = connection
+        migrate(connection, "memory in this process")
+        fulltext.create(connection)
+        return connection
+
+    def _catch_up(self, connection: sqlite3.Connection, key: Key, entries: Sequence[Entry]) -> None:
+        if key not in self._numbers:
+            self._keys.append(key)
+            self._numbers[key], self._indexed[key] = len(self._keys), 0
+        number = self._numbers[key]
+        place = fulltext.made_place(connection, key.agent, key.scope)
+        # Another search may have been here.
+        new = [entry for entry in entries if entry.position > self._indexed[key]]
+        for first in range(0, len(new), _BLOCK):
+            texts = {entry.position: searchable(entry.message) for entry in new[first : first + _BLOCK]}
+            fulltext.add_all(connection, place, number, texts)
+            self._indexed[key] = max(texts)
+
+    def _sweep(self) -> None:
+        if self.retired and self._lock.acquire(blocking=False):
+            try:
+                connection, self._connection = self._connection, None
+                if connection is not None:
+                    connection.close()
+            finally:
+                self._lock.release()

@@ -1,0 +1,76 @@
+"""What a store's author needs, and what reading a memory gives back."""
+
+from typing import TYPE_CHECKING
+
+from autonomy_ctx._lazy import lazy_names
+
+_MODULES = {
+    "Draft": "autonomy_ctx.memory.store",
+    "Entry": "autonomy_ctx.memory.store",
+    "Head": "autonomy_ctx.memory.store",
+    "IndexedMessage": "autonomy_ctx.memory.store",
+    "IndexedMessageReader": "autonomy_ctx.memory.store",
+    "Key": "autonomy_ctx.memory.store",
+    "Lease": "autonomy_ctx.memory.store",
+    "Log": "autonomy_ctx.memory.store",
+    "RecallHit": "autonomy_ctx.memory.recall",
+    "RecallResult": "autonomy_ctx.memory.recall",
+    "Record": "autonomy_ctx.memory.store",
+    "Records": "autonomy_ctx.memory.store",
+    "Search": "autonomy_ctx.memory.store",
+    "SearchHit": "autonomy_ctx.memory.store",
+    "Store": "autonomy_ctx.memory.store",
+    "StoredSegment": "autonomy_ctx.memory.store",
+    "Summaries": "autonomy_ctx.memory.store",
+    "SummaryState": "autonomy_ctx.memory.store",
+    "Window": "autonomy_ctx.memory.store",
+    "Work": "autonomy_ctx.memory.store",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.recall import RecallHit, RecallResult
+    from autonomy_ctx.memory.store import (
+        Draft,
+        Entry,
+        Head,
+        IndexedMessage,
+        IndexedMessageReader,
+        Key,
+        Lease,
+        Log,
+        Record,
+        Records,
+        Search,
+        SearchHit,
+        Store,
+        StoredSegment,
+        Summaries,
+        SummaryState,
+        Window,
+        Work,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+
+__all__ = [
+    "Draft",
+    "Entry",
+    "Head",
+    "IndexedMessage",
+    "IndexedMessageReader",
+    "Key",
+    "Lease",
+    "Log",
+    "RecallHit",
+    "RecallResult",
+    "Record",
+    "Records",
+    "Search",
+    "SearchHit",
+    "Store",
+    "StoredSegment",
+    "Summaries",
+    "SummaryState",
+    "Window",
+    "Work",
+]

@@ -1,0 +1,31 @@
+"""Counting tokens, and what they cost."""
+
+from typing import TYPE_CHECKING
+
+from autonomy_ctx._lazy import lazy_names
+
+_MODULES = {
+    "Calibration": "autonomy_ctx.items.tokens",
+    "ExactTextCounter": "autonomy_ctx.items.tokens",
+    "Price": "autonomy_ctx.models.catalog",
+    "TextCounter": "autonomy_ctx.items.tokens",
+    "TokenCounter": "autonomy_ctx.items.tokens",
+    "estimate_cost": "autonomy_ctx.models.catalog",
+    "price_of": "autonomy_ctx.models.catalog",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.items.tokens import Calibration, ExactTextCounter, TextCounter, TokenCounter
+    from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+
+__all__ = [
+    "Calibration",
+    "ExactTextCounter",
+    "Price",
+    "TextCounter",
+    "TokenCounter",
+    "estimate_cost",
+    "price_of",
+]
