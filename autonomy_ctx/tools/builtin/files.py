@@ -251,6 +251,7 @@ def filesystem_tools(
     lie in `root` itself, else in a folder of their own below `root/.private`. Links, devices and files
     with a second name are not touched.
     """
+    sandbox.check_system(os.fspath(root))
     files = _Files(Place(root, visibility), max_file_bytes, look_seconds, clock)
     made = (
         files.list_directory,

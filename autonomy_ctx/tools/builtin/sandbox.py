@@ -8,7 +8,6 @@ into a new file that then takes the name's place: whatever stood there is never 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets
 import stat
@@ -16,17 +15,31 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from autonomy_ctx.errors import FileRefused
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # not a POSIX system; `check_system` says so when the tools are made
+    fcntl = None
 
 MOST_PARTS = 64
 LONGEST_PATH = 4096
 # A file that is replaced whole while it is opened is opened again.
 _ATTEMPTS = 10
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _flags(*names: str) -> int:
+    """Flags of `os.open`; a system that lacks one of them is refused by `check_system`."""
+    return sum(getattr(os, name, 0) for name in names)
+
+
+_FOLDER = _flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
 # A FIFO must not make the opening wait, nor a terminal become ours.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = _flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
+_NEW = _flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 _PROBLEMS = {
     errno.ENOENT: "does not exist",
     errno.ELOOP: "is a link, and links are not followed",
@@ -54,6 +67,12 @@ class Base:
     def hides(self, found: os.stat_result) -> bool:
         """Whether this is the folder that is kept for others."""
         return self.hidden == (found.st_dev, found.st_ino)
+
+
+def check_system(root: str) -> None:
+    """Refuse a system where a path cannot be opened without following links."""
+    if fcntl is None or not hasattr(os, "O_NOFOLLOW"):
+        raise FileRefused(root, "cannot be used here: the file tools need Linux, macOS or WSL")
 
 
 def split_path(path: str) -> list[str]:
