@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from autonomy_ctx import Memory
 # How long an example takes says more about the machine than about the library.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+# No test speaks TLS. Reading all root certificates takes most of the time that making an HTTP client takes.
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = os.devnull
 
 
 @pytest.fixture(params=["asyncio", "trio"])
