@@ -6,13 +6,16 @@ PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 TELL_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 VERSION := $(shell $(PYTHON) $(TELL_VERSION))
 
+# Tests start many processes, and without compiled files each compiles the library again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test check nightly bench format clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not nightly"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from black_box.driver import Start
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """On the disk, not in RAM: there a write takes long enough to be stopped or killed within it."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

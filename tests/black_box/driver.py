@@ -1,12 +1,17 @@
 """The driver's side: starts processes, tells them what to do, and keeps the log of what they promised.
 
 Nothing here waits by the clock: a driver knows what it has read from a pipe, and nothing else.
+
+Processes are forked from one that has imported the library and has done nothing else with it: to start
+Python and to import everything takes longer than most of what they do.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -14,6 +19,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from multiprocessing.reduction import DupFd
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -23,6 +29,8 @@ Answer = dict[str, Any]
 HERE = Path(__file__).parent
 # Seconds: a child that says nothing for so long will never say anything.
 PATIENCE = 60
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["autonomy_ctx", "anyio._backends._asyncio", "trio"])
 
 
 class Died(Exception):
@@ -99,16 +107,59 @@ class Job:
         return str(answer["error"])
 
 
+class Forked:
+    """A script in a forked process: of `subprocess.Popen`, what is used here."""
+
+    def __init__(self, script: str, argument: str) -> None:
+        (their_stdin, stdin), (stdout, their_stdout) = os.pipe(), os.pipe()
+        given = (script, argument, DupFd(their_stdin), DupFd(their_stdout))
+        self._process = FORKS.Process(target=_run_script, args=given, daemon=True)
+        self._process.start()
+        os.close(their_stdin)
+        os.close(their_stdout)
+        self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, timeout: float) -> None:
+        self._process.join(timeout)
+        assert self.returncode is not None, "the process does not end"
+
+
+def _run_script(script: str, argument: str, stdin: Any, stdout: Any) -> None:
+    """What a forked process does: a script, as Python would run it."""
+    for given, number in ((stdin.detach(), 0), (stdout.detach(), 1)):
+        os.dup2(given, number)
+        os.close(given)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.argv = [script, argument]
+    runpy.run_path(script, run_name="__main__")
+
+
 class Process:
     """A child that answers in lines of JSON."""
 
-    def __init__(self, script: str, options: Mapping[str, Any]) -> None:
-        self._child = subprocess.Popen(
-            [sys.executable, str(HERE / script), json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, script: str, options: Mapping[str, Any], *, forked: bool = True) -> None:
+        command = [str(HERE / script), json.dumps(options)]
+        self._child: Forked | subprocess.Popen[str]
+        if forked:
+            self._child = Forked(*command)
+        else:
+            pipe = subprocess.PIPE
+            self._child = subprocess.Popen([sys.executable, *command], stdin=pipe, stdout=pipe, text=True)
         self._jobs: list[Job] = []
         self._ended = False
         self._listing = threading.Lock()
@@ -148,6 +199,9 @@ class Process:
 
     def stop(self) -> None:
         """SIGSTOP; afterwards not one of its threads moves."""
+        assert isinstance(self._child, subprocess.Popen), (
+            "a forked process is no child and cannot be waited for"
+        )
         self._child.send_signal(signal.SIGSTOP)
         found = os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         assert found is not None
@@ -209,8 +263,8 @@ class Log:
 class Worker(Process):
     """A process that uses memory on one file, unless a job names another."""
 
-    def __init__(self, path: Path, **options: Any) -> None:
-        super().__init__("worker.py", options)
+    def __init__(self, path: Path, *, forked: bool = True, **options: Any) -> None:
+        super().__init__("worker.py", options, forked=forked)
         self.path = path
 
     def tell(self, do: str, *, path: Path | None = None, **fields: Any) -> Job:

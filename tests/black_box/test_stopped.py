@@ -33,7 +33,7 @@ def stop_writer(writer: Worker, job: Job, *, batch: bool) -> None:
 
 
 def test_others_wait_for_a_writer_stopped_in_its_batch_and_all_go_on(start: Start) -> None:
-    writer, other, reader = start.workers(3)
+    writer, other, reader = start.workers(3, forked=False)
     reader.read()
     tasks = [[spoken(f"stopped.{number}", 500) for number in range(3)], [spoken("other", 50)]]
     other.append(spoken("elsewhere", 1, conversation="work")).wait()
@@ -51,7 +51,7 @@ def test_others_wait_for_a_writer_stopped_in_its_batch_and_all_go_on(start: Star
 
 
 def test_others_go_on_while_a_writer_is_stopped_between_batches(start: Start) -> None:
-    writer, other = start.workers(2)
+    writer, other = start.workers(2, forked=False)
     tasks = [[spoken("stopped", 800)], [spoken("other", 50)]]
     jobs = [writer.append(*tasks[0])]
     stop_writer(writer, jobs[0], batch=False)
@@ -64,7 +64,7 @@ def test_others_go_on_while_a_writer_is_stopped_between_batches(start: Start) ->
 
 
 def test_a_writer_stopped_in_its_batch_and_then_killed_holds_nobody_up(start: Start) -> None:
-    writer, other = start.workers(2)
+    writer, other = start.workers(2, forked=False)
     tasks = [[spoken(f"stopped.{number}", 500) for number in range(3)], [spoken("other", 50)]]
     jobs = [writer.append(*tasks[0])]
     stop_writer(writer, jobs[0], batch=True)
@@ -78,7 +78,7 @@ def test_a_writer_stopped_in_its_batch_and_then_killed_holds_nobody_up(start: St
 
 
 def test_a_writer_stopped_again_and_again_loses_nothing(start: Start) -> None:
-    writers = start.workers(3)
+    writers = start.workers(3, forked=False)
     tasks = [[spoken(str(number), 400)] for number in range(len(writers))]
     jobs = [writer.append(*told) for writer, told in zip(writers, tasks, strict=True)]
     for turn in range(60):

@@ -27,14 +27,14 @@ def begin(tmp_path: Path, calls: Path) -> Iterator[Begin]:
     """Starts processes on one file; none of them outlives the test."""
     with ExitStack() as started:
 
-        def one(*, answers: bool = True, lease: float = 30.0) -> Process:
+        def one(*, answers: bool = True, lease: float = 30.0, forked: bool = True) -> Process:
             options = {
                 "path": str(tmp_path / "memory.db"),
                 "calls": str(calls),
                 "answers": answers,
                 "lease": lease,
             }
-            process = Process("summarizing.py", options)
+            process = Process("summarizing.py", options, forked=forked)
             started.callback(process.kill)
             return process
 
@@ -97,7 +97,7 @@ def test_another_process_takes_over_from_one_that_was_killed_while_its_model_was
 def test_a_process_that_was_stopped_for_too_long_does_not_overwrite_the_one_that_took_over(
     begin: Begin, calls: Path
 ) -> None:
-    first = begin(answers=False, lease=0.3)
+    first = begin(answers=False, lease=0.3, forked=False)
     first.tell("speak", conversation="trip", append=7, name="a").wait()
     wait_for_call(first, calls, 1)
     first.stop()

@@ -57,7 +57,7 @@ async def served(
 
 
 def client_of(serving: HttpServer, **options: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=serving.url, trust_env=False, timeout=30, **options)
+    return httpx.AsyncClient(base_url=serving.url, trust_env=False, verify=False, timeout=30, **options)
 
 
 class Hanging:

@@ -90,7 +90,7 @@ async def test_all_addresses_are_served_with_a_token_whatever_the_name() -> None
     async with served(ScriptedModel("hi")) as here, serving(here.node):
         assert serving.url == f"http://0.0.0.0:{serving.port}"
         named = {"host": "agents.example", "authorization": f"Bearer {TOKEN}"}
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=False) as client:
             url = f"http://127.0.0.1:{serving.port}/agents"
             assert (await client.get(url, headers=named)).status_code == 200
             assert (await client.get(url)).status_code == 401
