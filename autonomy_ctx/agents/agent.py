@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import anyio
 from cachetools import LRUCache
@@ -30,7 +30,6 @@ from autonomy_ctx.agents.tool_runner import Turn, work
 from autonomy_ctx.agents.turn import Exchange, Heard
 from autonomy_ctx.agents.turn_queue import Lines
 from autonomy_ctx.background import Background, Closing
-from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed, InvalidAgent
@@ -45,6 +44,9 @@ from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool, tools_by_name
+
+if TYPE_CHECKING:
+    from autonomy_ctx.compaction.config import ContextSummaryConfig
 
 logger = logging.getLogger("autonomy_ctx.agents")
 

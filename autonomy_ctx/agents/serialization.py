@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from autonomy_ctx.agents.tool_runner import Turn
 from autonomy_ctx.agents.turn_queue import Lines
-from autonomy_ctx.compaction.config import ContextSummaryConfig
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidAgent, InvalidContainer
@@ -129,6 +128,9 @@ def branched(agent: Agent, name: str | None) -> Agent:
 
 def _summary(value: Any) -> Any:
     """What `context_summary` was, without the model, which is no data."""
+    # Imported here: compaction is for those who ask for summaries.
+    from autonomy_ctx.compaction.config import ContextSummaryConfig
+
     if isinstance(value, ContextSummaryConfig):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):

@@ -36,6 +36,9 @@ from autonomy_ctx.validation import check_int
 if TYPE_CHECKING:
     from autonomy_ctx.memory.sqlite.threads import Synchronous
 
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.sqlite.threads import Synchronous
+
 logger = logging.getLogger("autonomy_ctx.memory")
 
 

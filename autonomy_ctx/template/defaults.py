@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from autonomy_ctx.background import Background
-from autonomy_ctx.compaction.config import ContextSummaryConfig, read_config
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import (
@@ -19,6 +18,7 @@ from autonomy_ctx.sections.instructions import (
 from autonomy_ctx.template.template import ContextTemplate
 
 if TYPE_CHECKING:
+    from autonomy_ctx.compaction.config import ContextSummaryConfig
     from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
 # Of the model's context window: what is left is for instructions, tools and the answer.
@@ -71,10 +71,12 @@ def create_default_template(
 def _history(
     context_summary: Any, model: Any, background: Background | None
 ) -> ConversationHistorySection | SummarizedHistorySection:
+    # Imported here and below: compaction is for those who ask for summaries.
+    from autonomy_ctx.compaction.config import read_config
+
     config = read_config(context_summary, model=model)
     if config is None:
         return ConversationHistorySection()
-    # Imported here: it brings all of compaction, which is for those who ask for summaries.
     from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
     return SummarizedHistorySection.of(_bounded(config, model), model=model, background=background)
