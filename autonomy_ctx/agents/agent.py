@@ -416,8 +416,8 @@ class Agent(Shelved, Closing):
     @property
     def models(self) -> list[Any]:
         """The models that answer for it and for its sub-agents, and those that write summaries."""
-        sections = self.context_template.sections
-        writers = [getattr(section, "summary_model", None) for section in sections]
+        sections = [placement.summarizing for placement in self.context_template.placements]
+        writers = [section.summary_model for section in sections if section is not None]
         found = [self.model, *writers, *self._team.models()]
         return list({id(model): model for model in found if model is not None}.values())
 

@@ -372,13 +372,14 @@ class Exchange:
     async def _deliver(self) -> None:
         """Tell sections that the model has answered what they showed, such as mail, which was read now."""
         (_, scope, conversation), composed = self._key, self._contexts[-1]
+        # Of several sections with one name the first is meant.
+        deliveries = {one.name: one.delivery for one in reversed(self._setting.template.placements)}
         for report in composed.sections:
-            section = self._setting.template.get_section(report.name)
-            taken = getattr(section, "taken", None)
-            if callable(taken) and report.messages:
+            delivery = deliveries.get(report.name)
+            if delivery is not None and report.messages:
                 messages = composed.messages
                 shown = [messages[index] for index in report.indexes]
-                await taken(self._setting.memory, scope, conversation, shown)
+                await delivery.deliver(self._setting.memory, scope, conversation, shown)
 
     async def _call(self, reply: ModelReply) -> list[str]:
         """Run what the model called and keep calls and results together; what the user is asked."""

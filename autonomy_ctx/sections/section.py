@@ -1,23 +1,24 @@
 """What a section is: a name, a switch, and messages for a conversation.
 
 Any object with `name`, `enabled` and `get_messages` is one; `ContextSection` only saves typing.
-Sections of this library also have `contribute`, which says where each message comes from.
+Whatever else a section may offer is a protocol of its own here. A template checks once, when the section
+joins it, which of them the section has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 
-F = TypeVar("F", bound=Callable[..., Any])
 Params: TypeAlias = MutableMapping[str, Any]
 Kind: TypeAlias = Literal["stable", "slow", "volatile"]
 
 
+@runtime_checkable
 class Section(Protocol):
     """Contributes messages to a context."""
 
@@ -60,18 +61,60 @@ class Contribution:
             )
 
 
-def keeps_time(method: F) -> F:
-    """Marks a `contribute` that sees to the section's timeout itself, to keep what it has when time is up."""
-    method.keeps_time = True  # type: ignore[attr-defined]
-    return method
+@runtime_checkable
+class Contributor(Protocol):
+    """A section that says where each of its messages comes from."""
+
+    def contribute(
+        self, memory: Any, scope: str, conversation: str, params: Any
+    ) -> Contribution | Awaitable[Contribution]:
+        """The messages and their origin."""
+
+
+@runtime_checkable
+class ComposeObserver(Protocol):
+    """A section that wants to know what was made of its messages."""
+
+    def note_composed(
+        self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Called after each compose: with its own part, the `ComposedContext`, and the specs of the tools."""
+
+
+@runtime_checkable
+class DeliverySection(Protocol):
+    """A section whose messages are delivered once a model has answered a context with them, such as mail."""
+
+    def deliver(
+        self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]
+    ) -> Awaitable[None]:
+        """Called by an agent before it stores the answer, with what the section showed."""
+
+
+@runtime_checkable
+class SummarizingSection(Protocol):
+    """A section that has a model write summaries; an agent closes that model with its own."""
+
+    @property
+    def summary_model(self) -> Any:
+        """The model; None for none."""
+
+
+@runtime_checkable
+class MetricsSource(Protocol):
+    """A section that counts what it does."""
+
+    def get_metrics(self) -> Mapping[str, Any]:
+        """The counters by name."""
 
 
 class ContextSection:
     """A base for sections; inheriting from it is a convenience, not a condition.
 
     A section may also say: `required` (a turn cannot do without it), `kind` (how often it
-    changes: stable, slow or volatile), `timeout` in seconds, and `independent` (may run beside
-    the others).
+    changes: stable, slow or volatile), `timeout` in seconds, `independent` (may run beside
+    the others), and `handles_timeout` (its own method ends in time and keeps what it has by then; a
+    subclass that overrides the method says so again).
     """
 
     kind: Kind = "volatile"
