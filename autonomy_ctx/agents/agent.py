@@ -41,7 +41,7 @@ from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, make_key
-from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool, tools_by_name
@@ -509,7 +509,7 @@ class Agent(Shelved, Closing):
                 raise
             finally:
                 if exchange.previous is not None:
-                    self._latest[key] = exchange.previous
+                    self._latest[key] = without_params(exchange.previous)
 
     def _setting(self) -> Setting:
         return Setting(

@@ -28,7 +28,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
-from autonomy_ctx.sections.queue_and_pool import POOL, QUEUE
+from autonomy_ctx.sections.section import ComposeParams, Composition
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.tools.run import Ran, result_message, run_calls
 
@@ -324,7 +324,7 @@ class Exchange:
             setting.memory,
             scope,
             conversation,
-            {QUEUE: shelf.queue.items, POOL: shelf.pool.view(), **(self._params or {})},
+            ComposeParams(self._params, Composition(queue=shelf.queue.items, pool=shelf.pool.view())),
             previous=self.previous,
             tools=setting.specs,
             max_tokens=max_tokens,

@@ -8,9 +8,11 @@ joins it, which of them the section has.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from autonomy_ctx.containers.item import ContextItem
+from autonomy_ctx.containers.pool import ContextPoolView
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 
@@ -59,6 +61,41 @@ class Contribution:
                 f"a contribution has {len(self.messages)} messages and {len(self.positions)} positions; "
                 f"give one position for each message, or None for all"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """What the sections of one compose share, beside the `params` of their user."""
+
+    # The items of the conversation, which an agent keeps.
+    queue: Sequence[ContextItem[Any]] = ()
+    pool: ContextPoolView | None = None
+    # The log positions that sections have shown so far, one sequence for each section.
+    shown: list[Sequence[int | None]] = field(default_factory=list)
+
+
+class ComposeParams(dict[str, Any]):
+    """The `params` of one compose: a dict for users, and beside it what sections of this library share."""
+
+    __slots__ = ("composition",)
+
+    def __init__(
+        self, params: Mapping[str, Any] | None = None, composition: Composition | None = None
+    ) -> None:
+        super().__init__(params or {})
+        self.composition = composition or Composition()
+
+    @classmethod
+    def copy_of(cls, params: Mapping[str, Any] | None) -> ComposeParams:
+        """A copy for one more compose: what its sections write stays in it."""
+        if not isinstance(params, ComposeParams):
+            return cls(params)
+        return cls(params, replace(params.composition, shown=list(params.composition.shown)))
+
+
+def composition_of(params: Any) -> Composition:
+    """What is shared in the compose that `params` belong to; nothing for a section called by itself."""
+    return params.composition if isinstance(params, ComposeParams) else Composition()
 
 
 @runtime_checkable
@@ -146,4 +183,6 @@ class ContributingSection(ContextSection):
         if not self.enabled:
             return []
         contribution = await self.contribute(memory, scope, conversation, params)
+        if contribution.positions is not None:
+            composition_of(params).shown.append(contribution.positions)
         return [wire.to_dict(message) for message in contribution.messages]

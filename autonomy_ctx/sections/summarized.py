@@ -256,7 +256,6 @@ class SummarizedHistorySection(ContributingSection, Closing):
         if is_due(seen.entries, limits, count, lead) or (seen.state.covered > seen.state.written):
             self._summarizer.wanted(memory, key)
         found = await self._assembled(memory, key, view, shown, count)
-        params["conversation_positions"] = found.positions
         self._reuse.note(place, found.messages, counter)
         return found
 

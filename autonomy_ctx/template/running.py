@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import anyio
 
@@ -16,6 +16,7 @@ from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.items import wire
 from autonomy_ctx.sections.section import (
     ComposeObserver,
+    ComposeParams,
     Contribution,
     Contributor,
     DeliverySection,
@@ -144,11 +145,20 @@ class Outcome:
     failed: str | None = None
 
 
+class Given(NamedTuple):
+    """What every section of one compose is called with."""
+
+    memory: Any
+    scope: str
+    conversation: str
+    params: ComposeParams
+
+
 _EMPTY = Contribution(())
 DISABLED = Outcome(_EMPTY, 0.0)
 
 
-async def run_all(placements: Sequence[Placement], given: tuple[Any, ...]) -> list[Outcome]:
+async def run_all(placements: Sequence[Placement], given: Given) -> list[Outcome]:
     """One outcome per section, in order. Independent sections run beside the others."""
     outcomes: list[Outcome] = [DISABLED] * len(placements)
     enabled = [index for index, placement in enumerate(placements) if is_enabled(placement.section)]
@@ -179,7 +189,7 @@ async def run_all(placements: Sequence[Placement], given: tuple[Any, ...]) -> li
     return outcomes
 
 
-async def _run(placement: Placement, given: tuple[Any, ...]) -> Outcome:
+async def _run(placement: Placement, given: Given) -> Outcome:
     """Run one section; only a required one may raise."""
     started = time.perf_counter()
     problem: str | None
@@ -212,11 +222,13 @@ async def _run(placement: Placement, given: tuple[Any, ...]) -> Outcome:
     return Outcome(contribution, (time.perf_counter() - started) * 1000, problem)
 
 
-async def _contribution(placement: Placement, given: tuple[Any, ...]) -> Contribution:
+async def _contribution(placement: Placement, given: Given) -> Contribution:
     found = placement.call(*given)
     if inspect.isawaitable(found):
         found = await found
     if isinstance(found, Contribution):
+        if found.positions is not None:
+            given.params.composition.shown.append(found.positions)
         return found
     if found is None:
         return Contribution((), problem="returned None; a section without messages returns []")

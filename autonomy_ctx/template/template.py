@@ -16,10 +16,11 @@ from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.sections.section import ComposeParams
 from autonomy_ctx.template.budget import Fitted, Measure, Part, fit
 from autonomy_ctx.template.cache_order import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
 from autonomy_ctx.template.composed import BudgetReport, ComposedContext, SectionReport
-from autonomy_ctx.template.running import DISABLED, Outcome, Placement, is_enabled, place, run_all
+from autonomy_ctx.template.running import DISABLED, Given, Outcome, Placement, is_enabled, place, run_all
 from autonomy_ctx.validation import check_int
 
 
@@ -185,16 +186,17 @@ class ContextTemplate(Closing):
     ) -> ComposedContext:
         """The context with a report of each section, compared with a previous one if given.
 
-        `tools`, as specs or objects with a `spec`, count towards the budget; `max_tokens` is one for this
-        call, instead of the template's.
+        Sections share a copy of `params`; the context gives it back as they left it. `tools`, as specs or
+        objects with a `spec`, count towards the budget; `max_tokens` is one for this call, instead of the
+        template's.
         """
         most = self._most(max_tokens)
         _check_context("previous", previous)
-        shared = dict(params) if params else {}
+        shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
         placements = self.placements
-        outcomes = await run_all(placements, (memory, scope, conversation, shared))
+        outcomes = await run_all(placements, Given(memory, scope, conversation, shared))
         counter = self.token_counter or getattr(memory, "token_counter", None) or _DEFAULT_COUNTER
         factor = counter.calibration.factor
         budget = None if most is None else self._budget(most, counter, tools)
@@ -226,6 +228,7 @@ class ContextTemplate(Closing):
             calibration=factor,
             previous=previous,
             budget=None if budget is None else replace(budget, used=budget.tools + sum(shown_counts)),
+            params=shared,
         )
         for placement, outcome in zip(placements, outcomes, strict=True):
             if placement.observer is not None and outcome is not DISABLED:
