@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import anyio
 import anyio.lowlevel
@@ -59,9 +59,14 @@ class Closeable(Protocol):
         """Let go of them; may be a plain or an async function."""
 
 
-async def close_resource(resource: Closeable) -> None:
-    """Close something, whether its `close` is plain or async."""
-    closing = resource.close()
+async def close_resource(resource: Any) -> None:
+    """Close what is `Closeable`; anything else has nothing to let go of."""
+    try:
+        # Not `isinstance`, which does not see what a wrapper passes on through `__getattr__`.
+        close = cast(Closeable, resource).close
+    except AttributeError:
+        return
+    closing = close() if callable(close) else None
     if inspect.isawaitable(closing):
         await closing
 

@@ -22,6 +22,7 @@ from autonomy_ctx.errors import BudgetExceeded, ContextOverflow, HookError, Inva
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
+from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.memory.encoding import MESSAGE_LIMIT
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
@@ -439,10 +440,10 @@ class Exchange:
     def _room(self) -> int | None:
         """What a context may fill, unless the template has a budget of its own."""
         setting, limits = self._setting, self._setting.limits
-        window = getattr(setting.model, "context_window", None)
+        window = context_window_of(setting.model)
         if limits.context_tokens is not None:
             return limits.context_tokens
-        if setting.template.max_tokens is not None or type(window) is not int:
+        if setting.template.max_tokens is not None or window is None:
             return None
         return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))
 

@@ -15,7 +15,7 @@ import anyio
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
+from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter, token_counter_of
 from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, shown, written
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
@@ -78,7 +78,7 @@ class KnowledgeSection(ContributingSection):
         if not question:
             return Contribution(())
         answer = await ask(self.knowledge, question, self.top_k)
-        counter = getattr(memory, "token_counter", None) or TokenCounter()
+        counter = token_counter_of(memory) or TokenCounter()
         text = await shown(answer.passages, self.max_tokens - PER_MESSAGE, counter.count_text)
         problem = (
             None if answer.problem is None else f"was given something else than passages: {answer.problem}"

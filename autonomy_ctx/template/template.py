@@ -15,7 +15,8 @@ from autonomy_ctx.background import Closing, Strides, close_resource
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.items.model_info import context_window_of
+from autonomy_ctx.items.tokens import TokenCounter, token_counter_of
 from autonomy_ctx.sections.section import ComposeParams
 from autonomy_ctx.template.budget import Fitted, Measure, Part, fit
 from autonomy_ctx.template.cache_order import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
@@ -197,7 +198,7 @@ class ContextTemplate(Closing):
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
         placements = self.placements
         outcomes = await run_all(placements, Given(memory, scope, conversation, shared))
-        counter = self.token_counter or getattr(memory, "token_counter", None) or _DEFAULT_COUNTER
+        counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
         factor = counter.calibration.factor
         budget = None if most is None else self._budget(most, counter, tools)
         counts = [await _counted(counter, factor, outcome.contribution.messages) for outcome in outcomes]
@@ -252,8 +253,8 @@ class ContextTemplate(Closing):
             return check_int("max_tokens", max_tokens, optional=True)
         if not isinstance(self.max_tokens, float):
             return self.max_tokens
-        window = getattr(self.model, "context_window", None)
-        if type(window) is not int:
+        window = context_window_of(self.model)
+        if window is None:
             raise ValueError(
                 f"max_tokens is a fraction ({self.max_tokens}), but the model's context window is not known; "
                 f"give a number of tokens, or a model with `context_window`"
