@@ -7,12 +7,13 @@ neither.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import anyio
 import anyio.lowlevel
@@ -48,6 +49,26 @@ Job = Callable[[], Awaitable[None]]
 logger = logging.getLogger("autonomy_ctx.background")
 
 GRACE_SECONDS = 2.0
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    """Something that has connections, threads or tasks to let go of."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Let go of them; may be a plain or an async function."""
+
+
+async def close_resource(resource: Any) -> None:
+    """Close what is `Closeable`; anything else has nothing to let go of."""
+    try:
+        # Not `isinstance`, which does not see what a wrapper passes on through `__getattr__`.
+        close = cast(Closeable, resource).close
+    except AttributeError:
+        return
+    closing = close() if callable(close) else None
+    if inspect.isawaitable(closing):
+        await closing
 
 
 class Closing(ABC):

@@ -10,6 +10,7 @@ _MODULES = {
     "Head": "autonomy_ctx.memory.store",
     "IndexedMessage": "autonomy_ctx.memory.store",
     "IndexedMessageReader": "autonomy_ctx.memory.store",
+    "InMemory": "autonomy_ctx.memory.store",
     "Key": "autonomy_ctx.memory.store",
     "Lease": "autonomy_ctx.memory.store",
     "Log": "autonomy_ctx.memory.store",
@@ -20,21 +21,25 @@ _MODULES = {
     "Search": "autonomy_ctx.memory.store",
     "SearchHit": "autonomy_ctx.memory.store",
     "Store": "autonomy_ctx.memory.store",
+    "StoreOptions": "autonomy_ctx.memory.registry",
     "StoredSegment": "autonomy_ctx.memory.store",
     "Summaries": "autonomy_ctx.memory.store",
     "SummaryState": "autonomy_ctx.memory.store",
     "Window": "autonomy_ctx.memory.store",
     "Work": "autonomy_ctx.memory.store",
+    "register_store": "autonomy_ctx.memory.registry",
 }
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.recall import RecallHit, RecallResult
+    from autonomy_ctx.memory.registry import StoreOptions, register_store
     from autonomy_ctx.memory.store import (
         Draft,
         Entry,
         Head,
         IndexedMessage,
         IndexedMessageReader,
+        InMemory,
         Key,
         Lease,
         Log,
@@ -56,6 +61,7 @@ __all__ = [
     "Draft",
     "Entry",
     "Head",
+    "InMemory",
     "IndexedMessage",
     "IndexedMessageReader",
     "Key",
@@ -68,9 +74,11 @@ __all__ = [
     "Search",
     "SearchHit",
     "Store",
+    "StoreOptions",
     "StoredSegment",
     "Summaries",
     "SummaryState",
     "Window",
     "Work",
+    "register_store",
 ]

@@ -29,6 +29,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
 from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary, wire
+from autonomy_ctx.stores import register_store
 from autonomy_ctx.validation import NotANumber
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -228,16 +229,30 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     # Memory.
     (
-        StoreUnavailable,
-        "redis://...: is not a kind of memory known here; "
-        "use Memory() in process or Memory('sqlite:///path.db') on disk",
-        by(Memory, "redis://user:secret@host/0"),
+        ValueError,
+        "'memory.db' is not the URL of a memory; did you mean 'sqlite:///memory.db'?",
+        by(Memory, "memory.db"),
     ),
     (
         StoreUnavailable,
-        "memory.db: is not a kind of memory known here; use Memory() in process or "
-        "Memory('sqlite:///path.db') on disk; did you mean 'sqlite:///memory.db'?",
-        by(Memory, "memory.db"),
+        "sqlite://...: names a host, and SQLite files are here; "
+        "write sqlite:///relative.db or sqlite:////absolute.db",
+        by(Memory, "sqlite://user:secret@host/memory.db"),
+    ),
+    (
+        ValueError,
+        "the scheme 'sqlite' has a store already; replace=True puts this one in its place",
+        by(register_store, "sqlite", dict),
+    ),
+    (
+        ValueError,
+        "scheme is 'Table://'; it must be lower-case letters, digits, +, . and -",
+        by(register_store, "Table://", dict),
+    ),
+    (
+        TypeError,
+        "factory is str; it must be a function of a url and options",
+        by(register_store, "table", "TableStore"),
     ),
     (
         StoreUnavailable,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import os
@@ -29,7 +28,7 @@ from autonomy_ctx.agents.subagents import Team
 from autonomy_ctx.agents.tool_runner import Turn, work
 from autonomy_ctx.agents.turn import Exchange, Heard
 from autonomy_ctx.agents.turn_queue import Lines
-from autonomy_ctx.background import Background, Closing
+from autonomy_ctx.background import Background, Closing, close_resource
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed, InvalidAgent
@@ -40,7 +39,7 @@ from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, make_key
-from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool, tools_by_name
@@ -63,13 +62,8 @@ async def close_models(owners: Iterable[HasModels]) -> None:
     """Close the models of these owners, each once; those without a `close` have nothing to let go of."""
     found = {id(model): model for owner in owners for model in owner.models}
     for model in found.values():
-        close = getattr(model, "close", None)
-        if not callable(close):
-            continue
         try:
-            closing = close()
-            if inspect.isawaitable(closing):
-                await closing
+            await close_resource(model)
         except Exception as error:
             # Whatever stands in for a model may fail; the others are still to be closed.
             logger.warning("a model of type %s did not close: %s", type(model).__name__, type(error).__name__)
@@ -245,6 +239,8 @@ class Agent(Shelved, Closing):
                 "to decide everything yourself (a SummarizedHistorySection in it summarizes), not both"
             )
         options.checked_template(name, context_template)
+        if node is not None:
+            _check_host(name, node)
         self._owns_memory = memory is None and node is None
         memory = options.checked_memory(name, memory) or (
             node.memory if node is not None else Memory(clock=clock, new_id=new_id)
@@ -301,10 +297,7 @@ class Agent(Shelved, Closing):
     @classmethod
     async def start(cls, *, node: Host, name: str, instructions: str, model: Any, **options: Any) -> Self:
         """An agent that a node hosts, ready for its first turn; it takes all arguments of `Agent`."""
-        if not isinstance(node, Host):
-            raise InvalidAgent(
-                name, f"is started on {type(node).__name__}; give a Node, or make an Agent without one"
-            )
+        _check_host(name, node)
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
         node.host(agent)
         # What earlier turns put on its shelf is there at once.
@@ -418,8 +411,8 @@ class Agent(Shelved, Closing):
     @property
     def models(self) -> list[Any]:
         """The models that answer for it and for its sub-agents, and those that write summaries."""
-        sections = self.context_template.sections
-        writers = [getattr(section, "summary_model", None) for section in sections]
+        sections = [placement.summarizing for placement in self.context_template.placements]
+        writers = [section.summary_model for section in sections if section is not None]
         found = [self.model, *writers, *self._team.models()]
         return list({id(model): model for model in found if model is not None}.values())
 
@@ -511,7 +504,7 @@ class Agent(Shelved, Closing):
                 raise
             finally:
                 if exchange.previous is not None:
-                    self._latest[key] = exchange.previous
+                    self._latest[key] = without_params(exchange.previous)
 
     def _setting(self) -> Setting:
         return Setting(
@@ -536,6 +529,13 @@ class Agent(Shelved, Closing):
 
     def _key(self, scope: str, conversation: str) -> Key:
         return make_key(self.memory.agent, scope, conversation)
+
+
+def _check_host(name: str, node: Any) -> None:
+    if not isinstance(node, Host):
+        raise InvalidAgent(
+            name, f"is started on {type(node).__name__}; give a Node, or make an Agent without one"
+        )
 
 
 class _Member(Agent):

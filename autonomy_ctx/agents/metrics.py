@@ -42,9 +42,11 @@ class AgentMetrics:
     def with_summaries(self, template: ContextTemplate) -> dict[str, int | float]:
         """All counters, with those of a summarized history under `summary_...`."""
         counts: dict[str, int | float] = {name: self._counts[name] for name in NAMES}
-        history = getattr(template.get_section(HISTORY), "get_metrics", None)
-        told = history() if callable(history) else {}
-        return counts | {f"summary_{name}": value for name, value in told.items() if _is_number(value)}
+        history = next((one.metrics for one in template.placements if one.name == HISTORY), None)
+        if history is None:
+            return counts
+        summaries = history.get_metrics()
+        return counts | {f"summary_{name}": value for name, value in summaries.items() if _is_number(value)}
 
 
 def _is_number(value: Any) -> bool:

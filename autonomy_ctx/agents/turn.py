@@ -22,13 +22,14 @@ from autonomy_ctx.errors import BudgetExceeded, ContextOverflow, HookError, Inva
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
+from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.memory.encoding import MESSAGE_LIMIT
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
-from autonomy_ctx.sections.queue_and_pool import POOL, QUEUE
+from autonomy_ctx.sections.section import ComposeParams, Composition
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.tools.run import Ran, result_message, run_calls
 
@@ -324,7 +325,7 @@ class Exchange:
             setting.memory,
             scope,
             conversation,
-            {QUEUE: shelf.queue.items, POOL: shelf.pool.view(), **(self._params or {})},
+            ComposeParams(self._params, Composition(queue=shelf.queue.items, pool=shelf.pool.view())),
             previous=self.previous,
             tools=setting.specs,
             max_tokens=max_tokens,
@@ -372,13 +373,14 @@ class Exchange:
     async def _deliver(self) -> None:
         """Tell sections that the model has answered what they showed, such as mail, which was read now."""
         (_, scope, conversation), composed = self._key, self._contexts[-1]
+        # Of several sections with one name the first is meant.
+        deliveries = {one.name: one.delivery for one in reversed(self._setting.template.placements)}
         for report in composed.sections:
-            section = self._setting.template.get_section(report.name)
-            taken = getattr(section, "taken", None)
-            if callable(taken) and report.messages:
+            delivery = deliveries.get(report.name)
+            if delivery is not None and report.messages:
                 messages = composed.messages
                 shown = [messages[index] for index in report.indexes]
-                await taken(self._setting.memory, scope, conversation, shown)
+                await delivery.deliver(self._setting.memory, scope, conversation, shown)
 
     async def _call(self, reply: ModelReply) -> list[str]:
         """Run what the model called and keep calls and results together; what the user is asked."""
@@ -438,10 +440,10 @@ class Exchange:
     def _room(self) -> int | None:
         """What a context may fill, unless the template has a budget of its own."""
         setting, limits = self._setting, self._setting.limits
-        window = getattr(setting.model, "context_window", None)
+        window = context_window_of(setting.model)
         if limits.context_tokens is not None:
             return limits.context_tokens
-        if setting.template.max_tokens is not None or type(window) is not int:
+        if setting.template.max_tokens is not None or window is None:
             return None
         return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))
 

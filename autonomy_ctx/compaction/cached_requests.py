@@ -16,6 +16,7 @@ from cachetools import LRUCache
 from autonomy_ctx.compaction.snapshot import Place
 from autonomy_ctx.completion.prompt import Prompt
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.models.catalog import LEAST_CACHED, USUAL, Price, price_of
 
@@ -89,7 +90,6 @@ def _prices(reader: Any, model: Any) -> tuple[Price, Price] | None:
     reading, writing = price_of(reader), price_of(model)
     if reading is not None and writing is not None:
         return reading, writing
-    same = reader is model or (
-        getattr(reader, "name", None) is not None and reader.name == getattr(model, "name", None)
-    )
+    name = model_name(reader)
+    same = reader is model or (name is not None and name == model_name(model))
     return (USUAL, USUAL) if same else None

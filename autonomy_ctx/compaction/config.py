@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
+from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.memory.store import LONGEST
 from autonomy_ctx.models.catalog import USUAL, Price, price_of
 from autonomy_ctx.validation import check_int, check_seconds
@@ -122,7 +123,7 @@ class Settings:
     @property
     def model_name(self) -> str:
         """The name to keep beside what the model has written."""
-        return model_name(self.model)
+        return writer_name(self.model)
 
     def fingerprint(self) -> str:
         """Tells configurations apart: what was refused under one may be tried under another."""
@@ -131,12 +132,9 @@ class Settings:
         return sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def model_name(model: Any) -> str:
-    """The name of a model for summaries; `digest` for none."""
-    if model is None:
-        return "digest"
-    name = getattr(model, "name", None)
-    return name if isinstance(name, str) else type(model).__name__
+def writer_name(model: Any) -> str:
+    """The name to keep beside what a model has written; `digest` for no model."""
+    return "digest" if model is None else model_name(model) or type(model).__name__
 
 
 def settings_of(config: ContextSummaryConfig, window: int | None = None, *, reader: Any = None) -> Settings:

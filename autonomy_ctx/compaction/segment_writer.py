@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from autonomy_ctx.compaction.breaker import Breaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
-from autonomy_ctx.compaction.config import Settings, model_name
+from autonomy_ctx.compaction.config import Settings, writer_name
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.plan import (
     Count,
@@ -45,6 +45,7 @@ from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage, identifiers
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.memory.encoding import weight
@@ -217,7 +218,7 @@ class SegmentWriter:
         return Written(
             text=text,
             tokens=counter.count_text(text),
-            model=model_name(self._model if prompt.context is None else self._settings.reader),
+            model=writer_name(self._model if prompt.context is None else self._settings.reader),
             coverage=verdict.coverage,
             input_tokens=spent[0],
             output_tokens=spent[1],
@@ -284,8 +285,8 @@ class SegmentWriter:
 
     @property
     def _window(self) -> int | None:
-        known = getattr(self._model, "context_window", None)
-        windows = [one for one in (known, self._learned) if type(one) is int and one > 0]
+        known = context_window_of(self._model)
+        windows = [one for one in (known, self._learned) if one is not None and one > 0]
         return min(windows) if windows else None
 
     def _learn(self, window: int | None) -> None:

@@ -31,6 +31,7 @@ from autonomy_ctx.items.formats.base import (
 )
 from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
 from autonomy_ctx.items.message import Message, TextContent
+from autonomy_ctx.items.model_info import model_name
 
 OnEvent = Callable[[StreamEvent], None]
 AnyMessage = Message | Mapping[str, Any]
@@ -249,4 +250,4 @@ def _read_parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
 
 
 def _name(model: Any) -> str:
-    return str(getattr(model, "name", None) or type(model).__name__)
+    return model_name(model) or type(model).__name__

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, runtime_checkable
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
@@ -269,6 +269,23 @@ _VOCABULARIES = (
     ("kimi", "kimi_k2"),
     ("phi", "phi4"),
 )
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A memory that counts the tokens of what it keeps; a template counts in the same way."""
+
+    @property
+    def token_counter(self) -> TokenCounter | None:
+        """What counts them."""
+
+
+def token_counter_of(memory: Any) -> TokenCounter | None:
+    """The counter of a memory; None for one that has none."""
+    try:
+        return cast(CountsTokens, memory).token_counter
+    except AttributeError:
+        return None
 
 
 class ExactTextCounter:

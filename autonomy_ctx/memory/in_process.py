@@ -325,6 +325,8 @@ class _Conversation:
 class InProcessStore:
     """Logs in plain lists."""
 
+    in_memory = True
+
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._conversations: dict[Key, _Conversation] = {}
         self._work = WorkRows()

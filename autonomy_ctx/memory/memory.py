@@ -18,10 +18,11 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
-from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
     Draft,
     Head,
+    InMemory,
     Log,
     SearchHit,
     Store,
@@ -57,7 +58,8 @@ class MemoryHook(Enum):
 class Memory(Closing):
     """Conversations by scope and name.
 
-    `Memory()` lives in this process, `Memory("sqlite:///path.db")` on disk.
+    `Memory()` lives in this process, `Memory("sqlite:///path.db")` on disk; `register_store` adds other
+    kinds of URLs.
 
     An agent works on `memory.for_agent(name)`; agents that should share a log use the same view.
     """
@@ -83,17 +85,14 @@ class Memory(Closing):
         def seconds() -> float:
             return clock().timestamp()
 
-        if url is not None:
-            # Imported here: memory in process needs no SQLite.
-            from autonomy_ctx.memory.sqlite.connection import path_of
-            from autonomy_ctx.memory.sqlite.store import SqliteStore
-
-            store = SqliteStore(path_of(url), timeout=timeout, synchronous=synchronous, clock=seconds)
+        if store is None:
+            store = open_store(url, StoreOptions(timeout=timeout, synchronous=synchronous, clock=seconds))
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()
-        self._store: Store = store or InProcessStore(clock=seconds)
+        self._store: Store = store
         # What is in this process already needs no second copy of its windows.
-        self._hot = None if isinstance(self._store, InProcessStore) else HotWindows(self._store)
+        resident = isinstance(self._store, InMemory) and self._store.in_memory
+        self._hot = None if resident else HotWindows(self._store)
         self._log: Log = self._hot or self._store
         self._clock, self._new_id = clock, new_id
         self.hooks = checked_hooks(hooks, MemoryHook)

@@ -59,6 +59,7 @@ class Record(NamedTuple):
     body: str
 
 
+@runtime_checkable
 class Records(Protocol):
     """Rows by kind and name, beside the log of a conversation, which may have no messages yet."""
 
@@ -138,6 +139,7 @@ class Lease:
     refused: str = ""
 
 
+@runtime_checkable
 class Work(Protocol):
     """One row per conversation that is owed something; whoever holds its lease may do it."""
 
@@ -204,6 +206,7 @@ class IndexedMessageReader(Protocol):
         """The messages at these positions of these conversations, in any order; of others, nothing."""
 
 
+@runtime_checkable
 class Search(Protocol):
     """Finds messages by their words."""
 
@@ -317,6 +320,7 @@ class Swap(NamedTuple):
     added: tuple[StoredSegment, ...]
 
 
+@runtime_checkable
 class Summaries(Protocol):
     """Where segments and pins are kept, beside the log and under the same generation."""
 
@@ -440,6 +444,7 @@ class Window(NamedTuple):
     entries: Sequence[Entry]
 
 
+@runtime_checkable
 class Log(Protocol):
     """Where messages are kept. Appends never overwrite; reads come back in order."""
 
@@ -467,6 +472,7 @@ class Log(Protocol):
         """Delete a scope, a conversation or some of its messages, whole; how many messages went."""
 
 
+@runtime_checkable
 class Store(Log, Summaries, Work, Records, Search, Protocol):
     """A log with its summaries, the work they are owed, records and search, and a life of its own."""
 
@@ -479,3 +485,12 @@ class Store(Log, Summaries, Work, Records, Search, Protocol):
 
     async def close(self) -> None:
         """Finish what was accepted and let go of everything; a second close does nothing."""
+
+
+@runtime_checkable
+class InMemory(Protocol):
+    """A store that says whether its messages are in this process; then `Memory` keeps no second copy."""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether they are."""

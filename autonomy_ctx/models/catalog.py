@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.validation import check_number
 
 T = TypeVar("T")
@@ -183,8 +184,8 @@ USUAL = Price(input=1, cached_input=0.1, output=5)
 
 def price_of(model: Any, prices: Mapping[str, Price] = PRICES) -> Price | None:
     """The price of a model, given by its name or as an object with one; None when it is not in the table."""
-    name = model if isinstance(model, str) else getattr(model, "name", None)
-    return by_name(prices, name) if isinstance(name, str) else None
+    name = model if isinstance(model, str) else model_name(model)
+    return None if name is None else by_name(prices, name)
 
 
 def estimate_cost(usage: Usage, model: Any, prices: Mapping[str, Price] = PRICES) -> float | None:

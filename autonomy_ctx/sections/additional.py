@@ -11,7 +11,7 @@ import anyio
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Kind, Params, keeps_time
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Kind, Params
 
 logger = logging.getLogger("autonomy_ctx.sections")
 
@@ -24,6 +24,8 @@ class AdditionalContextSection(ContributingSection):
     A provider that fails or is late takes nothing else with it: the static messages stay and what
     went wrong is recorded.
     """
+
+    handles_timeout = True
 
     def __init__(
         self,
@@ -53,7 +55,6 @@ class AdditionalContextSection(ContributingSection):
         """Drop the static messages."""
         self._static = []
 
-    @keeps_time
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         messages, problem = list(self._static), None
         if self.provider_fn is not None:

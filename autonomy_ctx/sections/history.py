@@ -58,7 +58,6 @@ class ConversationHistorySection(ContributingSection):
             messages = [self._transformed(message) async for some in Strides(messages) for message in some]
         positions = [entry.position for entry in entries]
         params["conversation_message_count"] = len(messages)
-        params["conversation_positions"] = positions
         return Contribution(messages, positions, omitted)
 
     async def _read(self, memory: Memory, scope: str, conversation: str) -> tuple[Head, list[Entry]]:

@@ -58,7 +58,7 @@ class InboxSection(ContributingSection):
         )
         return Contribution(most_urgent(waiting, self._room, memory.token_counter))
 
-    async def taken(self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]) -> None:
+    async def deliver(self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]) -> None:
         """Deliver what a model has read; before its answer is stored, so that mail stands before it."""
         if isinstance(memory, Memory):
             await Mailbox(memory, clock=self._clock).deliver(

@@ -15,10 +15,10 @@ import anyio
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
+from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter, token_counter_of
 from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, shown, written
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, keeps_time
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.sections")
@@ -40,6 +40,7 @@ class KnowledgeSection(ContributingSection):
 
     required = False
     independent = True
+    handles_timeout = True
 
     def __init__(
         self,
@@ -61,7 +62,6 @@ class KnowledgeSection(ContributingSection):
         self.max_tokens = check_int("max_tokens", max_tokens)
         self.timeout = timeout
 
-    @keeps_time
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         found: Contribution | None = None
         try:
@@ -78,7 +78,7 @@ class KnowledgeSection(ContributingSection):
         if not question:
             return Contribution(())
         answer = await ask(self.knowledge, question, self.top_k)
-        counter = getattr(memory, "token_counter", None) or TokenCounter()
+        counter = token_counter_of(memory) or TokenCounter()
         text = await shown(answer.passages, self.max_tokens - PER_MESSAGE, counter.count_text)
         problem = (
             None if answer.problem is None else f"was given something else than passages: {answer.problem}"

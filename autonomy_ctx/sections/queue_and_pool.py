@@ -13,11 +13,7 @@ from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, parse_role
-from autonomy_ctx.sections.section import ContextSection, Params
-
-# Where an agent puts the shelves of the conversation, for its sections.
-QUEUE, POOL = "context_queue", "context_pool"
-_EMPTY = ContextPool().view()
+from autonomy_ctx.sections.section import ContextSection, Params, composition_of
 
 Chosen: TypeAlias = Iterable[str | ContextItem[Any]] | None
 Select: TypeAlias = Callable[[ContextPoolView, str, str, Params], Chosen | Awaitable[Chosen]]
@@ -26,7 +22,7 @@ Select: TypeAlias = Callable[[ContextPoolView, str, str, Params], Chosen | Await
 class QueueSection(ContextSection):
     """The items of a queue, oldest first: messages as they are, anything else as text under `role`.
 
-    Without a queue they are those of the conversation, which an agent gives: `params["context_queue"]`.
+    Without a queue they are those of the conversation, which an agent gives its sections.
     """
 
     def __init__(
@@ -44,7 +40,7 @@ class QueueSection(ContextSection):
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
         """One message for each item."""
-        queue = params.get(QUEUE, ()) if self.queue is None else self.queue
+        queue = composition_of(params).queue if self.queue is None else self.queue
         return [_message(item, self.role) for item in queue]
 
 
@@ -53,7 +49,7 @@ class PoolSection(ContextSection):
 
     `select(pool, scope, conversation, params)`, plain or async, gets a read-only view and gives ids or
     items; without it only the catalogue is shown. A chosen id that is gone by then is left out. Without a
-    pool it is that of the conversation, which an agent gives: `params["context_pool"]`.
+    pool it is that of the conversation, which an agent gives its sections.
     """
 
     def __init__(
@@ -72,7 +68,7 @@ class PoolSection(ContextSection):
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
         """The catalogue, if there is anything in it, and one message for each chosen item."""
-        pool: ContextPoolView = params.get(POOL, _EMPTY) if self.pool is None else self.pool.view()
+        pool = composition_of(params).pool if self.pool is None else self.pool.view()
         if not pool:
             return []
         messages = [Message(self.role, f"Available items:\n{pool.catalogue()}")]

@@ -13,11 +13,9 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import recall, written
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, composition_of
 from autonomy_ctx.validation import check_int
 
-# Where a history section says which positions of the conversation it shows.
-SHOWN = "conversation_positions"
 # Room for one message, if it is cut, with what stands around it.
 LEAST_TOKENS = 128
 
@@ -50,7 +48,8 @@ class RecallSection(ContributingSection):
             return Contribution((), problem=problem)
         head = await memory.head(scope, conversation)
         newest = head.last_user
-        shown = {newest, *(at for at in params.get(SHOWN) or () if at is not None)}
+        before = composition_of(params).shown
+        shown = {newest, *(at for positions in before for at in positions if at is not None)}
         if not newest or (len(shown) >= head.count and not self.across):
             return Contribution(())
         asked = (await memory.read(scope, conversation, after=newest - 1, before=newest + 1)).entries

@@ -1,23 +1,26 @@
 """What a section is: a name, a switch, and messages for a conversation.
 
 Any object with `name`, `enabled` and `get_messages` is one; `ContextSection` only saves typing.
-Sections of this library also have `contribute`, which says where each message comes from.
+Whatever else a section may offer is a protocol of its own here. A template checks once, when the section
+joins it, which of them the section has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from autonomy_ctx.containers.item import ContextItem
+from autonomy_ctx.containers.pool import ContextPoolView
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 
-F = TypeVar("F", bound=Callable[..., Any])
 Params: TypeAlias = MutableMapping[str, Any]
 Kind: TypeAlias = Literal["stable", "slow", "volatile"]
 
 
+@runtime_checkable
 class Section(Protocol):
     """Contributes messages to a context."""
 
@@ -60,18 +63,95 @@ class Contribution:
             )
 
 
-def keeps_time(method: F) -> F:
-    """Marks a `contribute` that sees to the section's timeout itself, to keep what it has when time is up."""
-    method.keeps_time = True  # type: ignore[attr-defined]
-    return method
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """What the sections of one compose share, beside the `params` of their user."""
+
+    # The items of the conversation, which an agent keeps.
+    queue: Sequence[ContextItem[Any]] = ()
+    pool: ContextPoolView | None = None
+    # The log positions that sections have shown so far, one sequence for each section.
+    shown: list[Sequence[int | None]] = field(default_factory=list)
+
+
+class ComposeParams(dict[str, Any]):
+    """The `params` of one compose: a dict for users, and beside it what sections of this library share."""
+
+    __slots__ = ("composition",)
+
+    def __init__(
+        self, params: Mapping[str, Any] | None = None, composition: Composition | None = None
+    ) -> None:
+        super().__init__(params or {})
+        self.composition = composition or Composition()
+
+    @classmethod
+    def copy_of(cls, params: Mapping[str, Any] | None) -> ComposeParams:
+        """A copy for one more compose: what its sections write stays in it."""
+        if not isinstance(params, ComposeParams):
+            return cls(params)
+        return cls(params, replace(params.composition, shown=list(params.composition.shown)))
+
+
+def composition_of(params: Any) -> Composition:
+    """What is shared in the compose that `params` belong to; nothing for a section called by itself."""
+    return params.composition if isinstance(params, ComposeParams) else Composition()
+
+
+@runtime_checkable
+class Contributor(Protocol):
+    """A section that says where each of its messages comes from."""
+
+    def contribute(
+        self, memory: Any, scope: str, conversation: str, params: Any
+    ) -> Contribution | Awaitable[Contribution]:
+        """The messages and their origin."""
+
+
+@runtime_checkable
+class ComposeObserver(Protocol):
+    """A section that wants to know what was made of its messages."""
+
+    def note_composed(
+        self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Called after each compose: with its own part, the `ComposedContext`, and the specs of the tools."""
+
+
+@runtime_checkable
+class DeliverySection(Protocol):
+    """A section whose messages are delivered once a model has answered a context with them, such as mail."""
+
+    def deliver(
+        self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]
+    ) -> Awaitable[None]:
+        """Called by an agent before it stores the answer, with what the section showed."""
+
+
+@runtime_checkable
+class SummarizingSection(Protocol):
+    """A section that has a model write summaries; an agent closes that model with its own."""
+
+    @property
+    def summary_model(self) -> Any:
+        """The model; None for none."""
+
+
+@runtime_checkable
+class MetricsSource(Protocol):
+    """A section that counts what it does."""
+
+    def get_metrics(self) -> Mapping[str, Any]:
+        """The counters by name."""
 
 
 class ContextSection:
     """A base for sections; inheriting from it is a convenience, not a condition.
 
     A section may also say: `required` (a turn cannot do without it), `kind` (how often it
-    changes: stable, slow or volatile), `timeout` in seconds, and `independent` (may run beside
-    the others).
+    changes: stable, slow or volatile), `timeout` in seconds, `independent` (may run beside
+    the others), and `handles_timeout` (its own method ends in time and keeps what it has by then; a
+    subclass that overrides the method says so again).
     """
 
     kind: Kind = "volatile"
@@ -103,4 +183,6 @@ class ContributingSection(ContextSection):
         if not self.enabled:
             return []
         contribution = await self.contribute(memory, scope, conversation, params)
+        if contribution.positions is not None:
+            composition_of(params).shown.append(contribution.positions)
         return [wire.to_dict(message) for message in contribution.messages]

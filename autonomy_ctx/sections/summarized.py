@@ -28,6 +28,7 @@ from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.encoding import encoded, same_content
@@ -111,8 +112,9 @@ class SummarizedHistorySection(ContributingSection, Closing):
 
     Up to `ceiling` messages all are shown. When there are more, a summary is written in the
     background; once it is there, it and the last `floor` messages are shown. Meanwhile the older
-    summary and everything since are. `summary_model` is any object with `complete_chat`, or None for
-    a digest made without a model.
+    summary and everything since are. `summary_model` writes the summaries: any object with
+    `complete_chat`, or None for a digest made without a model. `reader` is the model that reads the
+    context; unless given, it is the one that writes.
     """
 
     kind = "slow"
@@ -138,7 +140,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
         swap: Literal["eager", "cost"] | SwapPolicy = "eager",
         share_prefix: bool = False,
         cache_seconds: float = 300.0,
-        model: Any = None,
+        reader: Any = None,
         background: Background | None = None,
         hooks: Iterable[Hook] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -163,9 +165,9 @@ class SummarizedHistorySection(ContributingSection, Closing):
             share_prefix=share_prefix,
             cache_seconds=cache_seconds,
         )
-        # The model that reads the context: fractions refer to its window.
-        self._reader = model if model is not None else summary_model
-        self._window = _window_of(self._reader)
+        # Fractions refer to its window.
+        self._reader = reader if reader is not None else summary_model
+        self._window = context_window_of(self._reader)
         self._settings = settings_of(self.config, self._window, reader=self._reader)
         self._metrics = Metrics()
         self._own_background = background is None
@@ -256,7 +258,6 @@ class SummarizedHistorySection(ContributingSection, Closing):
         if is_due(seen.entries, limits, count, lead) or (seen.state.covered > seen.state.written):
             self._summarizer.wanted(memory, key)
         found = await self._assembled(memory, key, view, shown, count)
-        params["conversation_positions"] = found.positions
         self._reuse.note(place, found.messages, counter)
         return found
 
@@ -385,7 +386,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
 
     def _learn_window(self) -> None:
         """Take a change of the reader's context window into the limits that refer to it."""
-        window = _window_of(self._reader)
+        window = context_window_of(self._reader)
         if window == self._window:
             return
         self._window = window
@@ -405,11 +406,6 @@ class SummarizedHistorySection(ContributingSection, Closing):
         else:
             now = self._clock()
             self._metrics.lag_seconds = now - self._late_since.setdefault(place, now)
-
-
-def _window_of(model: Any) -> int | None:
-    window = getattr(model, "context_window", None)
-    return window if type(window) is int and window > 0 else None
 
 
 def _omissions(

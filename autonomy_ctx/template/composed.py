@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Literal
 
 import anyio.to_thread
 
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
@@ -102,6 +105,7 @@ class ComposedContext:
         "budget",
         "calibration",
         "conversation",
+        "params",
         "scope",
         "sections",
     )
@@ -118,11 +122,14 @@ class ComposedContext:
         previous: ComposedContext | None = None,
         budget: BudgetReport | None = None,
         shared: SharedPrefix | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> None:
         self.scope, self.conversation = scope, conversation
         self.sections = tuple(sections)
         self.calibration = calibration
         self.budget = budget
+        # A copy, and read-only: what the sections of this compose left there.
+        self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
         self._messages, self._counts = tuple(messages), tuple(counts)
         self._previous = shared if previous is None else self.shared_prefix(previous)
 
@@ -231,6 +238,15 @@ class ComposedContext:
 
     def __repr__(self) -> str:
         return f"ComposedContext({len(self._messages)} messages, {self.tokens} tokens)"
+
+
+def without_params(composed: ComposedContext) -> ComposedContext:
+    """The same context without what users put into `params`, to be kept for longer than a turn."""
+    if not composed.params:
+        return composed
+    bare = copy.copy(composed)
+    bare.params = EMPTY
+    return bare
 
 
 def _alike(message: Message, before: Message) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import (
     FrameworkInstructionsSection,
@@ -79,13 +80,13 @@ def _history(
         return ConversationHistorySection()
     from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
-    return SummarizedHistorySection.of(_bounded(config, model), model=model, background=background)
+    return SummarizedHistorySection.of(_bounded(config, model), reader=model, background=background)
 
 
 def _bounded(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:
     """The same with a hard limit in tokens when none was given and the reader's window is known."""
-    window = getattr(model, "context_window", None)
-    if config.hard_limit_tokens is not None or type(window) is not int:
+    window = context_window_of(model)
+    if config.hard_limit_tokens is not None or window is None:
         return config
     if window * HARD_LIMIT_SHARE < 2 * config.size:
         return config

@@ -7,14 +7,24 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import anyio
 
-from autonomy_ctx.background import Strides
+from autonomy_ctx.background import Closeable, Strides
 from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.items import wire
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Kind
+from autonomy_ctx.sections.section import (
+    ComposeObserver,
+    ComposeParams,
+    Contribution,
+    Contributor,
+    DeliverySection,
+    Kind,
+    MetricsSource,
+    Section,
+    SummarizingSection,
+)
 from autonomy_ctx.validation import check_int, check_number, check_seconds
 
 HISTORY = "conversation_history"
@@ -26,8 +36,9 @@ PRIORITY, PRIORITY_REQUIRED = 0, 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A section's options, and the method that gets its messages."""
+    """A section, its options, the method that gets its messages, and what else it offers."""
 
+    section: Section
     required: bool
     kind: Kind
     timeout: float | None
@@ -36,8 +47,17 @@ class Placement:
     max_tokens: int | None = None
     min_tokens: int = 0
     priority: float = PRIORITY
-    # Told what was composed, and with which tools; for sections that want to know.
-    note: Callable[..., None] | None = None
+    # The section itself where it offers this, else None.
+    observer: ComposeObserver | None = None
+    delivery: DeliverySection | None = None
+    summarizing: SummarizingSection | None = None
+    metrics: MetricsSource | None = None
+    closeable: Closeable | None = None
+
+    @property
+    def name(self) -> str:
+        """The section's name."""
+        return self.section.name
 
 
 def place(section: Any) -> Placement:
@@ -60,18 +80,28 @@ def place(section: Any) -> Placement:
     least = 0 if given is None else check_int("min_tokens", given, least=0, where=where)
     if most is not None and least > most:
         raise ValueError(f"{where}: min_tokens ({least}) is more than max_tokens ({most})")
-    call = _call(section)
+    method = _method(section)
     return Placement(
+        section=section,
         required=required,
         kind=kind,
-        timeout=None if getattr(call, "keeps_time", False) else timeout,
+        timeout=None if _handles_timeout(section, method) else timeout,
         independent=bool(getattr(section, "independent", False)),
-        call=call,
+        call=getattr(section, method),
         max_tokens=most,
         min_tokens=least,
         priority=_priority(section, required, where),
-        note=note if callable(note := getattr(section, "note_composed", None)) else None,
+        observer=section if isinstance(section, ComposeObserver) else None,
+        delivery=section if isinstance(section, DeliverySection) else None,
+        summarizing=section if isinstance(section, SummarizingSection) else None,
+        metrics=section if isinstance(section, MetricsSource) else None,
+        closeable=section if isinstance(section, Closeable) else None,
     )
+
+
+def is_enabled(section: Any) -> bool:
+    """Whether a section is switched on; one without a switch always is."""
+    return bool(getattr(section, "enabled", True))
 
 
 def _priority(section: Any, required: bool, where: str) -> float:
@@ -81,17 +111,26 @@ def _priority(section: Any, required: bool, where: str) -> float:
     return float(check_number("priority", priority, where=where))
 
 
-def _call(section: Any) -> Callable[..., Any]:
-    """`contribute`, unless the section has a `get_messages` of its own."""
-    plain: Callable[..., Any] = section.get_messages
-    if not isinstance(section, ContributingSection) or "get_messages" in vars(section):
-        return plain
+def _method(section: Any) -> str:
+    """The name of the method to call: `contribute`, unless the section has a `get_messages` of its own."""
+    if not isinstance(section, Contributor) or "get_messages" in getattr(section, "__dict__", {}):
+        return "get_messages"
     for kind in type(section).__mro__:
         if "contribute" in vars(kind):
-            return section.contribute
+            return "contribute"
         if "get_messages" in vars(kind):
-            return plain
-    return plain
+            return "get_messages"
+    return "get_messages"
+
+
+def _handles_timeout(section: Any, method: str) -> bool:
+    """Whether the class that has the method, or one that inherits it, says that it ends in time by itself."""
+    for kind in type(section).__mro__:
+        if "handles_timeout" in vars(kind):
+            return bool(section.handles_timeout)
+        if method in vars(kind):
+            return False
+    return False
 
 
 logger = logging.getLogger("autonomy_ctx.template")
@@ -106,25 +145,34 @@ class Outcome:
     failed: str | None = None
 
 
+class Given(NamedTuple):
+    """What every section of one compose is called with."""
+
+    memory: Any
+    scope: str
+    conversation: str
+    params: ComposeParams
+
+
 _EMPTY = Contribution(())
 DISABLED = Outcome(_EMPTY, 0.0)
 
 
-async def run_all(sections: Sequence[tuple[Any, Placement]], given: tuple[Any, ...]) -> list[Outcome]:
+async def run_all(placements: Sequence[Placement], given: Given) -> list[Outcome]:
     """One outcome per section, in order. Independent sections run beside the others."""
-    outcomes: list[Outcome] = [DISABLED] * len(sections)
-    enabled = [index for index, (section, _) in enumerate(sections) if getattr(section, "enabled", True)]
-    beside = [index for index in enabled if sections[index][1].independent]
+    outcomes: list[Outcome] = [DISABLED] * len(placements)
+    enabled = [index for index, placement in enumerate(placements) if is_enabled(placement.section)]
+    beside = [index for index in enabled if placements[index].independent]
     if not beside:
         for index in enabled:
-            outcomes[index] = await _run(*sections[index], given)
+            outcomes[index] = await _run(placements[index], given)
         return outcomes
 
     failures: list[SectionError] = []
 
     async def run(index: int) -> None:
         try:
-            outcomes[index] = await _run(*sections[index], given)
+            outcomes[index] = await _run(placements[index], given)
         except SectionError as error:
             # Raised after the group has ended: users meet one error, not a group of one.
             failures.append(error)
@@ -141,7 +189,7 @@ async def run_all(sections: Sequence[tuple[Any, Placement]], given: tuple[Any, .
     return outcomes
 
 
-async def _run(section: Any, placement: Placement, given: tuple[Any, ...]) -> Outcome:
+async def _run(placement: Placement, given: Given) -> Outcome:
     """Run one section; only a required one may raise."""
     started = time.perf_counter()
     problem: str | None
@@ -163,22 +211,24 @@ async def _run(section: Any, placement: Placement, given: tuple[Any, ...]) -> Ou
             if isinstance(error, StoreError | InvalidKey):
                 # Not the section's fault, and its own sentence says what to do.
                 raise
-            raise SectionError(section=section.name, problem=f"failed: {_sentence(error)}") from error
-        logger.warning("section `%s` failed and was left out", section.name, exc_info=True)
+            raise SectionError(section=placement.name, problem=f"failed: {_sentence(error)}") from error
+        logger.warning("section `%s` failed and was left out", placement.name, exc_info=True)
         problem = _sentence(error)
     else:
         if problem is not None:
             if placement.required:
-                raise SectionError(section=section.name, problem=problem)
-            logger.warning("section `%s` is incomplete: it %s", section.name, problem)
+                raise SectionError(section=placement.name, problem=problem)
+            logger.warning("section `%s` is incomplete: it %s", placement.name, problem)
     return Outcome(contribution, (time.perf_counter() - started) * 1000, problem)
 
 
-async def _contribution(placement: Placement, given: tuple[Any, ...]) -> Contribution:
+async def _contribution(placement: Placement, given: Given) -> Contribution:
     found = placement.call(*given)
     if inspect.isawaitable(found):
         found = await found
     if isinstance(found, Contribution):
+        if found.positions is not None:
+            given.params.composition.shown.append(found.positions)
         return found
     if found is None:
         return Contribution((), problem="returned None; a section without messages returns []")

@@ -27,7 +27,7 @@ from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.inbox import LEAST, MOST_SHOWN, InboxSection, most_urgent
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.knowledge import KnowledgeSection
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, keeps_time
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.running import HISTORY
 from autonomy_ctx.template.template import ContextTemplate
@@ -384,12 +384,12 @@ class TaskContextManager:
         beside = _NoMemory(self.token_counter)
         return await self._template(sections).compose(beside, "", session_of(task), tools=tools)
 
-    async def taken(self, task: Any, context: ComposedContext) -> None:
+    async def deliver(self, task: Any, context: ComposedContext) -> None:
         """The model has answered this context: the mail in it is delivered and not shown again."""
         for source in self.sources:
             if isinstance(source, MemoryContextSource):
                 inbox = InboxSection(source.agent(task))
-                await inbox.taken(source.memory, source.scope, session_of(task), context.messages)
+                await inbox.deliver(source.memory, source.scope, session_of(task), context.messages)
 
     async def _remembered(self, task: Any) -> tuple[dict[str, Entry], list[DirectMessage]]:
         stored: dict[str, Entry] = {}
@@ -444,7 +444,8 @@ class _Given(ContributingSection):
 class _Knowledge(KnowledgeSection):
     """Knowledge as a system message, where readers of task contexts expect it; it says that it is data."""
 
-    @keeps_time
+    handles_timeout = True
+
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         found = await super().contribute(memory, scope, conversation, params)
         said = [Message(ChatRole.SYSTEM, message.text) for message in found.messages]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -12,15 +11,17 @@ from typing import Any, Literal
 
 import anyio.to_thread
 
-from autonomy_ctx.background import Closing, Strides
+from autonomy_ctx.background import Closing, Strides, close_resource
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.items.model_info import context_window_of
+from autonomy_ctx.items.tokens import TokenCounter, token_counter_of
+from autonomy_ctx.sections.section import ComposeParams
 from autonomy_ctx.template.budget import Fitted, Measure, Part, fit
 from autonomy_ctx.template.cache_order import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
 from autonomy_ctx.template.composed import BudgetReport, ComposedContext, SectionReport
-from autonomy_ctx.template.running import DISABLED, Outcome, Placement, place, run_all
+from autonomy_ctx.template.running import DISABLED, Given, Outcome, Placement, is_enabled, place, run_all
 from autonomy_ctx.validation import check_int
 
 
@@ -44,7 +45,7 @@ def starts_of(pieces: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
 
 
 def report_of(
-    name: str, placement: Placement, outcome: Outcome, shown: Fitted, pieces: Sequence[tuple[int, int]]
+    placement: Placement, outcome: Outcome, shown: Fitted, pieces: Sequence[tuple[int, int]]
 ) -> SectionReport:
     """What a section did; `pieces` are where its messages begin and how many they are."""
     found, counts = outcome.contribution, shown.counts
@@ -52,7 +53,7 @@ def report_of(
     positions = shown.positions
     (start, before), *rest = pieces
     return SectionReport(
-        name=name,
+        name=placement.name,
         kind=placement.kind,
         status="skipped" if disabled else "failed" if outcome.failed else "included",
         reason="disabled" if disabled else outcome.failed,
@@ -116,11 +117,17 @@ class ContextTemplate(Closing):
         self.hooks = checked_hooks(hooks, TemplateHook)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
-        self._placements: dict[int, tuple[Any, Placement]] = {}
+        # By the id of a section, which its placement keeps alive: the id cannot come to mean another one.
+        self._placements: dict[int, Placement] = {}
         # Whether a section has a limit of its own: without any limit composing does nothing about them.
         self._limited = False
         for section in self.sections:
             self._placement(section)
+
+    @property
+    def placements(self) -> list[Placement]:
+        """Each section with its options and what it offers, in order."""
+        return [self._placement(section) for section in self.sections]
 
     def get_section(self, name: str) -> Any | None:
         """The first section with a name, or None."""
@@ -154,11 +161,9 @@ class ContextTemplate(Closing):
             return []
         return lint(
             [
-                Planned(
-                    name=section.name, kind=self._placement(section).kind, tokens=_size(section, composed)
-                )
-                for section in self.sections
-                if getattr(section, "enabled", True)
+                Planned(name=placement.name, kind=placement.kind, tokens=_size(placement.name, composed))
+                for placement in self.placements
+                if is_enabled(placement.section)
             ]
         )
 
@@ -182,27 +187,28 @@ class ContextTemplate(Closing):
     ) -> ComposedContext:
         """The context with a report of each section, compared with a previous one if given.
 
-        `tools`, as specs or objects with a `spec`, count towards the budget; `max_tokens` is one for this
-        call, instead of the template's.
+        Sections share a copy of `params`; the context gives it back as they left it. `tools`, as specs or
+        objects with a `spec`, count towards the budget; `max_tokens` is one for this call, instead of the
+        template's.
         """
         most = self._most(max_tokens)
         _check_context("previous", previous)
-        shared = dict(params) if params else {}
+        shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
-        sections = [(section, self._placement(section)) for section in self.sections]
-        outcomes = await run_all(sections, (memory, scope, conversation, shared))
-        counter = self.token_counter or getattr(memory, "token_counter", None) or _DEFAULT_COUNTER
+        placements = self.placements
+        outcomes = await run_all(placements, Given(memory, scope, conversation, shared))
+        counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
         factor = counter.calibration.factor
         budget = None if most is None else self._budget(most, counter, tools)
         counts = [await _counted(counter, factor, outcome.contribution.messages) for outcome in outcomes]
-        fitted: Sequence[Fitted | None] = [None] * len(sections)
+        fitted: Sequence[Fitted | None] = [None] * len(placements)
         if self._limited or (budget is not None and sum(map(sum, counts)) > budget.limit):
-            fitted = await _fitted(sections, outcomes, counts, budget, Measure(counter, factor))
+            fitted = await _fitted(placements, outcomes, counts, budget, Measure(counter, factor))
         shown = [
             shown_of(outcome, own, fit) for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
         ]
-        pieces = self._pieces(sections, shown)
+        pieces = self._pieces(placements, shown)
         messages = [
             one for piece in pieces for one in shown[piece.section].messages[piece.first : piece.last]
         ]
@@ -211,8 +217,8 @@ class ContextTemplate(Closing):
         ]
         starts = starts_of(pieces)
         reports = [
-            report_of(section.name, placement, outcome, shown[index], starts[index])
-            for index, ((section, placement), outcome) in enumerate(zip(sections, outcomes, strict=True))
+            report_of(placement, outcome, shown[index], starts[index])
+            for index, (placement, outcome) in enumerate(zip(placements, outcomes, strict=True))
         ]
         composed = ComposedContext(
             scope=scope,
@@ -223,20 +229,22 @@ class ContextTemplate(Closing):
             calibration=factor,
             previous=previous,
             budget=None if budget is None else replace(budget, used=budget.tools + sum(shown_counts)),
+            params=shared,
         )
-        for (_, placement), outcome in zip(sections, outcomes, strict=True):
-            if placement.note is not None and outcome is not DISABLED:
-                placement.note(outcome.contribution, composed, [_spec(tool) for tool in tools])
+        for placement, outcome in zip(placements, outcomes, strict=True):
+            if placement.observer is not None and outcome is not DISABLED:
+                specs = [_spec(tool) for tool in tools]
+                placement.observer.note_composed(outcome.contribution, composed, specs)
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
 
-    def _pieces(self, sections: Sequence[tuple[Any, Placement]], shown: Sequence[Fitted]) -> list[Piece]:
+    def _pieces(self, placements: Sequence[Placement], shown: Sequence[Fitted]) -> list[Piece]:
         """Which messages of which section come one after the other."""
         messages = [one.messages for one in shown]
         if self.arrange == "given":
             return as_given(messages)
-        planned = [Planned(name=section.name, kind=placement.kind) for section, placement in sections]
+        planned = [Planned(name=placement.name, kind=placement.kind) for placement in placements]
         return in_cache_order(planned, messages)
 
     def _most(self, max_tokens: int | None) -> int | None:
@@ -245,8 +253,8 @@ class ContextTemplate(Closing):
             return check_int("max_tokens", max_tokens, optional=True)
         if not isinstance(self.max_tokens, float):
             return self.max_tokens
-        window = getattr(self.model, "context_window", None)
-        if type(window) is not int:
+        window = context_window_of(self.model)
+        if window is None:
             raise ValueError(
                 f"max_tokens is a fraction ({self.max_tokens}), but the model's context window is not known; "
                 f"give a number of tokens, or a model with `context_window`"
@@ -266,20 +274,16 @@ class ContextTemplate(Closing):
 
     async def close(self) -> None:
         """Close the sections that have something to close, such as summaries in the background."""
-        for section in self.sections:
-            close = getattr(section, "close", None)
-            if callable(close):
-                closing = close()
-                if inspect.isawaitable(closing):
-                    await closing
+        for placement in self.placements:
+            if placement.closeable is not None:
+                await close_resource(placement.closeable)
 
     def _placement(self, section: Any) -> Placement:
         known = self._placements.get(id(section))
         if known is None:
-            # The section is kept with its placement, so that its id cannot come to mean another one.
-            known = self._placements[id(section)] = (section, place(section))
-            self._limited |= known[1].max_tokens is not None
-        return known[1]
+            known = self._placements[id(section)] = place(section)
+            self._limited |= known.max_tokens is not None
+        return known
 
     def __repr__(self) -> str:
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
@@ -292,7 +296,7 @@ async def _counted(counter: TokenCounter, factor: float, messages: Sequence[Mess
 
 
 async def _fitted(
-    sections: Sequence[tuple[Any, Placement]],
+    placements: Sequence[Placement],
     outcomes: Sequence[Outcome],
     counts: Sequence[Sequence[int]],
     budget: BudgetReport | None,
@@ -301,15 +305,15 @@ async def _fitted(
     """What each section shows; large contexts are cut in a thread, so that others get their turn."""
     parts = [
         Part(
-            name=section.name,
+            name=placement.name,
             messages=outcome.contribution.messages,
             counts=own,
             positions=outcome.contribution.positions,
             shorter=outcome.contribution.shorter,
         )
-        for (section, _), outcome, own in zip(sections, outcomes, counts, strict=True)
+        for placement, outcome, own in zip(placements, outcomes, counts, strict=True)
     ]
-    work = partial(fit, parts, [placement for _, placement in sections], budget, measure)
+    work = partial(fit, parts, placements, budget, measure)
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
         return work()
     return await anyio.to_thread.run_sync(work)
@@ -322,8 +326,8 @@ def _check_context(name: str, given: Any) -> None:
         )
 
 
-def _size(section: Any, composed: ComposedContext | None) -> int | None:
-    report = None if composed is None else composed.section(section.name)
+def _size(name: str, composed: ComposedContext | None) -> int | None:
+    report = None if composed is None else composed.section(name)
     return None if report is None else report.tokens
 
 

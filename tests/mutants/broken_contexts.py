@@ -26,15 +26,15 @@ MUTANTS = [
     Mutant(
         "a required section that fails leaves no context",
         "template/running.py",
-        'raise SectionError(section=section.name, problem=f"failed: {_sentence(error)}") from error',
+        'raise SectionError(section=placement.name, problem=f"failed: {_sentence(error)}") from error',
         "pass",
         "tests/template/test_failing_and_waiting.py",
     ),
     Mutant(
         "sections keep their order",
         "template/template.py",
-        "        pieces = self._pieces(sections, shown)\n",
-        "        pieces = self._pieces(sections, shown)[::-1]\n",
+        "        pieces = self._pieces(placements, shown)\n",
+        "        pieces = self._pieces(placements, shown)[::-1]\n",
         "tests/template/test_template.py",
     ),
     Mutant(

@@ -39,8 +39,8 @@ async def test_mail_is_shown_until_it_was_taken_and_then_once_in_the_history(mem
     for _ in range(2):
         context = await template.compose(ben, "ana", "trip")
         assert [message.id for message in context.messages] == ["m1", "d2", "d1"]
-    await inbox.taken(ben, "ana", "trip", context.messages)
-    await inbox.taken(ben, "ana", "trip", context.messages)
+    await inbox.deliver(ben, "ana", "trip", context.messages)
+    await inbox.deliver(ben, "ana", "trip", context.messages)
     context = await template.compose(ben, "ana", "trip")
     assert [message.id for message in context.messages] == ["m1", "d1", "d2"]
     assert context.section("inbox").messages == 0  # type: ignore[union-attr]
@@ -52,7 +52,7 @@ async def test_only_what_was_shown_is_taken(memory: Memory) -> None:
     context = await ContextTemplate([inbox]).compose(ben, "ana", "trip")
     await send(memory, mail("d2"))
     # A user's message that happens to have its id is not the mail.
-    await inbox.taken(ben, "ana", "trip", [*context.messages, make_message("Hello", id="d2")])
+    await inbox.deliver(ben, "ana", "trip", [*context.messages, make_message("Hello", id="d2")])
     again = await ContextTemplate([inbox]).compose(ben, "ana", "trip")
     assert [message.id for message in again.messages] == ["d2"]
 
@@ -89,7 +89,7 @@ async def test_the_most_urgent_are_shown_when_there_is_no_room_for_all() -> None
     assert 5 <= len(shown) <= 12
     assert TokenCounter().count_messages(shown) <= 600
     # What was shown is taken, the rest comes next.
-    await section.taken(memory, "ana", "trip", shown)
+    await section.deliver(memory, "ana", "trip", shown)
     then = (await section.contribute(memory, "ana", "trip", {})).messages
     assert then[0].id == f"d{99 - len(shown)}"
 
@@ -100,7 +100,7 @@ async def test_one_large_message_is_shortened_and_delivered_whole() -> None:
     section = InboxSection("ben", max_tokens=200, clock=StoppedClock())
     [shown] = (await section.contribute(memory, "ana", "trip", {})).messages
     assert TokenCounter().count_messages([shown]) <= 200
-    await section.taken(memory, "ana", "trip", [shown])
+    await section.deliver(memory, "ana", "trip", [shown])
     [entry] = (await memory.for_agent("ben").read("ana", "trip")).entries
     assert entry.message.text.count("word") == 5000
 
@@ -118,7 +118,7 @@ async def test_a_memory_without_mail_has_an_empty_inbox() -> None:
 
     section = InboxSection("ben")
     assert await section.get_messages(Other(), "ana", "trip", {}) == []
-    await section.taken(Other(), "ana", "trip", [])
+    await section.deliver(Other(), "ana", "trip", [])
 
 
 async def test_under_a_budget_the_history_and_the_question_stay() -> None:

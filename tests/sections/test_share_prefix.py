@@ -194,7 +194,7 @@ class Priced(ScriptedModel):
 async def reading(reader: Any, writer: Any) -> AsyncIterator[SummarizedHistorySection]:
     """A section whose context is read by another model than the one that writes summaries."""
     async with Background(grace=0) as background:
-        yield SummarizedHistorySection(writer, 4, 8, share_prefix=True, model=reader, background=background)
+        yield SummarizedHistorySection(writer, 4, 8, share_prefix=True, reader=reader, background=background)
 
 
 @pytest.fixture

@@ -415,7 +415,7 @@ async def test_mail_that_was_answered_is_in_the_history_and_not_shown_again(memo
         "direct_messages",
         "conversation_history",
     ]
-    await built.taken(asks(), context)
+    await built.deliver(asks(), context)
     again = await built.compose(asks())
     assert [report.name for report in again.sections if report.messages] == ["memory", "conversation_history"]
     assert [message.text for message in again.messages] == [message.text for message in context.messages]

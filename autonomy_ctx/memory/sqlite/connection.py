@@ -79,13 +79,11 @@ def path_of(url: str) -> str:
     """The path in `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     prefix = "sqlite:///"
     if not url.startswith(prefix):
-        scheme, _, rest = url.partition("://")
         # The rest of a URL may hold a password: it is not repeated.
         raise StoreUnavailable(
-            path=f"{scheme}://..." if rest else url,
-            problem="is not a kind of memory known here",
-            advice="use Memory() in process or Memory('sqlite:///path.db') on disk"
-            + ("" if rest else f"; did you mean 'sqlite:///{url}'?"),
+            path="sqlite://...",
+            problem="names a host, and SQLite files are here",
+            advice="write sqlite:///relative.db or sqlite:////absolute.db",
         )
     path = url[len(prefix) :].split("?", 1)[0]
     if not path or path == ":memory:":

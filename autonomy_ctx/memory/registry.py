@@ -1,0 +1,112 @@
+"""Which store the URL of a memory means: a table of schemes that other packages add to.
+
+A row is a function, so that a store is imported when the first memory uses it. A scheme that is not in
+the table is looked for among the installed packages, as an entry point of the group `autonomy_ctx.stores`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from autonomy_ctx.memory.store import Store
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+    from autonomy_ctx.memory.sqlite.threads import Synchronous
+
+ENTRY_POINTS = "autonomy_ctx.stores"
+# What `Memory()` without a URL uses.
+IN_PROCESS = "memory://"
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """What `Memory` was told that is for its store: seconds to wait, how durable, and what the time is."""
+
+    timeout: float = 30.0
+    synchronous: Synchronous = "FULL"
+    # Seconds since 1970.
+    clock: Callable[[], float] = time.time
+
+
+StoreFactory: TypeAlias = Callable[[str, StoreOptions], Store]
+
+
+def _in_process(url: str, options: StoreOptions) -> Store:
+    from autonomy_ctx.memory.in_process import InProcessStore
+
+    return InProcessStore(clock=options.clock)
+
+
+def _sqlite(url: str, options: StoreOptions) -> Store:
+    from autonomy_ctx.memory.sqlite.connection import path_of
+    from autonomy_ctx.memory.sqlite.store import SqliteStore
+
+    return SqliteStore(
+        path_of(url), timeout=options.timeout, synchronous=options.synchronous, clock=options.clock
+    )
+
+
+_factories: dict[str, StoreFactory] = {"memory": _in_process, "sqlite": _sqlite}
+
+
+def register_store(scheme: str, factory: StoreFactory, *, replace: bool = False) -> None:
+    """Let `Memory("scheme://...")` use the store that `factory(url, options)` gives.
+
+    A scheme that is there already is refused, unless `replace` says that this is meant.
+    """
+    if not isinstance(scheme, str) or not _SCHEME.fullmatch(scheme):
+        raise ValueError(f"scheme is {scheme!r}; it must be lower-case letters, digits, +, . and -")
+    if not callable(factory):
+        raise TypeError(f"factory is {type(factory).__name__}; it must be a function of a url and options")
+    if scheme in _factories and not replace:
+        raise ValueError(
+            f"the scheme {scheme!r} has a store already; replace=True puts this one in its place"
+        )
+    _factories[scheme] = factory
+
+
+def open_store(url: str | None, options: StoreOptions) -> Store:
+    """The store that a URL names; without one, a store in this process."""
+    if url is None:
+        url = IN_PROCESS
+    scheme, mark, _ = url.partition("://")
+    # The rest of a URL may hold a password: it is not repeated in errors.
+    if not mark:
+        raise ValueError(f"{url!r} is not the URL of a memory; did you mean 'sqlite:///{url}'?")
+    factory = _factories.get(scheme) or _installed(scheme)
+    if factory is None:
+        known = sorted({*_factories, *(point.name for point in _entry_points())})
+        raise ValueError(
+            f"no store for URLs that begin with '{scheme}://'; there are {', '.join(known)}. Add one with "
+            f"register_store({scheme!r}, factory), or install a package that brings it"
+        )
+    return factory(url, options)
+
+
+def _installed(scheme: str) -> StoreFactory | None:
+    """The factory that an installed package offers for a scheme."""
+    found = {point.value: point for point in _entry_points() if point.name == scheme}
+    if len(found) > 1:
+        raise ValueError(
+            f"several packages offer a store for '{scheme}://': {', '.join(sorted(found))}; "
+            f"choose one with register_store({scheme!r}, factory)"
+        )
+    for point in found.values():
+        factory: Any = point.load()
+        register_store(scheme, factory)
+        return _factories[scheme]
+    return None
+
+
+def _entry_points() -> EntryPoints:
+    # Takes longer to import than the rest of memory, and few need it.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINTS)
