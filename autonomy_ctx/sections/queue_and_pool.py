@@ -15,7 +15,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, parse_role
 from autonomy_ctx.sections.section import ContextSection, Params
 
-# Where an agent puts the shelves of the conversation, for its sections.
+# Where an agent puts the queue and the pool of the conversation, for its sections.
 QUEUE, POOL = "context_queue", "context_pool"
 _EMPTY = ContextPool().view()
 
