@@ -41,7 +41,7 @@ def asked_for(pool: ContextPoolView, scope: str, conversation: str, params: Any)
     return [item.id for item in pool if item.id and item.id in params["question"]]
 
 
-async def shelves() -> None:
+async def queue_and_pool() -> None:
     print("A queue keeps the latest, a pool what it is given by id")
     readings = ContextQueue(limit=2)
     for hour in (9, 10, 11):
@@ -85,7 +85,7 @@ async def talk() -> None:
 
 
 async def main() -> None:
-    await shelves()
+    await queue_and_pool()
     await talk()
 
 

@@ -1,4 +1,7 @@
-"""An agent: composes a context, asks a model, runs tools, remembers, and repeats."""
+"""An agent: composes a context, asks a model, runs tools, remembers, and repeats.
+
+What happens inside one turn is in `turn.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,17 +20,34 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 import anyio
 from cachetools import LRUCache
 
-from autonomy_ctx.agents import options, serialization
-from autonomy_ctx.agents.conversation_items import Shelved, Shelves
-from autonomy_ctx.agents.explain import SECONDS, TURNS, ContextRecords
+from autonomy_ctx.agents import serialization
+from autonomy_ctx.agents.conversation_items import ItemsByConversation
+from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
-from autonomy_ctx.agents.options import AgentHook, Setting, TurnLimits, read_limits
+from autonomy_ctx.agents.options import (
+    AgentHook,
+    AgentOptions,
+    TurnEnvironment,
+    TurnLimits,
+    check_agent_name,
+    check_mail,
+    check_memory,
+    check_model,
+    check_subagents,
+    check_template,
+    check_tool_name,
+    check_tools,
+    check_turn,
+    question_text,
+    read_limits,
+    user_message,
+)
 from autonomy_ctx.agents.reply import AgentReply, AgentStream
-from autonomy_ctx.agents.subagents import Team
-from autonomy_ctx.agents.tool_runner import Turn, work
-from autonomy_ctx.agents.turn import Exchange, Heard
-from autonomy_ctx.agents.turn_queue import Lines
-from autonomy_ctx.background import Background, Closing, close_resource
+from autonomy_ctx.agents.subagents import SubagentHost
+from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
+from autonomy_ctx.agents.turn import Listener, TurnRunner
+from autonomy_ctx.agents.turn_queue import TurnQueue
+from autonomy_ctx.background import Background, Closing
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed, InvalidAgent
@@ -49,39 +68,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("autonomy_ctx.agents")
 
-
-class HasModels(Protocol):
-    """Somebody that models answer for."""
-
-    @property
-    def models(self) -> list[Any]:
-        """All of them."""
-
-
-async def close_models(owners: Iterable[HasModels]) -> None:
-    """Close the models of these owners, each once; those without a `close` have nothing to let go of."""
-    found = {id(model): model for owner in owners for model in owner.models}
-    for model in found.values():
-        try:
-            await close_resource(model)
-        except Exception as error:
-            # Whatever stands in for a model may fail; the others are still to be closed.
-            logger.warning("a model of type %s did not close: %s", type(model).__name__, type(error).__name__)
-
-
-# How many tokens of them are held, and what even a short one counts for.
-HELD_TOKENS = 2_000_000
-LEAST_TOKENS = 1_000
-
-
-def latest_contexts() -> LRUCache[Key, ComposedContext]:
-    """Room for contexts; those not used for longest go first."""
-    return LRUCache(HELD_TOKENS, getsizeof=_tokens)
-
-
-def _tokens(composed: ComposedContext) -> int:
-    # Never more than fits: the newest one is always held.
-    return min(max(composed.tokens, LEAST_TOKENS), HELD_TOKENS)
+# The scope and conversation of a turn that names none.
+SCOPE = CONVERSATION = "default"
+QUEUE_LIMIT = 10
+# Where an agent's files are when no other folder is named, beneath the working folder.
+FILES_FOLDER = "agent-files"
+# How many tokens of contexts are cached, and what even a short one counts for.
+CACHE_TOKENS = 2_000_000
+MIN_ENTRY_TOKENS = 1_000
+_NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 @runtime_checkable
@@ -98,96 +93,15 @@ class Host(Protocol):
         """Let an agent go that has been closed."""
 
 
-_UNFIT = re.compile(r"[^a-zA-Z0-9_-]+")
+class ModelOwner(Protocol):
+    """Anything that models answer for."""
+
+    @property
+    def models(self) -> list[Any]:
+        """All of them."""
 
 
-def told_as_tool(agent: Agent, name: str | None, description: str | None) -> Tool[..., Any]:
-    """A tool that asks the agent, in the scope and conversation of whoever calls it."""
-
-    async def ask(message: str, scope: str | None = None, conversation: str | None = None) -> str:
-        """Ask another agent.
-
-        Args:
-            message: What it is to do or answer, with all that it has to know.
-        """
-        where: dict[str, Any] = {"scope": scope, "conversation": conversation}
-        reply = await agent.send(message, **{part: name for part, name in where.items() if name is not None})
-        return reply.text
-
-    lines = (description or agent.description or agent.instructions).strip().splitlines()
-    return Tool(
-        ask,
-        name=name or _UNFIT.sub("_", agent.name)[:64],
-        description=description or (lines[0] if lines else f"Ask the agent {agent.name}."),
-        # The agent has limits of its own.
-        timeout=math.inf,
-    )
-
-
-# Where an agent's files are when no other place is named, beneath the working folder.
-FILES = "agent-files"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuiltIn:
-    """Which of the built-in tools are on."""
-
-    ask_for_user_input: bool = False
-    filesystem: bool = False
-    filesystem_visibility: str = "conversation"
-    filesystem_root: str | os.PathLike[str] | None = None
-    recall: bool = False
-    context_items: bool = False
-
-    def described(self) -> dict[str, Any]:
-        """What a template has to say about them."""
-        return {
-            "enable_ask_for_user_input": self.ask_for_user_input,
-            "enable_filesystem": self.filesystem,
-            "filesystem_visibility": self.filesystem_visibility,
-            "enable_recall": self.recall,
-            "enable_context_items": self.context_items,
-        }
-
-
-def equipped(
-    given: Iterable[Any], built_in: BuiltIn, others: Sequence[Tool[..., Any]]
-) -> dict[str, Tool[..., Any]]:
-    """All tools by name; the ones that were given come first."""
-    # Built-in tools are made when their modules are imported; an agent has few of them.
-    from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
-
-    made: list[Any] = [*given, get_current_time_utc, get_current_time]
-    if built_in.context_items:
-        from autonomy_ctx.tools.builtin.lookup import read_context_item
-
-        made.append(read_context_item)
-    if built_in.filesystem:
-        from autonomy_ctx.tools.builtin.files import filesystem_tools
-
-        root = built_in.filesystem_root or Path(FILES)
-        made += filesystem_tools(root, built_in.filesystem_visibility)  # type: ignore[arg-type]  # checked there
-    if built_in.recall:
-        from autonomy_ctx.tools.builtin.recall import recall_tools
-
-        made += recall_tools()
-    if built_in.ask_for_user_input:
-        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-
-        made.append(ask_user_for_input)
-    return tools_by_name([*made, *others])
-
-
-def specs_of(tools: Mapping[str, Tool[..., Any]]) -> list[dict[str, Any]]:
-    """What a model is told of the tools."""
-    return [tool.spec for tool in tools.values()]
-
-
-SCOPE = CONVERSATION = "default"
-QUEUE_LIMIT = 10
-
-
-class Agent(Shelved, Closing):
+class Agent(Closing):
     """Answers users with a model and tools, and keeps every conversation.
 
     Without a `context_template` the context is: instructions, what the built-in tools are for, the
@@ -195,8 +109,6 @@ class Agent(Shelved, Closing):
     the template decides everything, and `instructions` only describe the agent. Without a model, `put`
     turns and `run` them.
     """
-
-    _top = True
 
     def __init__(
         self,
@@ -219,67 +131,74 @@ class Agent(Shelved, Closing):
         filesystem_root: str | os.PathLike[str] | None = None,
         subagents: Mapping[str, Mapping[str, Any]] | None = None,
         limits: TurnLimits | Mapping[str, Any] | None = None,
-        explain_turns: int = TURNS,
-        explain_seconds: float = SECONDS,
+        explain_turns: int = EXPLAIN_TURNS,
+        explain_seconds: float = EXPLAIN_SECONDS,
         hooks: Iterable[Hook] | None = None,
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
     ) -> None:
-        # What makes another agent like this one.
-        self.options = {
-            option: value for option, value in locals().items() if option in serialization.OPTIONS
-        }
-        self.options["tools"] = tools = options.checked_tools(name, tools)
-        self.name = options.checked_name(name) if self._top else name
+        # A sub-agent's name is a path, which no other agent can have.
+        self.name = name if isinstance(node, SubagentHost) else check_agent_name(name)
+        self.options = AgentOptions(
+            description=description,
+            tools=check_tools(name, tools),
+            instructions=instructions,
+            model=check_model(name, model),
+            node=node,
+            context_summary=context_summary,
+            context_template=check_template(name, context_template, context_summary),
+            enable_ask_for_user_input=enable_ask_for_user_input,
+            enable_filesystem=enable_filesystem,
+            enable_recall=enable_recall,
+            filesystem_visibility=filesystem_visibility,
+            filesystem_root=filesystem_root,
+            subagents=subagents,
+            limits=limits,
+            explain_turns=explain_turns,
+            explain_seconds=explain_seconds,
+            clock=clock,
+            new_id=new_id,
+        )
         self.description, self.instructions = description, instructions or description
-        self.model = options.checked_model(name, model)
-        if context_template is not None and context_summary not in (None, False):
-            raise ValueError(
-                "give context_summary for a summarized history in the usual context, or context_template "
-                "to decide everything yourself (a SummarizedHistorySection in it summarizes), not both"
-            )
-        options.checked_template(name, context_template)
+        self.model = model
+        self.limits = read_limits(limits)
+        self.hooks = checked_hooks(hooks, AgentHook)
+        self._clock, self._new_id = clock, new_id
         if node is not None:
             _check_host(name, node)
         self._owns_memory = memory is None and node is None
-        memory = options.checked_memory(name, memory) or (
+        memory = check_memory(name, memory) or (
             node.memory if node is not None else Memory(clock=clock, new_id=new_id)
         )
         # A view that was given belongs to whoever shares it.
         self.memory = memory if memory.agent else memory.for_agent(name)
         self._node = node
         self._background = node.background if node is not None else Background()
-        self.limits = read_limits(limits)
-        self.hooks = checked_hooks(hooks, AgentHook)
-        self._clock, self._new_id = clock, new_id
-        built_in = BuiltIn(
-            ask_for_user_input=enable_ask_for_user_input,
-            filesystem=enable_filesystem,
-            filesystem_visibility=filesystem_visibility,
-            filesystem_root=filesystem_root,
-            recall=enable_recall,
-            context_items=bool(tools) or context_pool is not None,
-        )
-        self._team = Team(
+        self._subagents = SubagentHost(
             name,
-            options.checked_subagents(name, subagents),
-            make=partial(_Member, clock=clock, new_id=new_id),
+            check_subagents(name, subagents),
+            make=partial(Agent, clock=clock, new_id=new_id),
             model=model,
             memory=self.memory,
             background=self._background,
         )
-        self._tools = equipped(tools, built_in, self._team.tools)
-        self._specs = specs_of(self._tools)
+        reads_items = bool(self.options.tools) or context_pool is not None
+        self._tools = agent_tools(self.options, self._subagents.tools, reads_items=reads_items)
+        self._specs = [tool.spec for tool in self._tools.values()]
         self.context_template = context_template or create_default_template(
             self.instructions,
             context_summary=context_summary,
             model=model,
             background=self._background,
-            subagent_configs=subagents if self._team.tools else None,
+            subagent_configs=subagents if self._subagents.tools else None,
             tools=list(self._tools.values()),
-            **built_in.described(),
+            enable_ask_for_user_input=enable_ask_for_user_input,
+            enable_filesystem=enable_filesystem,
+            filesystem_visibility=filesystem_visibility,
+            enable_recall=enable_recall,
+            enable_context_items=reads_items,
         )
-        self._shelves = Shelves(
+        self._items = ItemsByConversation(
             self.memory.store,
             self._key(SCOPE, CONVERSATION),
             ContextQueue(limit=QUEUE_LIMIT) if context_queue is None else context_queue,
@@ -288,8 +207,9 @@ class Agent(Shelved, Closing):
         )
         self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
         self._metrics = AgentMetrics()
-        self._lines = Lines(name)
-        self._latest = latest_contexts()
+        self._turn_queue = TurnQueue(name)
+        # The newest context of each conversation; those not used for longest go first.
+        self._contexts: LRUCache[Key, ComposedContext] = LRUCache(CACHE_TOKENS, getsizeof=_context_size)
         # The calls that `run` will make.
         self.waiting: deque[Turn] = deque()
         self._closed = False
@@ -300,8 +220,8 @@ class Agent(Shelved, Closing):
         _check_host(name, node)
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
         node.host(agent)
-        # What earlier turns put on its shelf is there at once.
-        await agent._shelves.of(agent._key(SCOPE, CONVERSATION))
+        # Its queue and pool have at once what earlier turns put there.
+        await agent._items.load(agent._key(SCOPE, CONVERSATION))
         return agent
 
     # -- turns ----------------------------------------------------------------------------------
@@ -320,7 +240,9 @@ class Agent(Shelved, Closing):
         The user's message is kept before the model is asked. Turns of one conversation wait for each
         other. With a `message_id`, sending the same again keeps it once. `params` go to the sections.
         """
-        return await self._turn(self._message(text, message_id), self._key(scope, conversation), params, None)
+        return await self._run_turn(
+            self._user_message(text, message_id), self._key(scope, conversation), params, None
+        )
 
     def stream(
         self,
@@ -332,18 +254,18 @@ class Agent(Shelved, Closing):
         message_id: str | None = None,
     ) -> AgentStream:
         """The same turn, piece by piece: text, thinking, calls, results, and last `TurnEnded`."""
-        message, key = self._message(text, message_id), self._key(scope, conversation)
-        options.check_turn(self.name, self.model, params)
-        return AgentStream(self.name, partial(self._turn, message, key, params), self._background)
+        message, key = self._user_message(text, message_id), self._key(scope, conversation)
+        check_turn(self.name, self.model, params)
+        return AgentStream(self.name, partial(self._run_turn, message, key, params), self._background)
 
     async def __call__(self, **values: Any) -> str:
         """Answer one question in a conversation of its own: what runs an agent as if it were a function."""
-        text = options.as_question(values)
+        text = question_text(values)
         return (await self.send(text, conversation=f"call-{self._new_id()}")).text
 
     def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool[..., Any]:
         """This agent as a tool of another one, in that one's scope and conversation."""
-        return told_as_tool(self, name, description)
+        return agent_as_tool(self, name, description)
 
     async def message(
         self,
@@ -361,7 +283,7 @@ class Agent(Shelved, Closing):
         """Write to another agent that uses the same memory; it reads it in its next turn there."""
         if self._closed:
             raise AgentClosed(self.name)
-        options.check_mail(to, content)
+        check_mail(to, content)
         mail = DirectMessage(
             source_agent=self.name,
             target_agent=to,
@@ -396,7 +318,7 @@ class Agent(Shelved, Closing):
             raise TypeError(f"put takes a Turn, not {type(turn).__name__}")
         if self._closed:
             raise AgentClosed(self.name)
-        options.check_tool(turn.tool, self._tools)
+        check_tool_name(turn.tool, self._tools)
         self.waiting.append(turn)
 
     def run(self) -> AsyncIterator[tuple[Turn, Any]]:
@@ -404,7 +326,7 @@ class Agent(Shelved, Closing):
 
         A tool that fails ends it with its own error; the turns behind it are still there.
         """
-        return work(self._setting(), self._key(SCOPE, CONVERSATION), self.waiting)
+        return run_tool_turns(self._environment(), self._key(SCOPE, CONVERSATION), self.waiting)
 
     # -- what it holds --------------------------------------------------------------------------
 
@@ -413,8 +335,26 @@ class Agent(Shelved, Closing):
         """The models that answer for it and for its sub-agents, and those that write summaries."""
         sections = [placement.summarizing for placement in self.context_template.placements]
         writers = [section.summary_model for section in sections if section is not None]
-        found = [self.model, *writers, *self._team.models()]
+        found = [self.model, *writers, *self._subagents.models()]
         return list({id(model): model for model in found if model is not None}.values())
+
+    @property
+    def context_queue(self) -> ContextQueue:
+        """What tools returned without an id, of the default scope and conversation."""
+        return self._items.own.queue
+
+    @context_queue.setter
+    def context_queue(self, queue: ContextQueue) -> None:
+        self._items.replace_queue(queue)
+
+    @property
+    def context_pool(self) -> ContextPool:
+        """What tools returned with an id, of the default scope and conversation."""
+        return self._items.own.pool
+
+    @context_pool.setter
+    def context_pool(self, pool: ContextPool) -> None:
+        self._items.replace_pool(pool)
 
     @property
     def tools(self) -> list[Tool[..., Any]]:
@@ -430,22 +370,33 @@ class Agent(Shelved, Closing):
     async def delete_conversation(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
         """Delete a conversation with all that was made from it, its sub-agents' part included."""
         key = self._key(scope, conversation)
-        async with self._lines.turn(key):
-            self._latest.pop(key, None)
-            await self._shelves.forget(key)
+        async with self._turn_queue.turn(key):
+            self._contexts.pop(key, None)
+            await self._items.clear(key)
             # First what only this conversation's records know of.
-            deleted = await self._team.delete(scope, conversation)
+            deleted = await self._subagents.delete(scope, conversation)
             return deleted + await self.memory.delete_conversation(scope, conversation)
 
     def get_metrics(self) -> dict[str, int | float]:
         """Counters since the agent was made; with a summarized history also those of its summaries."""
-        return self._metrics.with_summaries(self.context_template)
+        return self._metrics.collect(self.context_template)
 
     # -- copies and ends ------------------------------------------------------------------------
 
     def branch(self, name: str | None = None) -> Agent:
         """An agent like this one with a branch of its queue and pool; under the same name, the same log."""
-        return serialization.branched(self, name)
+        made = type(self)(
+            self.name if name is None else name,
+            memory=self.memory if name is None else self.memory.for_agent(name),
+            context_queue=self.context_queue.branch(),
+            context_pool=self.context_pool.branch(),
+            hooks=list(self.hooks),
+            **self.options.arguments(),
+        )
+        if name is None:
+            # The same log, so the same queue of turns.
+            made._turn_queue = TurnQueue(made.name, shared_with=self._turn_queue)
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """The agent as JSON: names of tools and hooks, waiting turns, queue and pool; no model, no memory."""
@@ -474,58 +425,58 @@ class Agent(Shelved, Closing):
                 if self._node is None:
                     steps.push_async_callback(close_models, [self])
                     steps.push_async_callback(self._background.aclose)
-                if self.options["context_template"] is None:
+                if self.options.context_template is None:
                     steps.push_async_callback(self.context_template.close)
-                steps.push_async_callback(self._team.close)
-                steps.push_async_callback(self._shelves.last_settle)
-                steps.push_async_callback(self._lines.close)
+                steps.push_async_callback(self._subagents.close)
+                steps.push_async_callback(self._items.close)
+                steps.push_async_callback(self._turn_queue.close)
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, tools={[tool.name for tool in self.tools]})"
 
-    async def _turn(
-        self, message: Message, key: Key, params: Mapping[str, Any] | None, heard: Heard | None
+    async def _run_turn(
+        self, message: Message, key: Key, params: Mapping[str, Any] | None, listener: Listener | None
     ) -> AgentReply:
-        options.check_turn(self.name, self.model, params)
-        async with self._lines.turn(key):
-            exchange = Exchange(
-                self._setting(),
+        check_turn(self.name, self.model, params)
+        async with self._turn_queue.turn(key):
+            runner = TurnRunner(
+                self._environment(),
                 key,
                 self._new_id(),
                 params=params,
-                previous=self._latest.get(key),
-                heard=heard,
+                previous=self._contexts.get(key),
+                listener=listener,
             )
             self._metrics.count("turns")
             try:
-                return await exchange.run(message)
+                return await runner.run(message)
             except BaseException:
                 self._metrics.count("turns_failed")
                 raise
             finally:
-                if exchange.previous is not None:
-                    self._latest[key] = without_params(exchange.previous)
+                if runner.previous is not None:
+                    self._contexts[key] = without_params(runner.previous)
 
-    def _setting(self) -> Setting:
-        return Setting(
+    def _environment(self) -> TurnEnvironment:
+        return TurnEnvironment(
             name=self.name,
             memory=self.memory,
             model=self.model,
             template=self.context_template,
             tools=self._tools,
             specs=self._specs,
-            shelves=self._shelves,
+            items=self._items,
             records=self._records,
             limits=self.limits,
             hooks=self.hooks,
             metrics=self._metrics,
-            inject={"agent": self},
+            agent=self,
             clock=self._clock,
             new_id=self._new_id,
         )
 
-    def _message(self, text: Any, message_id: str | None) -> Message:
-        return options.user_message(text, message_id, new_id=self._new_id, at=self._clock())
+    def _user_message(self, text: Any, message_id: str | None) -> Message:
+        return user_message(text, message_id, new_id=self._new_id, at=self._clock())
 
     def _key(self, scope: str, conversation: str) -> Key:
         return make_key(self.memory.agent, scope, conversation)
@@ -538,7 +489,68 @@ def _check_host(name: str, node: Any) -> None:
         )
 
 
-class _Member(Agent):
-    """A sub-agent: its name is a path that no other agent can have."""
+def agent_as_tool(agent: Agent, name: str | None, description: str | None) -> Tool[..., Any]:
+    """A tool that asks the agent, in the scope and conversation of whoever calls it."""
 
-    _top = False
+    async def ask(message: str, scope: str | None = None, conversation: str | None = None) -> str:
+        """Ask another agent.
+
+        Args:
+            message: What it is to do or answer, with all that it has to know.
+        """
+        where: dict[str, Any] = {"scope": scope, "conversation": conversation}
+        reply = await agent.send(message, **{part: name for part, name in where.items() if name is not None})
+        return reply.text
+
+    lines = (description or agent.description or agent.instructions).strip().splitlines()
+    return Tool(
+        ask,
+        name=name or _NOT_IN_TOOL_NAMES.sub("_", agent.name)[:64],
+        description=description or (lines[0] if lines else f"Ask the agent {agent.name}."),
+        # The agent has limits of its own.
+        timeout=math.inf,
+    )
+
+
+def agent_tools(
+    options: AgentOptions, subagent_tools: Sequence[Tool[..., Any]], *, reads_items: bool
+) -> dict[str, Tool[..., Any]]:
+    """All tools of an agent by name: those it was given come first, then the built-in ones."""
+    # Built-in tools are made when their modules are imported; an agent has few of them.
+    from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
+
+    tools: list[Any] = [*options.tools, get_current_time_utc, get_current_time]
+    if reads_items:
+        from autonomy_ctx.tools.builtin.lookup import read_context_item
+
+        tools.append(read_context_item)
+    if options.enable_filesystem:
+        from autonomy_ctx.tools.builtin.files import filesystem_tools
+
+        root = options.filesystem_root or Path(FILES_FOLDER)
+        tools += filesystem_tools(root, options.filesystem_visibility)  # type: ignore[arg-type]  # checked there
+    if options.enable_recall:
+        from autonomy_ctx.tools.builtin.recall import recall_tools
+
+        tools += recall_tools()
+    if options.enable_ask_for_user_input:
+        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+
+        tools.append(ask_user_for_input)
+    return tools_by_name([*tools, *subagent_tools])
+
+
+async def close_models(owners: Iterable[ModelOwner]) -> None:
+    """Close the models of these owners, each once; models without a `close` need none."""
+    found = {id(model): model for owner in owners for model in owner.models}
+    for model in found.values():
+        try:
+            await close_resource(model)
+        except Exception as error:
+            # A model may be any object and may fail; the others are still to be closed.
+            logger.warning("a model of type %s did not close: %s", type(model).__name__, type(error).__name__)
+
+
+def _context_size(composed: ComposedContext) -> int:
+    # Never more than fits: the newest one is always cached.
+    return min(max(composed.tokens, MIN_ENTRY_TOKENS), CACHE_TOKENS)

@@ -1,9 +1,9 @@
 """The queue and the pool of each conversation: what tools found, kept for later steps and turns.
 
-What one user's tools found must not be seen by another, so every conversation has shelves of its own.
-They begin with what the agent's queue and pool held when they were given. The agent's own are those of
-the default scope and conversation. What goes on a shelf is written to the store, so that it is there
-again after a restart.
+One user must not see what another user's tools found, so every conversation has a queue and a pool of
+its own. They begin with the items that the agent's queue and pool had when they were given. The agent's
+own are those of the default scope and conversation. Items are written to the store, so that they are
+there again after a restart.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from autonomy_ctx.memory.store import Key, Records
 
 logger = logging.getLogger("autonomy_ctx.agents")
 
+# The kinds of records that hold the items.
 QUEUE, POOL = "queue", "pool"
-# Others are read from the store again when they are needed.
-CONVERSATIONS = 256
-SETTLE_SECONDS = 0.5
+# Those of other conversations are read from the store again when they are needed.
+MAX_CONVERSATIONS = 256
+CLOSE_SECONDS = 0.5
 
 
-class Shelf:
-    """The queue and pool of one conversation."""
+class ConversationItems:
+    """The queue and pool of one conversation, and what the store has of them."""
 
     def __init__(self, queue: ContextQueue, pool: ContextPool) -> None:
         self.queue, self.pool = queue, pool
         self.restored = False
-        # The ids of the items of the pool that the store has, and the items of the queue by record.
-        self.recorded: set[str] = set()
-        self.queued: dict[str, ContextItem[Any]] = {}
+        # The record names of the pool's items, and the queue's items by record name.
+        self.pool_records: set[str] = set()
+        self.queue_records: dict[str, ContextItem[Any]] = {}
 
 
-class Shelves:
-    """Shelves by conversation: made, restored and written down when they are needed."""
+class ItemsByConversation:
+    """The items of all conversations of an agent: made, restored and saved when they are needed."""
 
     def __init__(
         self,
@@ -55,119 +56,123 @@ class Shelves:
         *,
         new_id: Callable[[], str] = new_id,
     ) -> None:
-        _check(queue, pool)
+        _check_containers(queue, pool)
         self._records, self._own_key, self._new_id = records, own, new_id
-        self._own = Shelf(queue, pool)
+        self._own = ConversationItems(queue, pool)
+        # What the other conversations begin with.
         self._queue, self._pool = queue.branch(), pool.branch()
-        self._others: LRUCache[Key, Shelf] = LRUCache(CONVERSATIONS)
+        self._others: LRUCache[Key, ConversationItems] = LRUCache(MAX_CONVERSATIONS)
 
     @property
-    def own(self) -> Shelf:
+    def own(self) -> ConversationItems:
         """The agent's own, as they are now."""
         return self._own
 
-    def give(self, *, queue: ContextQueue | None = None, pool: ContextPool | None = None) -> None:
-        """Put another queue or pool in the place of the agent's own; other conversations begin with it."""
-        if queue is not None:
-            self._own.queue, self._queue = queue, queue.branch()
-        if pool is not None:
-            self._own.pool, self._pool = pool, pool.branch()
+    def replace_queue(self, queue: ContextQueue) -> None:
+        """Exchange the agent's own queue; other conversations begin with the new one."""
+        _check_containers(queue, self._own.pool)
+        self._own.queue, self._queue = queue, queue.branch()
         self._others.clear()
 
-    async def of(self, key: Key) -> Shelf:
-        """The shelf of a conversation, with what earlier turns put on it."""
-        shelf = self._own if key == self._own_key else self._others.get(key)
-        if shelf is None:
-            shelf = self._others[key] = Shelf(self._queue.branch(), self._pool.branch())
-        if not shelf.restored:
-            await self._restore(key, shelf)
-        return shelf
+    def replace_pool(self, pool: ContextPool) -> None:
+        """Exchange the agent's own pool; other conversations begin with the new one."""
+        _check_containers(self._own.queue, pool)
+        self._own.pool, self._pool = pool, pool.branch()
+        self._others.clear()
 
-    async def forget(self, key: Key) -> None:
-        """Empty the shelf of a conversation that is deleted; its records go with the conversation."""
+    async def load(self, key: Key) -> ConversationItems:
+        """The items of a conversation, with those of earlier turns."""
+        items = self._own if key == self._own_key else self._others.get(key)
+        if items is None:
+            items = self._others[key] = ConversationItems(self._queue.branch(), self._pool.branch())
+        if not items.restored:
+            await self._restore(key, items)
+        return items
+
+    async def add(self, key: Key, items: ConversationItems, found: Iterable[ContextItem[Any]]) -> None:
+        """Add what tools found: items with an id to the pool, the others to the queue."""
+        queued: list[tuple[str, str]] = []
+        pooled: list[tuple[str, str]] = []
+        for item in found:
+            if item.id is None:
+                await items.queue.append(item)
+                name = self._new_id()
+                queued += _encode_item(name, item)
+                items.queue_records[name] = item
+            else:
+                await items.pool.add(item)
+                pooled += _encode_item(_record_name(item.id), item)
+        if queued:
+            await self._records.put_records(key, QUEUE, queued, keep=items.queue.limit)
+        if pooled:
+            await self._records.put_records(key, POOL, pooled, keep=items.pool.limit)
+            items.pool_records.update(name for name, _ in pooled)
+        await self._drop_removed(key, items)
+
+    async def drop_removed(self, key: Key | None = None) -> None:
+        """Delete the records of items that were taken out of a conversation, by default the agent's own."""
+        items = self._own if key in (None, self._own_key) else self._others.get(key)
+        if items is not None:
+            await self._drop_removed(key or self._own_key, items)
+
+    async def close(self) -> None:
+        """Delete the records of the agent's own removed items, unless the store does not answer in time."""
+        with anyio.move_on_after(CLOSE_SECONDS), suppress(StoreError):
+            await self.drop_removed()
+
+    async def clear(self, key: Key) -> None:
+        """Empty a conversation that is deleted; its records are deleted with the conversation."""
         self._others.pop(key, None)
         if key == self._own_key:
             self._own.queue.clear()
             await self._own.pool.clear()
-            self._own.recorded.clear()
-            self._own.queued.clear()
+            self._own.pool_records.clear()
+            self._own.queue_records.clear()
 
-    async def settle(self, key: Key | None = None) -> None:
-        """Let the store forget what was taken out of a shelf, by default the agent's own."""
-        shelf = self._own if key in (None, self._own_key) else self._others.get(key)
-        if shelf is not None:
-            await self._forget_removed(key or self._own_key, shelf)
-
-    async def last_settle(self) -> None:
-        """The same for the agent's own, before it ends; a store that is away does not keep it waiting."""
-        with anyio.move_on_after(SETTLE_SECONDS), suppress(StoreError):
-            await self.settle()
-
-    async def put(self, key: Key, shelf: Shelf, items: Iterable[ContextItem[Any]]) -> None:
-        """Put items on a shelf: those with an id into the pool, the others into the queue."""
-        queued: list[tuple[str, str]] = []
-        pooled: list[tuple[str, str]] = []
-        for item in items:
-            if item.id is None:
-                await shelf.queue.append(item)
-                name = self._new_id()
-                queued += _written(name, item)
-                shelf.queued[name] = item
-            else:
-                await shelf.pool.add(item)
-                pooled += _written(_name(item.id), item)
-        if queued:
-            await self._records.put_records(key, QUEUE, queued, keep=shelf.queue.limit)
-        if pooled:
-            await self._records.put_records(key, POOL, pooled, keep=shelf.pool.limit)
-            shelf.recorded.update(name for name, _ in pooled)
-        await self._forget_removed(key, shelf)
-
-    async def _restore(self, key: Key, shelf: Shelf) -> None:
-        queued = await self._records.read_records(key, QUEUE, limit=shelf.queue.limit)
-        pooled = await self._records.read_records(key, POOL, limit=shelf.pool.limit)
-        if shelf.restored:
-            # Somebody else has done it meanwhile.
+    async def _restore(self, key: Key, items: ConversationItems) -> None:
+        queued = await self._records.read_records(key, QUEUE, limit=items.queue.limit)
+        pooled = await self._records.read_records(key, POOL, limit=items.pool.limit)
+        if items.restored:
+            # Another task has done it meanwhile.
             return
-        shelf.restored = True
-        queue, pool = shelf.queue, shelf.pool
-        listening = queue.hooks, pool.hooks
-        # Nobody is told of what was told before; without hooks nothing is awaited in between.
-        queue.hooks, pool.hooks = [], []
-        try:
-            # A queue that was saved with the agent, or branched from its own, has them already.
-            there = [(body, item) for item in queue for _, body in _written("", item)]
-            for record in queued:
-                same = next((pair for pair in there if pair[0] == record.body), None)
-                if same is None:
-                    item = _read(record.body)
-                    await queue.append(item)
-                else:
-                    there.remove(same)
-                    item = same[1]
-                shelf.queued[record.name] = item
-            for record in pooled:
-                await pool.add(_read(record.body))
-        finally:
-            queue.hooks, pool.hooks = listening
-        shelf.recorded = {record.name for record in pooled}
+        items.restored = True
+        # A queue that was saved with the agent, or branched from its own, has some of them already.
+        known = [(body, item) for item in items.queue for _, body in _encode_item("", item)]
+        for record in queued:
+            same = next((pair for pair in known if pair[0] == record.body), None)
+            if same is None:
+                item = _decode_item(record.body)
+                items.queue.restore([item])
+            else:
+                known.remove(same)
+                item = same[1]
+            items.queue_records[record.name] = item
+        items.pool.restore(_decode_item(record.body) for record in pooled)
+        items.pool_records = {record.name for record in pooled}
 
-    async def _forget_removed(self, key: Key, shelf: Shelf) -> None:
-        """What was taken out must not come back after a restart."""
-        waiting = {id(item) for item in shelf.queue}
-        left = [name for name, item in shelf.queued.items() if id(item) not in waiting]
+    async def _drop_removed(self, key: Key, items: ConversationItems) -> None:
+        """Items that were taken out must not come back after a restart."""
+        queued = {id(item) for item in items.queue}
+        left = [name for name, item in items.queue_records.items() if id(item) not in queued]
         if left:
             await self._records.drop_records(key, QUEUE, left)
             for name in left:
-                del shelf.queued[name]
-        there = {_name(item.id or "") for item in shelf.pool}
-        gone = shelf.recorded - there
+                del items.queue_records[name]
+        gone = items.pool_records - {_record_name(item.id or "") for item in items.pool}
         if gone:
             await self._records.drop_records(key, POOL, sorted(gone))
-            shelf.recorded -= gone
+            items.pool_records -= gone
 
 
-def _written(name: str, item: ContextItem[Any]) -> list[tuple[str, str]]:
+def _check_containers(queue: object, pool: object) -> None:
+    if not isinstance(queue, ContextQueue):
+        raise TypeError(f"context_queue must be a ContextQueue, not {type(queue).__name__}")
+    if not isinstance(pool, ContextPool):
+        raise TypeError(f"context_pool must be a ContextPool, not {type(pool).__name__}")
+
+
+def _encode_item(name: str, item: ContextItem[Any]) -> list[tuple[str, str]]:
+    """The record of an item; none for an item that JSON cannot hold."""
     try:
         return [(name, json.dumps(item.to_dict()))]
     except InvalidItem as error:
@@ -175,43 +180,10 @@ def _written(name: str, item: ContextItem[Any]) -> list[tuple[str, str]]:
         return []
 
 
-def _read(body: str) -> ContextItem[Any]:
+def _decode_item(body: str) -> ContextItem[Any]:
     return ContextItem.from_dict(json.loads(body))
 
 
-def _name(item_id: str) -> str:
+def _record_name(item_id: str) -> str:
     """An id as every store can hold it: JSON escapes what is no text."""
     return json.dumps(item_id)
-
-
-class Shelved:
-    """What has a queue and a pool of its own, which may be replaced."""
-
-    _shelves: Shelves
-
-    @property
-    def context_queue(self) -> ContextQueue:
-        """What tools returned without an id, of the default scope and conversation."""
-        return self._shelves.own.queue
-
-    @context_queue.setter
-    def context_queue(self, queue: ContextQueue) -> None:
-        _check(queue, self._shelves.own.pool)
-        self._shelves.give(queue=queue)
-
-    @property
-    def context_pool(self) -> ContextPool:
-        """What tools returned with an id, of the default scope and conversation."""
-        return self._shelves.own.pool
-
-    @context_pool.setter
-    def context_pool(self, pool: ContextPool) -> None:
-        _check(self._shelves.own.queue, pool)
-        self._shelves.give(pool=pool)
-
-
-def _check(queue: object, pool: object) -> None:
-    if not isinstance(queue, ContextQueue):
-        raise TypeError(f"context_queue must be a ContextQueue, not {type(queue).__name__}")
-    if not isinstance(pool, ContextPool):
-        raise TypeError(f"context_pool must be a ContextPool, not {type(pool).__name__}")

@@ -19,9 +19,9 @@ from autonomy_ctx.memory.store import Key, Record
 from autonomy_ctx.template.composed import ComposedContext, from_record, to_record
 from autonomy_ctx.validation import check_int, check_seconds
 
-KIND = "context"
-TURNS = 20
-SECONDS = 7 * 24 * 3600.0
+RECORD_KIND = "context"
+EXPLAIN_TURNS = 20
+EXPLAIN_SECONDS = 7 * 24 * 3600.0
 # Old records of a conversation are looked for at most this often.
 _SWEEP_SECONDS = 3600.0
 
@@ -33,28 +33,28 @@ class ContextRecords:
         self,
         memory: Memory,
         *,
-        turns: int = TURNS,
-        seconds: float = SECONDS,
+        turns: int = EXPLAIN_TURNS,
+        seconds: float = EXPLAIN_SECONDS,
         clock: Callable[[], datetime],
     ) -> None:
         check_int("explain_turns", turns, least=0)
         check_seconds("explain_seconds", seconds, endless=True)
         self._memory, self._turns, self._seconds, self._clock = memory, turns, seconds, clock
-        self._swept: LRUCache[Key, float] = LRUCache(1024)
+        self._swept_at: LRUCache[Key, float] = LRUCache(1024)
 
-    async def keep(self, key: Key, turn: str, generation: int, contexts: Sequence[ComposedContext]) -> None:
-        """Write down what the steps of a turn were shown, unless something was deleted meanwhile."""
+    async def save(self, key: Key, turn: str, generation: int, contexts: Sequence[ComposedContext]) -> None:
+        """Save what the steps of a turn were shown, unless something was deleted meanwhile."""
         if not self._turns:
             return
         store, now = self._memory.store, self._clock().timestamp()
         forms = [await to_record(context, self._memory) for context in contexts]
         body = json.dumps(forms, separators=(",", ":"))
         await store.put_records(
-            key, KIND, [(turn, body)], keep=self._turns, derived=True, generation=generation
+            key, RECORD_KIND, [(turn, body)], keep=self._turns, derived=True, generation=generation
         )
-        if now - self._swept.get(key, 0.0) > _SWEEP_SECONDS:
-            self._swept[key] = now
-            await store.drop_records(key, KIND, before=now - self._seconds)
+        if now - self._swept_at.get(key, 0.0) > _SWEEP_SECONDS:
+            self._swept_at[key] = now
+            await store.drop_records(key, RECORD_KIND, before=now - self._seconds)
 
     async def turns(self, key: Key) -> list[str]:
         """The turns there are records of, oldest first."""
@@ -81,5 +81,5 @@ class ContextRecords:
 
     async def _read(self, key: Key, turn: str | None, *, limit: int | None) -> list[Record]:
         oldest = self._clock().timestamp() - self._seconds
-        found = await self._memory.store.read_records(key, KIND, name=turn, limit=limit)
+        found = await self._memory.store.read_records(key, RECORD_KIND, name=turn, limit=limit)
         return [record for record in found if record.at >= oldest]

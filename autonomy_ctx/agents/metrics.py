@@ -34,12 +34,12 @@ class AgentMetrics:
         """Add to a counter."""
         self._counts[name] += by
 
-    def used(self, usage: Usage) -> None:
+    def add_usage(self, usage: Usage) -> None:
         """Add the tokens of one answer."""
         for name in ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens"):
             self._counts[name] += getattr(usage, name)
 
-    def with_summaries(self, template: ContextTemplate) -> dict[str, int | float]:
+    def collect(self, template: ContextTemplate) -> dict[str, int | float]:
         """All counters, with those of a summarized history under `summary_...`."""
         counts: dict[str, int | float] = {name: self._counts[name] for name in NAMES}
         history = next((one.metrics for one in template.placements if one.name == HISTORY), None)

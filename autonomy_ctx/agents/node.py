@@ -37,7 +37,7 @@ class Node(Closing):
         self.background = Background()
         self._serve = serve
         self._agents: dict[str, Agent] = {}
-        self._open = AsyncExitStack()
+        self._servers = AsyncExitStack()
         self._stopped = anyio.Event()
         self._closed = False
 
@@ -56,7 +56,7 @@ class Node(Closing):
         `main` is given the node and starts its agents; the node goes on when it returns. An error in it
         ends the node and is raised here.
         """
-        anyio.run(_run, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
+        anyio.run(_run_node, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
 
     @property
     def agents(self) -> list[Agent]:
@@ -116,14 +116,14 @@ class Node(Closing):
                 steps.push_async_callback(close_models, agents)
                 steps.push_async_callback(self.background.aclose)
                 steps.push_async_callback(_close_all, agents)
-                steps.push_async_callback(self._open.aclose)
+                steps.push_async_callback(self._servers.aclose)
 
     async def __aenter__(self) -> Self:
         if self._owns_memory:
             await self.memory.__aenter__()
         if self._serve is not None:
             try:
-                await self._open.enter_async_context(self._serve(self))
+                await self._servers.enter_async_context(self._serve(self))
             except BaseException:
                 await self.close()
                 raise
@@ -137,10 +137,10 @@ async def _close_all(agents: Sequence[Agent]) -> None:
     """Close agents side by side: each may take a while to end its turns."""
     async with anyio.create_task_group() as group:
         for agent in agents:
-            group.start_soon(_close, agent)
+            group.start_soon(_close_logged, agent)
 
 
-async def _close(agent: Agent) -> None:
+async def _close_logged(agent: Agent) -> None:
     """Close an agent; one that fails at it must not keep the others open."""
     try:
         await agent.close()
@@ -148,9 +148,9 @@ async def _close(agent: Agent) -> None:
         logger.exception("agent %r did not close properly", agent.name)
 
 
-async def _run(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options: dict[str, Any]) -> None:
+async def _run_node(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options: dict[str, Any]) -> None:
     failed: list[Exception] = []
-    async with kind(**options) as node, _stopping_at_signals(node) as scope:
+    async with kind(**options) as node, _stop_at_signals(node) as scope:
         with scope:
             try:
                 await main(node)
@@ -164,7 +164,7 @@ async def _run(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options:
 
 
 @asynccontextmanager
-async def _stopping_at_signals(node: Node) -> AsyncIterator[anyio.CancelScope]:
+async def _stop_at_signals(node: Node) -> AsyncIterator[anyio.CancelScope]:
     """A scope that a signal cancels, so that whatever `main` is at ends, too."""
     scope = anyio.CancelScope()
 

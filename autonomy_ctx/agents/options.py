@@ -1,27 +1,43 @@
-"""What an agent is told about itself and by its users, checked before anything begins."""
+"""What an agent is made with, what its turns need of it, and the checks of what applications give to it.
+
+`AgentOptions` are the arguments of an agent that another one like it is made with, too. A
+`TurnEnvironment` is an agent as its turns see it. Everything is checked before anything begins.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autonomy_ctx.agents.conversation_items import Shelves
+from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidAgent, InvalidMessage, UnknownTool
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import check_name
+from autonomy_ctx.memory.store import Key, check_name
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.run import OUTPUT_LIMIT, PARALLEL, TIMEOUT_SECONDS
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int, check_seconds
+
+if TYPE_CHECKING:
+    from autonomy_ctx.agents.agent import Agent, Host
+    from autonomy_ctx.compaction.config import ContextSummaryConfig
+
+
+MAX_NAME_LENGTH = 128
+# Between an agent's name and those of its sub-agents.
+PATH_SEPARATOR = "/"
+_OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
 
 
 class AgentHook(Enum):
@@ -36,9 +52,6 @@ class AgentHook(Enum):
     BEFORE_CALL = "before_call"
     AFTER_CALL = "after_call"
     AFTER_TURN = "after_turn"
-
-
-_OPTIONAL = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +73,7 @@ class TurnLimits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, optional = getattr(self, field.name), field.name in _OPTIONAL
+            value, optional = getattr(self, field.name), field.name in _OPTIONAL_LIMITS
             if field.name == "tool_timeout":
                 check_seconds(field.name, value, endless=True, optional=optional, where="TurnLimits")
             else:
@@ -81,7 +94,40 @@ def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class AgentOptions:
+    """The arguments of an agent, as they were given, that a branch or a saved copy is made with, too."""
+
+    description: str
+    tools: tuple[Any, ...]
+    instructions: str | None
+    model: Any
+    node: Host | None
+    context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None
+    context_template: ContextTemplate | None
+    enable_ask_for_user_input: bool
+    enable_filesystem: bool
+    enable_recall: bool
+    filesystem_visibility: str
+    filesystem_root: str | os.PathLike[str] | None
+    subagents: Mapping[str, Mapping[str, Any]] | None
+    limits: TurnLimits | Mapping[str, Any] | None
+    explain_turns: int
+    explain_seconds: float
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of all options."""
+        return [field.name for field in fields(cls)]
+
+    def arguments(self) -> dict[str, Any]:
+        """The options as keyword arguments of `Agent`."""
+        return {name: getattr(self, name) for name in self.names()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnvironment:
     """An agent as its turns see it."""
 
     name: str
@@ -90,74 +136,85 @@ class Setting:
     template: ContextTemplate
     tools: Mapping[str, Tool[..., Any]]
     specs: Sequence[Mapping[str, Any]]
-    shelves: Shelves
+    items: ItemsByConversation
     records: ContextRecords
     limits: TurnLimits
     hooks: Sequence[Hook]
     metrics: AgentMetrics
-    inject: Mapping[str, Any]
+    agent: Agent
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
 
+    def injected(self, key: Key, pool: ContextPool) -> dict[str, Any]:
+        """What tools are given besides the model's arguments."""
+        return {
+            "agent": self.agent,
+            "pool": pool,
+            "memory": self.memory,
+            "scope": key.scope,
+            "conversation": key.conversation,
+        }
 
-LONGEST_NAME = 128
-# Between an agent's name and those of its sub-agents.
-PATH = "/"
 
-
-def checked_name(name: Any) -> str:
+def check_agent_name(name: Any) -> str:
     """A name that can stand in a key and in an address."""
     check_name("agent", name)
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise InvalidAgent(str(name)[:40], f"needs a name of 1 to {LONGEST_NAME} printable characters")
-    if PATH in name:
+    if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidAgent(str(name)[:40], f"needs a name of 1 to {MAX_NAME_LENGTH} printable characters")
+    if PATH_SEPARATOR in name:
         raise InvalidAgent(
-            name, f"must not have {PATH!r} in its name: it stands before the names of sub-agents"
+            name, f"must not have {PATH_SEPARATOR!r} in its name: it stands before the names of sub-agents"
         )
     return str(name)
 
 
-def checked_model(name: str, model: Any) -> Any:
+def check_model(name: str, model: Any) -> Any:
     """Anything that can answer, or None."""
     if model is not None and not callable(getattr(model, "complete_chat", None)):
-        problem = f"has a model of type {_kind(model)} without complete_chat()"
+        problem = f"has a model of type {_type_name(model)} without complete_chat()"
         raise InvalidAgent(name, f"{problem}; give a Model, or any object that has it")
     return model
 
 
-def checked_memory(name: str, memory: Any) -> Memory | None:
+def check_memory(name: str, memory: Any) -> Memory | None:
     """A memory, or None."""
     if not isinstance(memory, Memory | None):
         raise InvalidAgent(
-            name, f"has memory of type {_kind(memory)}; give a Memory, such as Memory('sqlite:///agents.db')"
+            name,
+            f"has memory of type {_type_name(memory)}; give a Memory, such as Memory('sqlite:///agents.db')",
         )
     return memory
 
 
-def checked_template(name: str, template: Any) -> Any:
-    """Anything that composes sections, or None."""
+def check_template(name: str, template: Any, context_summary: Any) -> Any:
+    """Anything that composes sections, or None; not together with a summary of the agent's own."""
+    if template is not None and context_summary not in (None, False):
+        raise ValueError(
+            "give context_summary for a summarized history in the usual context, or context_template "
+            "to decide everything yourself (a SummarizedHistorySection in it summarizes), not both"
+        )
     if template is not None and not callable(getattr(template, "compose", None)):
         raise InvalidAgent(
-            name, f"has a context_template of type {_kind(template)}; give a ContextTemplate([...])"
+            name, f"has a context_template of type {_type_name(template)}; give a ContextTemplate([...])"
         )
     return template
 
 
-def checked_tools(name: str, tools: Any) -> tuple[Any, ...]:
-    """Tools in a row of the agent's own; each of them is checked where it becomes a tool."""
+def check_tools(name: str, tools: Any) -> tuple[Any, ...]:
+    """Tools as a tuple of the agent's own; each of them is checked where it becomes a tool."""
     if not isinstance(tools, Iterable) or isinstance(tools, str | bytes | Mapping):
-        raise InvalidAgent(name, f"has tools of type {_kind(tools)}; give a list of functions or tools")
+        raise InvalidAgent(name, f"has tools of type {_type_name(tools)}; give a list of functions or tools")
     return tuple(tools)
 
 
-def checked_subagents(name: str, subagents: Any) -> dict[str, dict[str, Any]]:
+def check_subagents(name: str, subagents: Any) -> dict[str, dict[str, Any]]:
     """Sub-agents by name, each with its options."""
     form = "give a dict of names, each with a dict of options"
     if not isinstance(subagents, Mapping | None):
-        raise InvalidAgent(name, f"has subagents of type {_kind(subagents)}; {form}")
+        raise InvalidAgent(name, f"has subagents of type {_type_name(subagents)}; {form}")
     for one, options in (subagents or {}).items():
         if not isinstance(options, Mapping):
-            raise InvalidAgent(name, f"has a sub-agent {one!r} of type {_kind(options)}; {form}")
+            raise InvalidAgent(name, f"has a sub-agent {one!r} of type {_type_name(options)}; {form}")
     return {one: dict(options) for one, options in (subagents or {}).items()}
 
 
@@ -166,17 +223,19 @@ def check_turn(name: str, model: Any, params: Any) -> None:
     if model is None:
         raise InvalidAgent(name, "has no model to answer with; give it one, or `put` turns and `run` them")
     if not isinstance(params, Mapping | None):
-        raise TypeError(f"params must be a dict for the sections, not {_kind(params)}; nothing was stored")
+        raise TypeError(
+            f"params must be a dict for the sections, not {_type_name(params)}; nothing was stored"
+        )
 
 
-def user_message(said: Any, message_id: str | None, *, new_id: Callable[[], str], at: datetime) -> Message:
-    """What a user said, as a message: text, parts, or a user's message; `message_id` goes before its own."""
-    if isinstance(said, Message):
-        message = said
-    elif isinstance(said, Mapping) and "role" in said:
-        message = wire.from_dict(dict(said), new_id=new_id, now=lambda: at)
+def user_message(content: Any, message_id: str | None, *, new_id: Callable[[], str], at: datetime) -> Message:
+    """The user's message, from text, parts or a message; `message_id` goes before its own."""
+    if isinstance(content, Message):
+        message = content
+    elif isinstance(content, Mapping) and "role" in content:
+        message = wire.from_dict(dict(content), new_id=new_id, now=lambda: at)
     else:
-        message = Message(ChatRole.USER, said, id=message_id or new_id(), created_at=at)
+        message = Message(ChatRole.USER, content, id=message_id or new_id(), created_at=at)
     if message_id is not None and message.id != message_id:
         message = replace(message, id=message_id)
     if message.role is not ChatRole.USER:
@@ -186,7 +245,7 @@ def user_message(said: Any, message_id: str | None, *, new_id: Callable[[], str]
     return message
 
 
-def as_question(values: Mapping[str, Any]) -> str:
+def question_text(values: Mapping[str, Any]) -> str:
     """Arguments as one text: a single text as it is, anything else as JSON."""
     if len(values) == 1:
         (only,) = values.values()
@@ -202,11 +261,11 @@ def check_mail(to: Any, content: Any) -> None:
             raise InvalidMessage(field, "is empty; say to which agent, and what")
 
 
-def check_tool(name: str, tools: Mapping[str, Any]) -> None:
+def check_tool_name(name: str, tools: Mapping[str, Any]) -> None:
     """Refuse a turn for a tool that is not there."""
     if name not in tools:
         raise UnknownTool(name, known=list(tools))
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return type(value).__name__

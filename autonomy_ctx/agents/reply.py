@@ -1,4 +1,8 @@
-"""What came of a turn, and what is told while it goes on."""
+"""The reply of a turn, and the events of a turn while it runs.
+
+The turn runs in the background; `AgentStream` only reads its events, so that whoever stops reading
+leaves nothing half open.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,16 @@ from typing import TypeAlias
 
 import anyio
 
-from autonomy_ctx.agents.turn_queue import Around, go_inside, turns_around
+from autonomy_ctx.agents.turn_queue import EnclosingTurns, enclosing_turns, enter_turns
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import AgentClosed
 from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.message import Message, ToolCall
 
 # Why a turn ended, besides the model's own reasons.
-WAITING = "waiting_for_input"
-STEPS = "steps"
-TOKENS = "tokens"
+WAITING_FOR_INPUT = "waiting_for_input"
+STEPS_USED_UP = "steps"
+TOKENS_USED_UP = "tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +65,8 @@ class TurnEnded:
 AgentEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | ToolAnswered | TurnEnded
 
 
-def added(one: Usage, other: Usage) -> Usage:
-    """Two uses of a model together."""
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """The sum of two usages."""
     return Usage(
         input_tokens=one.input_tokens + other.input_tokens,
         cached_tokens=one.cached_tokens + other.cached_tokens,
@@ -71,36 +75,36 @@ def added(one: Usage, other: Usage) -> Usage:
     )
 
 
-Run = Callable[[Callable[[AgentEvent], None]], Awaitable[AgentReply]]
+RunTurn = Callable[[Callable[[AgentEvent], None]], Awaitable[AgentReply]]
 
 
 class AgentStream:
     """The events of one turn; the last is `TurnEnded` with the reply. The first `async for` begins it."""
 
-    def __init__(self, agent: str, run: Run, background: Background) -> None:
+    def __init__(self, agent: str, run: RunTurn, background: Background) -> None:
         self._agent, self._run, self._background = agent, run, background
         self._events: deque[AgentEvent] = deque()
-        self._news = anyio.Event()
+        self._wakeup = anyio.Event()
         self._error: Exception | None = None
         self._scope: anyio.CancelScope | None = None
-        self._around: Around = ()
-        self._begun = self._over = self._answered = self._closed = False
+        self._enclosing: EnclosingTurns = ()
+        self._started = self._finished = self._answered = self._closed = False
 
     def __aiter__(self) -> AgentStream:
         return self
 
     async def __anext__(self) -> AgentEvent:
-        if not self._begun:
-            self._begun = True
-            # The background's task is not inside the turns that whoever listens is inside of.
-            self._around = turns_around()
-            if not self._background.start(self._turn):
+        if not self._started:
+            self._started = True
+            # The background's task does not inherit the turns that the reader is inside of.
+            self._enclosing = enclosing_turns()
+            if not self._background.start(self._run_in_background):
                 raise AgentClosed(self._agent)
         while not self._events:
-            if self._over:
-                raise self._end()
+            if self._finished:
+                raise self._final_error()
             try:
-                await self._news.wait()
+                await self._wakeup.wait()
             except BaseException:
                 self._cancel()
                 raise
@@ -109,8 +113,8 @@ class AgentStream:
     async def aclose(self) -> None:
         """Stop listening, and stop the turn if it has not ended."""
         self._cancel()
-        while self._begun and not self._over:
-            await self._news.wait()
+        while self._started and not self._finished:
+            await self._wakeup.wait()
 
     async def __aenter__(self) -> AgentStream:
         return self
@@ -120,33 +124,33 @@ class AgentStream:
     ) -> None:
         await self.aclose()
 
-    async def _turn(self) -> None:
-        go_inside(self._around)
+    async def _run_in_background(self) -> None:
+        enter_turns(self._enclosing)
         try:
             with anyio.CancelScope() as self._scope:
                 if not self._closed:
-                    self._put(TurnEnded(await self._run(self._put)))
+                    self._publish(TurnEnded(await self._run(self._publish)))
                     self._answered = True
         except Exception as error:
             self._error = error
         finally:
-            self._over = True
+            self._finished = True
             self._wake()
 
-    def _put(self, event: AgentEvent) -> None:
+    def _publish(self, event: AgentEvent) -> None:
         self._events.append(event)
         self._wake()
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = anyio.Event()
+        self._wakeup.set()
+        self._wakeup = anyio.Event()
 
     def _cancel(self) -> None:
         self._closed = True
         if self._scope is not None:
             self._scope.cancel()
 
-    def _end(self) -> Exception:
+    def _final_error(self) -> Exception:
         """Why there is nothing more: the turn's own error once, then the usual end."""
         error, self._error = self._error, None
         if error is not None:

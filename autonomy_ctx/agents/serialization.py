@@ -1,4 +1,4 @@
-"""An agent as JSON and back, and a second one like it.
+"""An agent as JSON and back.
 
 Tools and hooks are saved by name and found again in their registries. A model, a template and memory
 are not data: they are given again.
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from autonomy_ctx.agents.options import AgentOptions
 from autonomy_ctx.agents.tool_runner import Turn
-from autonomy_ctx.agents.turn_queue import Lines
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidAgent, InvalidContainer
@@ -22,31 +22,8 @@ if TYPE_CHECKING:
     from autonomy_ctx.agents.agent import Agent
 
 
-# What an agent is made with and another one like it is made with, too.
-OPTIONS = frozenset(
-    {
-        "description",
-        "tools",
-        "instructions",
-        "model",
-        "node",
-        "context_summary",
-        "context_template",
-        "enable_ask_for_user_input",
-        "enable_filesystem",
-        "enable_recall",
-        "filesystem_visibility",
-        "filesystem_root",
-        "subagents",
-        "limits",
-        "explain_turns",
-        "explain_seconds",
-        "clock",
-        "new_id",
-    }
-)
-# Those of them that JSON can hold as they are.
-_PLAIN = (
+# The options that JSON can hold as they are.
+_PLAIN_OPTIONS = (
     "enable_ask_for_user_input",
     "enable_filesystem",
     "enable_recall",
@@ -58,17 +35,18 @@ _PLAIN = (
 
 def to_dict(agent: Agent) -> dict[str, Any]:
     """All of an agent that is data."""
-    options = {name: agent.options[name] for name in _PLAIN}
-    root = agent.options["filesystem_root"]
+    given = agent.options
+    options = {name: getattr(given, name) for name in _PLAIN_OPTIONS}
+    root = given.filesystem_root
     options["filesystem_root"] = None if root is None else str(root)
-    options["context_summary"] = _summary(agent.options["context_summary"])
+    options["context_summary"] = _summary_options(given.context_summary)
     options["limits"] = asdict(agent.limits)
     return {
         "name": agent.name,
         "description": agent.description,
         "instructions": agent.instructions,
-        "tools": list(tools_by_name(agent.options["tools"])),
-        "subagents": list(agent.options["subagents"] or {}),
+        "tools": list(tools_by_name(given.tools)),
+        "subagents": list(given.subagents or {}),
         "options": options,
         "hooks": by_name(agent.hooks),
         "turns": [turn.to_dict() for turn in agent.waiting],
@@ -92,7 +70,7 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
             name, f"was saved with the sub-agents {', '.join(missing)}; give `subagents` again"
         )
     options: dict[str, Any] = {**(data.get("options") or {})}
-    unknown = sorted(str(option) for option in options if option not in OPTIONS)
+    unknown = sorted(str(option) for option in options if option not in AgentOptions.names())
     if unknown:
         raise InvalidContainer("Agent", "options", f"has unknown names: {', '.join(unknown)}")
     options |= {"description": data.get("description", ""), "instructions": data.get("instructions")}
@@ -110,23 +88,7 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
     return agent
 
 
-def branched(agent: Agent, name: str | None) -> Agent:
-    """An agent like another, with its queue and pool branched, in the same memory."""
-    options = {
-        **agent.options,
-        "context_queue": agent.context_queue.branch(),
-        "context_pool": agent.context_pool.branch(),
-        "hooks": list(agent.hooks),
-        "memory": agent.memory if name is None else agent.memory.for_agent(name),
-    }
-    made = type(agent)(agent.name if name is None else name, **options)
-    if name is None:
-        # The same log, so the same line to stand in.
-        made._lines = Lines(made.name, beside=agent._lines)
-    return made
-
-
-def _summary(value: Any) -> Any:
+def _summary_options(value: Any) -> Any:
     """What `context_summary` was, without the model, which is no data."""
     # Imported here: compaction is for those who ask for summaries.
     from autonomy_ctx.compaction.config import ContextSummaryConfig
@@ -134,5 +96,5 @@ def _summary(value: Any) -> Any:
     if isinstance(value, ContextSummaryConfig):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {name: setting for name, setting in value.items() if name != "model"}
+        return {name: option for name, option in value.items() if name != "model"}
     return value

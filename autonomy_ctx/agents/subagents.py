@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from autonomy_ctx.agents.options import PATH
+from autonomy_ctx.agents.options import PATH_SEPARATOR
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import InvalidAgent
 from autonomy_ctx.memory.memory import Memory
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 # Records beside a conversation: the paths of the sub-agents that have worked in it.
-KIND = "subagent"
-_OPTIONS = frozenset(
+RECORD_KIND = "subagent"
+SUBAGENT_OPTIONS = frozenset(
     {
         "instructions",
         "description",
@@ -42,7 +42,7 @@ _OPTIONS = frozenset(
 )
 
 
-class _Member:
+class _ConversationSubagent:
     """A started sub-agent, working in one conversation."""
 
     def __init__(self, agent: Agent, key: Key, forget: Callable[[Key], object]) -> None:
@@ -57,7 +57,7 @@ class _Member:
         await self._agent.close()
 
 
-class Team:
+class SubagentHost:
     """Starts an agent's sub-agents, and is the host they share."""
 
     def __init__(
@@ -74,20 +74,20 @@ class Team:
         self._make, self._model = make, model
         self.memory, self.background = memory, background
         for name, config in self._configs.items():
-            unknown = sorted(str(option) for option in config if option not in _OPTIONS)
+            unknown = sorted(str(option) for option in config if option not in SUBAGENT_OPTIONS)
             if unknown:
                 problem = f"has a sub-agent {name!r} with unknown options {', '.join(unknown)}"
-                raise InvalidAgent(agent, f"{problem}; it takes {', '.join(sorted(_OPTIONS))}")
-        self._subagents = subagent_tools(self._configs, self._spawn, depth=agent.count(PATH))
+                raise InvalidAgent(agent, f"{problem}; it takes {', '.join(sorted(SUBAGENT_OPTIONS))}")
+        self._subagents = subagent_tools(self._configs, self._spawn, depth=agent.count(PATH_SEPARATOR))
         self.tools = self._subagents.tools
         for name in self._configs if self.tools else ():
-            self._try_out(name)
+            self._check_config(name)
         # Those that run, by their path and the conversation they work in.
         self._running: dict[Key, Agent] = {}
 
     def models(self) -> Iterator[Any]:
         """The models that sub-agents are configured with, at any depth."""
-        return _models(self._configs)
+        return _configured_models(self._configs)
 
     async def delete(self, scope: str, conversation: str) -> int:
         """Delete the part that sub-agents had in a conversation; how many messages it was."""
@@ -95,10 +95,10 @@ class Team:
 
     async def _delete(self, parent: Key) -> int:
         deleted = 0
-        for record in await self.memory.store.read_records(parent, KIND):
+        for record in await self.memory.store.read_records(parent, RECORD_KIND):
             key = parent._replace(agent=record.name)
             if (agent := self._running.get(key)) is not None:
-                # It holds more than memory does.
+                # It has more than its messages: queue, pool and sub-agents.
                 deleted += await agent.delete_conversation(scope=key.scope, conversation=key.conversation)
                 continue
             deleted += await self._delete(key)
@@ -111,38 +111,40 @@ class Team:
         await self._subagents.stop_all()
 
     def host(self, agent: Agent) -> None:
-        """Nothing to do: sub-agents are known to their team by their tasks."""
+        """Nothing to do: the host knows its sub-agents by their tasks."""
 
     def release(self, agent: Agent) -> None:
         """Nothing to do."""
 
-    async def _spawn(self, name: str, number: int, scope: str, conversation: str) -> _Member:
-        path = f"{self._path}{PATH}{name}-{number}"
+    async def _spawn(self, name: str, number: int, scope: str, conversation: str) -> _ConversationSubagent:
+        path = f"{self._path}{PATH_SEPARATOR}{name}-{number}"
         key = make_key(path, scope, conversation)
         # Written down first, so that whatever it keeps is found again to be deleted.
-        await self.memory.store.put_records(key._replace(agent=self.memory.agent), KIND, [(path, "")])
-        agent = self._made(name, path)
+        await self.memory.store.put_records(key._replace(agent=self.memory.agent), RECORD_KIND, [(path, "")])
+        agent = self._create(name, path)
         self._running[key] = agent
-        return _Member(agent, key, lambda key: self._running.pop(key, None))
+        return _ConversationSubagent(agent, key, lambda key: self._running.pop(key, None))
 
-    def _made(self, name: str, path: str) -> Agent:
+    def _create(self, name: str, path: str) -> Agent:
         options = {"model": self._model, **self._configs[name]}
         return self._make(path, node=self, memory=self.memory.for_agent(path), **options)
 
-    def _try_out(self, name: str) -> None:
-        """Meet what is wrong with a sub-agent now: in the middle of a turn only the model would be told."""
+    def _check_config(self, name: str) -> None:
+        """Find errors of a configuration now: in the middle of a turn only the model would see them."""
         try:
-            self._made(name, f"{self._path}{PATH}{name}")
+            self._create(name, f"{self._path}{PATH_SEPARATOR}{name}")
         except (TypeError, ValueError) as error:
             raise InvalidAgent(
                 self._path, f"has a sub-agent {name!r} that cannot be made: {error}"
             ) from error
 
 
-def _models(configs: Mapping[str, Mapping[str, Any]], above: frozenset[int] = frozenset()) -> Iterator[Any]:
+def _configured_models(
+    configs: Mapping[str, Mapping[str, Any]], above: frozenset[int] = frozenset()
+) -> Iterator[Any]:
     # A sub-agent may have itself as a sub-agent: only its depth is limited.
     if id(configs) in above:
         return
     for config in configs.values():
         yield config.get("model")
-        yield from _models(config.get("subagents") or {}, above | {id(configs)})
+        yield from _configured_models(config.get("subagents") or {}, above | {id(configs)})

@@ -1,4 +1,4 @@
-"""Turns without a model: tool calls that were put in line, made one after the other."""
+"""Turns without a model: queued tool calls, run one after the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.agents.options import Setting
+from autonomy_ctx.agents.options import TurnEnvironment
 from autonomy_ctx.callables import Yielded
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidContainer, InvalidMessage, ToolTimeout
@@ -65,29 +65,25 @@ class Turn:
         return f"Turn({self.tool!r}, kwargs={sorted(self.kwargs)})"
 
 
-async def work(setting: Setting, key: Key, turns: deque[Turn]) -> AsyncIterator[tuple[Turn, Any]]:
+async def run_tool_turns(
+    environment: TurnEnvironment, key: Key, turns: deque[Turn]
+) -> AsyncIterator[tuple[Turn, Any]]:
     """Make the calls and give each turn with its value; one that yields, with each value it yielded."""
     while turns:
         turn = turns.popleft()
-        values = await _made(setting, key, turn)
+        values = await _run_turn(environment, key, turn)
         for value in values:
             yield turn, value
 
 
-async def _made(setting: Setting, key: Key, turn: Turn) -> list[Any]:
-    tool = setting.tools[turn.tool]
-    shelf = await setting.shelves.of(key)
-    inject = {
-        **setting.inject,
-        "pool": shelf.pool,
-        "memory": setting.memory,
-        "scope": key.scope,
-        "conversation": key.conversation,
-    }
+async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[Any]:
+    tool = environment.tools[turn.tool]
+    items = await environment.items.load(key)
+    inject = environment.injected(key, items.pool)
     try:
-        found = await _within(tool, turn, _seconds(setting, tool, turn), inject)
+        found = await _call_with_timeout(tool, turn, _timeout(environment, tool, turn), inject)
         values = found.values if isinstance(found, Yielded) else [found]
-        await setting.shelves.put(key, shelf, _items(values))
+        await environment.items.add(key, items, _context_items(values))
     except BaseException as error:
         turn.error = error
         raise
@@ -95,22 +91,24 @@ async def _made(setting: Setting, key: Key, turn: Turn) -> list[Any]:
     return values
 
 
-async def _within(tool: Tool[..., Any], turn: Turn, seconds: float | None, inject: dict[str, Any]) -> Any:
+async def _call_with_timeout(
+    tool: Tool[..., Any], turn: Turn, seconds: float | None, inject: dict[str, Any]
+) -> Any:
     bound = tool.bind(turn.kwargs, inject)
     with anyio.move_on_after(seconds):
         return await call_function(tool.function, bound)
     raise ToolTimeout(tool.name, seconds or 0)
 
 
-def _items(values: list[Any]) -> list[ContextItem[Any]]:
+def _context_items(values: list[Any]) -> list[ContextItem[Any]]:
     """The items among what a tool gave, also in a list that it returned."""
     flat = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
     return [one for one in flat if isinstance(one, ContextItem)]
 
 
-def _seconds(setting: Setting, tool: Tool[..., Any], turn: Turn) -> float | None:
+def _timeout(environment: TurnEnvironment, tool: Tool[..., Any], turn: Turn) -> float | None:
     """The turn's own time, else the tool's, else the agent's."""
     for seconds in (turn.timeout, tool.timeout):
         if seconds is not None:
             return seconds
-    return setting.limits.tool_timeout
+    return environment.limits.tool_timeout

@@ -1,4 +1,8 @@
-"""Turns of one conversation one after the other, turns of different ones side by side."""
+"""Turns of one conversation one after the other, turns of different ones side by side.
+
+A turn that waits for a turn it is itself inside of could never begin; `TurnQueue` finds that out and
+raises instead of waiting.
+"""
 
 from __future__ import annotations
 
@@ -12,171 +16,175 @@ import anyio
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.errors import AgentClosed, TurnWithinTurn
 
-# When all turns are to end: what those that run are given for it, and then once more when cancelled.
+# At a close: how long running turns may take to end, and how long again once they are cancelled.
 GRACE_SECONDS = 1.5
 LAST_SECONDS = 1.0
 
 
-class _Line:
-    """Those who want a turn of one conversation, and the turn that goes on."""
+class _ConversationQueue:
+    """The turns of one conversation: how many there are, and the one that runs."""
 
-    __slots__ = ("holder", "lock", "standing")
+    __slots__ = ("active", "lock", "size")
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
-        self.standing = 0
-        self.holder: _Held | None = None
+        self.size = 0
+        self.active: ActiveTurn | None = None
 
 
-class _Held:
-    """A turn that goes on, and the lines in which the code inside it stands."""
+class ActiveTurn:
+    """A turn that runs, and the queues in which code inside it waits."""
 
-    __slots__ = ("over", "waits")
+    __slots__ = ("ended", "waits_in")
 
     def __init__(self) -> None:
-        self.over = False
-        self.waits: list[_Line] = []
+        self.ended = False
+        self.waits_in: list[_ConversationQueue] = []
 
 
-Around: TypeAlias = tuple[_Held, ...]
+EnclosingTurns: TypeAlias = tuple[ActiveTurn, ...]
 # The turns that the running code is inside of. Tasks and threads that it starts inherit it.
-_around: ContextVar[Around] = ContextVar("autonomy_ctx_turns", default=())
+_enclosing: ContextVar[EnclosingTurns] = ContextVar("autonomy_ctx_turns", default=())
 
 
-def turns_around() -> Around:
-    """The turns that the running code is inside of; a task elsewhere can be told by `go_inside`."""
-    return tuple(held for held in _around.get() if not held.over)
+def enclosing_turns() -> EnclosingTurns:
+    """The turns that the running code is inside of; `enter_turns` hands them to a task elsewhere."""
+    return tuple(turn for turn in _enclosing.get() if not turn.ended)
 
 
-def go_inside(turns: Around) -> None:
+def enter_turns(turns: EnclosingTurns) -> None:
     """Let the running task count as being inside these turns."""
-    _around.set(turns)
+    _enclosing.set(turns)
 
 
-class _Hall:
-    """The lines of one event loop."""
+class _LoopQueues:
+    """The queues of the running event loop, by conversation."""
 
     def __init__(self) -> None:
         self._loop: Any = None
-        self._lines: dict[Hashable, _Line] = {}
+        self._queues: dict[Hashable, _ConversationQueue] = {}
 
-    def lines(self) -> dict[Hashable, _Line]:
+    def current(self) -> dict[Hashable, _ConversationQueue]:
         loop = current_loop()
         if loop is not self._loop:
-            # Whoever stood in line in a loop that has ended is gone.
-            self._loop, self._lines = loop, {}
-        return self._lines
+            # Whatever waited in a loop that has ended is gone.
+            self._loop, self._queues = loop, {}
+        return self._queues
 
 
-class Lines:
-    """One line of those who wait for each conversation; a line goes when nobody stands in it.
+class TurnQueue:
+    """One queue of turns for each conversation; a queue goes when it is empty.
 
-    An agent that shares another one's log stands in the same lines, `beside` it.
+    An agent that shares another one's log shares its queues, too: `shared_with`.
     """
 
-    def __init__(self, agent: str, *, beside: Lines | None = None) -> None:
+    def __init__(self, agent: str, *, shared_with: TurnQueue | None = None) -> None:
         self._agent = agent
-        self._hall: _Hall = _Hall() if beside is None else beside._hall
+        self._queues: _LoopQueues = _LoopQueues() if shared_with is None else shared_with._queues
         self._loop: Any = None
-        self._standing: set[anyio.CancelScope] = set()
-        self._going: dict[_Held, anyio.CancelScope] = {}
-        self._ended = anyio.Event()
+        self._waiting: set[anyio.CancelScope] = set()
+        self._active: dict[ActiveTurn, anyio.CancelScope] = {}
+        self._changed = anyio.Event()
         self._closed = False
 
     def __len__(self) -> int:
-        return len(self._hall.lines())
+        return len(self._queues.current())
 
     @asynccontextmanager
     async def turn(self, key: Hashable) -> AsyncIterator[None]:
         """Wait for the turn, first come first served, and hold it.
 
-        `TurnWithinTurn` when it could never come: whoever holds it waits, perhaps by way of others, for
+        `TurnWithinTurn` when it could never come: the turn that runs waits, perhaps by way of others, for
         a turn that the caller is inside of. `AgentClosed` when it is closed meanwhile.
         """
         if self._closed:
             raise AgentClosed(self._agent)
         loop = current_loop()
         if loop is not self._loop:
-            self._loop, self._standing, self._going = loop, set(), {}
-        lines, around, held = self._hall.lines(), turns_around(), _Held()
-        line = lines.setdefault(key, _Line())
-        if _waits_for(line, around):
+            self._loop, self._waiting, self._active = loop, set(), {}
+        queues, enclosing, turn = self._queues.current(), enclosing_turns(), ActiveTurn()
+        queue = queues.setdefault(key, _ConversationQueue())
+        if _is_blocked_by(queue, enclosing):
             raise TurnWithinTurn(agent=self._agent)
-        line.standing += 1
+        queue.size += 1
         try:
             with anyio.CancelScope() as scope:
-                with self._stood(line, around, scope):
-                    await line.lock.acquire()
+                with self._wait_in(queue, enclosing, scope):
+                    await queue.lock.acquire()
                 try:
-                    with self._held(line, held, scope):
-                        _around.set((*around, held))
+                    with self._activate(queue, turn, scope):
+                        _enclosing.set((*enclosing, turn))
                         yield
                 finally:
-                    _around.set(around)
-                    line.lock.release()
+                    _enclosing.set(enclosing)
+                    queue.lock.release()
             if scope.cancelled_caught:
                 raise AgentClosed(self._agent)
         finally:
-            line.standing -= 1
-            if not line.standing:
-                lines.pop(key, None)
+            queue.size -= 1
+            if not queue.size:
+                queues.pop(key, None)
 
     async def close(self) -> None:
-        """End all turns: those that wait at once, those that go on after a little while."""
+        """End all turns: those that wait at once, those that run after a short time."""
         self._closed = True
         if self._loop is not current_loop():
             return
-        for scope in list(self._standing):
+        for scope in list(self._waiting):
             scope.cancel()
         # Whoever closes from inside a turn cannot wait for it.
-        own = set(turns_around())
+        own = set(enclosing_turns())
         for seconds in (GRACE_SECONDS, LAST_SECONDS):
             with anyio.move_on_after(seconds):
-                while self._going.keys() - own or self._standing:
-                    await self._ended.wait()
+                while self._active.keys() - own or self._waiting:
+                    await self._changed.wait()
                 return
-            for held in self._going.keys() - own:
-                self._going[held].cancel()
+            for turn in self._active.keys() - own:
+                self._active[turn].cancel()
 
     @contextmanager
-    def _stood(self, line: _Line, around: Around, scope: anyio.CancelScope) -> Iterator[None]:
-        self._standing.add(scope)
-        for held in around:
-            held.waits.append(line)
+    def _wait_in(
+        self, queue: _ConversationQueue, enclosing: EnclosingTurns, scope: anyio.CancelScope
+    ) -> Iterator[None]:
+        self._waiting.add(scope)
+        for turn in enclosing:
+            turn.waits_in.append(queue)
         try:
             yield
         finally:
-            for held in around:
-                held.waits.remove(line)
-            self._standing.discard(scope)
-            self._tell()
+            for turn in enclosing:
+                turn.waits_in.remove(queue)
+            self._waiting.discard(scope)
+            self._notify()
 
     @contextmanager
-    def _held(self, line: _Line, held: _Held, scope: anyio.CancelScope) -> Iterator[None]:
-        line.holder = held
-        self._going[held] = scope
+    def _activate(
+        self, queue: _ConversationQueue, turn: ActiveTurn, scope: anyio.CancelScope
+    ) -> Iterator[None]:
+        queue.active = turn
+        self._active[turn] = scope
         try:
             yield
         finally:
-            held.over, line.holder = True, None
-            self._going.pop(held, None)
-            self._tell()
+            turn.ended, queue.active = True, None
+            self._active.pop(turn, None)
+            self._notify()
 
-    def _tell(self) -> None:
-        self._ended.set()
-        self._ended = anyio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
-def _waits_for(line: _Line, turns: Sequence[_Held]) -> bool:
-    """Whether this line moves only after one of the turns has ended."""
-    seen: set[_Held] = set()
-    lines = [line]
-    while lines:
-        holder = lines.pop().holder
-        if holder is None or holder in seen:
+def _is_blocked_by(queue: _ConversationQueue, turns: Sequence[ActiveTurn]) -> bool:
+    """Whether this queue moves only after one of the turns has ended."""
+    seen: set[ActiveTurn] = set()
+    queues = [queue]
+    while queues:
+        active = queues.pop().active
+        if active is None or active in seen:
             continue
-        if holder in turns:
+        if active in turns:
             return True
-        seen.add(holder)
-        lines += holder.waits
+        seen.add(active)
+        queues += active.waits_in
     return False

@@ -17,7 +17,7 @@ from autonomy_ctx.validation import check_int, check_seconds
 FLOOR, CEILING, SIZE, SMALLEST = 10, 20, 2048, 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class ContextSummaryConfig:
     """Limits and options of a summarized history. What is left out is chosen to go with the rest.
 
@@ -25,47 +25,88 @@ class ContextSummaryConfig:
     """
 
     # Messages shown verbatim after a summary, and how many make the next one due.
-    floor: int = None  # type: ignore[assignment]  # chosen below
-    ceiling: int = None  # type: ignore[assignment]
+    floor: int
+    ceiling: int
     # The most tokens of all segments of a summary together.
-    size: int = None  # type: ignore[assignment]
+    size: int
     # The model that writes summaries; None for a digest without any model.
-    model: Any = None
+    model: Any
     # A prompt with {conversation}, or a sentence of what to preserve.
-    instructions: str | None = None
+    instructions: str | None
     # The same two limits in tokens, beside those in messages.
-    floor_tokens: int | float | None = None
-    ceiling_tokens: int | float | None = None
+    floor_tokens: int | float | None
+    ceiling_tokens: int | float | None
     # What no context passes, whatever becomes of the summary: in messages and in tokens.
-    hard_limit: int = None  # type: ignore[assignment]
-    hard_limit_tokens: int | float | None = None
+    hard_limit: int
+    hard_limit_tokens: int | float | None
     # Seconds that one call of the model may take.
-    timeout: float = 60.0
+    timeout: float
     # Start early, by the messages expected to arrive while a summary is written.
-    lead: bool = False
+    lead: bool
     # Conversations summarized at the same time.
-    parallel: int = 4
+    parallel: int
     # The most tokens that pinned messages take together.
-    pin_tokens: int = 1024
+    pin_tokens: int
     # Seconds after which another process takes over from one that died while it wrote a summary.
-    lease: float = 30.0
+    lease: float
     # When a summary that is ready is shown: `eager` at once, `cost` when that is cheapest, or a function.
-    swap: Literal["eager", "cost"] | SwapPolicy = "eager"
+    swap: Literal["eager", "cost"] | SwapPolicy
     # Have the model that reads the context write the summary, after what it has cached, if that is cheaper.
-    share_prefix: bool = False
+    share_prefix: bool
     # Seconds for which a provider keeps what it has cached.
-    cache_seconds: float = 300.0
+    cache_seconds: float
 
-    def __post_init__(self) -> None:
-        floor, ceiling = _partners(self.floor, self.ceiling)
-        hard = 2 * ceiling if self.hard_limit is None else self.hard_limit
-        chosen = {"floor": floor, "ceiling": ceiling, "hard_limit": hard, "size": self._chosen_size()}
-        for name, value in chosen.items():
+    def __init__(
+        self,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        size: int | None = None,
+        model: Any = None,
+        instructions: str | None = None,
+        floor_tokens: int | float | None = None,
+        ceiling_tokens: int | float | None = None,
+        hard_limit: int | None = None,
+        hard_limit_tokens: int | float | None = None,
+        timeout: float = 60.0,
+        lead: bool = False,
+        parallel: int = 4,
+        pin_tokens: int = 1024,
+        lease: float = 30.0,
+        swap: Literal["eager", "cost"] | SwapPolicy = "eager",
+        share_prefix: bool = False,
+        cache_seconds: float = 300.0,
+    ) -> None:
+        chosen_floor, chosen_ceiling = _partners(floor, ceiling)
+        values: dict[str, Any] = {
+            "floor": chosen_floor,
+            "ceiling": chosen_ceiling,
+            "size": _usual_size(hard_limit_tokens) if size is None else size,
+            "model": model,
+            "instructions": instructions,
+            "floor_tokens": floor_tokens,
+            "ceiling_tokens": ceiling_tokens,
+            "hard_limit": 2 * chosen_ceiling if hard_limit is None else hard_limit,
+            "hard_limit_tokens": hard_limit_tokens,
+            "timeout": timeout,
+            "lead": lead,
+            "parallel": parallel,
+            "pin_tokens": pin_tokens,
+            "lease": lease,
+            "swap": swap,
+            "share_prefix": share_prefix,
+            "cache_seconds": cache_seconds,
+        }
+        for name, value in values.items():
             object.__setattr__(self, name, value)
-        check_int("hard_limit", hard)
-        if hard <= ceiling:
+        self._check()
+
+    def _check(self) -> None:
+        check_int("hard_limit", self.hard_limit)
+        if self.hard_limit <= self.ceiling:
             raise ValueError(
-                f"hard_limit ({hard}) must be more than ceiling ({ceiling}); {2 * ceiling} is usual"
+                f"hard_limit ({self.hard_limit}) must be more than ceiling ({self.ceiling}); "
+                f"{2 * self.ceiling} is usual"
             )
         check_int("size", self.size, least=SMALLEST)
         check_int("parallel", self.parallel)
@@ -90,14 +131,6 @@ class ContextSummaryConfig:
     def batch_size(self) -> int:
         """How many messages a summary takes when the ceiling is passed."""
         return self.ceiling - self.floor
-
-    def _chosen_size(self) -> int:
-        """The size given; else the usual one, smaller when the hard limit is a small number."""
-        given: Any = self.size
-        if given is not None:
-            return int(given) if type(given) is int else given
-        hard = self.hard_limit_tokens
-        return SIZE if not isinstance(hard, int) else max(min(SIZE, hard // 4), SMALLEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +232,13 @@ def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None
     if unknown:
         raise ValueError(f"context_summary does not know {', '.join(unknown)}; it takes {', '.join(known)}")
     return ContextSummaryConfig(**{"model": model, **value})
+
+
+def _usual_size(hard_limit_tokens: int | float | None) -> int:
+    """The usual size of a summary, smaller when the hard limit is a small number of tokens."""
+    if not isinstance(hard_limit_tokens, int):
+        return SIZE
+    return max(min(SIZE, hard_limit_tokens // 4), SMALLEST)
 
 
 def _partners(floor: Any, ceiling: Any) -> tuple[int, int]:

@@ -23,8 +23,8 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
 from autonomy_ctx.items.formats.base import (
     CallStarted,
-    Finished,
     ModelReply,
+    ReplyFinished,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
@@ -199,7 +199,7 @@ async def _consume_stream(
     try:
         async for event in stream:
             match event:
-                case Finished(reply):
+                case ReplyFinished(reply):
                     pass
                 case TextDelta(piece) | str(piece):
                     texts.append(piece)

@@ -1,4 +1,4 @@
-"""What the arguments of containers may be."""
+"""What queue, pool and runtime share: checks of arguments, the lock around changes, and their JSON."""
 
 from __future__ import annotations
 
@@ -29,45 +29,48 @@ INHERIT = Inherit.INHERIT
 class Change:
     """A change under way."""
 
-    __slots__ = ("incoming", "open", "turns", "waits_for")
+    __slots__ = ("incoming", "lock", "open", "waits_for")
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns = turns
+    def __init__(self, lock: ChangeLock) -> None:
+        self.lock = lock
         self.open = True
         # The id of an item that is about to come in, while its hooks are asked.
         self.incoming: str | None = None
-        # The containers for which something that its hooks do is waiting.
-        self.waits_for: list[Turns] = []
+        # The locks that something its hooks do is waiting for.
+        self.waits_for: list[ChangeLock] = []
 
 
 # Tasks that a hook starts inherit it: what they do is still inside the change, until that has ended.
 _changes: ContextVar[tuple[Change, ...]] = ContextVar("autonomy_ctx_changes", default=())
 
 
-class Turns:
-    """Whose turn it is to change a container."""
+class ChangeLock:
+    """Lets one change of a container, with its hooks, happen at a time.
+
+    A hook may change the container it is called for: that change is inside the other one and does not wait.
+    """
 
     def __init__(self) -> None:
         self._loop: Any = None
         self._lock: anyio.Lock | None = None
         self._holder: Change | None = None
 
-    def __reduce__(self) -> tuple[type[Turns], tuple[()]]:
+    def __reduce__(self) -> tuple[type[ChangeLock], tuple[()]]:
         # A copy of a container is another container.
-        return Turns, ()
+        return ChangeLock, ()
 
     def incoming(self) -> list[str]:
         """The ids of the items about which the running code, or a hook that called it, is being asked."""
-        changes = (change for change in _changes.get() if change.turns is self)
+        changes = (change for change in _changes.get() if change.lock is self)
         return [change.incoming for change in changes if change.incoming is not None]
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[Change]:
-        """A change with its hooks, when its turn has come."""
+        """Make a change with its hooks, after those that were begun before."""
         # Without those that have ended: tasks that hooks start may start others without end.
         around = tuple(change for change in _changes.get() if change.open)
-        here = self._lock_here()
-        lock = None if self._leads_to(around) else here
+        loop_lock = self._loop_lock()
+        lock = None if self._waits_for_any(around) else loop_lock
         if lock is not None:
             await self._wait(lock, around)
         change = Change(self)
@@ -83,11 +86,11 @@ class Turns:
                 lock.release()
             _changes.reset(token)
 
-    def _leads_to(self, around: tuple[Change, ...]) -> bool:
-        """Whether whoever has the turn waits, in the end, for one of the changes around us."""
+    def _waits_for_any(self, around: tuple[Change, ...]) -> bool:
+        """Whether the change that holds the lock waits, in the end, for one of those around us."""
         holder = self._holder
         return holder is not None and (
-            holder in around or any(turns._leads_to(around) for turns in holder.waits_for)
+            holder in around or any(other._waits_for_any(around) for other in holder.waits_for)
         )
 
     async def _wait(self, lock: anyio.Lock, around: tuple[Change, ...]) -> None:
@@ -99,8 +102,8 @@ class Turns:
             for change in around:
                 change.waits_for.remove(self)
 
-    def _lock_here(self) -> anyio.Lock:
-        """A loop that has ended may have left its lock taken, and locks of two loops do not mix."""
+    def _loop_lock(self) -> anyio.Lock:
+        """The lock of the running loop; one that has ended may have left its lock taken."""
         loop = current_loop()
         if self._lock is None or self._loop is not loop:
             self._loop, self._lock, self._holder = loop, anyio.Lock(fast_acquire=True), None
@@ -108,21 +111,23 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """What was read; the container decides whether it can be that."""
+class ContainerData:
+    """The parts of a saved container; the container checks them."""
 
     limit: Any
     items: list[ContextItem[Any]]
     hooks: list[Hook]
 
 
-def to_json(limit: int | None, items: Iterable[ContextItem[Any]], hooks: Iterable[Hook]) -> dict[str, Any]:
+def container_to_json(
+    limit: int | None, items: Iterable[ContextItem[Any]], hooks: Iterable[Hook]
+) -> dict[str, Any]:
     """A container as JSON; an error says which item it is about."""
-    written = [item_to_json(item, f"items[{index}].") for index, item in enumerate(items)]
-    return {"limit": limit, "items": written, "hooks": by_name(hooks)}
+    forms = [item_to_json(item, f"items[{index}].") for index, item in enumerate(items)]
+    return {"limit": limit, "items": forms, "hooks": by_name(hooks)}
 
 
-def from_json(kind: str, data: Any) -> Saved:
+def container_from_json(kind: str, data: Any) -> ContainerData:
     """The parts of a container, of which all may be missing."""
     if not isinstance(data, Mapping):
         raise InvalidContainer(kind, "data", f"must be a dict, not {type(data).__name__}")
@@ -131,7 +136,7 @@ def from_json(kind: str, data: Any) -> Saved:
         raise InvalidContainer(kind, "items", f"must be a list, not {type(items).__name__}")
     if not isinstance(hooks, Mapping | None) or not all(map(_are_names, (hooks or {}).values())):
         raise InvalidContainer(kind, "hooks", "must be a dict of lists of function names")
-    return Saved(
+    return ContainerData(
         limit=data.get("limit"),
         items=[
             item_from_json(ContextItem, item, f"items[{index}]") for index, item in enumerate(items or ())

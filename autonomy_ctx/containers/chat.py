@@ -1,4 +1,7 @@
-"""What can be read of a chat context, for those who may read it but not change it."""
+"""A conversation in hand: `ChatContext` to add to, copy, merge and shorten, `ChatView` to only read.
+
+Both share one `ItemList`, so that a view shows later changes, too.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,12 @@ from autonomy_ctx.items.edits import (
     inserted,
     item_tokens,
     merged,
-    recent_turns,
     tool_names,
     truncated,
     turn_start,
+)
+from autonomy_ctx.items.edits import (
+    recent_turns as last_turns,
 )
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now
@@ -51,8 +56,12 @@ if TYPE_CHECKING:
     from autonomy_ctx.items.formats.anthropic import AnthropicMessages
     from autonomy_ctx.items.formats.google import GoogleContents
 
+logger = logging.getLogger("autonomy_ctx.containers")
 
-class Kept:
+AnyItem = TypeVar("AnyItem", bound=Item)
+
+
+class ItemList:
     """The items of one context, shared with its views."""
 
     __slots__ = ("_ids", "items", "merged")
@@ -87,33 +96,33 @@ class Kept:
 class ChatView:
     """The items of a `ChatContext` as they are now and as they will be; nothing can be changed here."""
 
-    def __init__(self, kept: Kept, token_counter: TokenCounter) -> None:
-        self._kept = kept
+    def __init__(self, item_list: ItemList, token_counter: TokenCounter) -> None:
+        self._list = item_list
         self.token_counter = token_counter
 
     @property
     def items(self) -> list[Item]:
         """All items, in a list that belongs to the caller."""
-        return list(self._kept.items)
+        return list(self._list.items)
 
     @property
     def merged_instructions(self) -> frozenset[str]:
         """Ids of instructions and configurations that `merge` brought in: a record, not in force here."""
-        return frozenset(self._kept.merged)
+        return frozenset(self._list.merged)
 
     def __len__(self) -> int:
-        return len(self._kept.items)
+        return len(self._list.items)
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self.items)
 
     def __contains__(self, item: object) -> bool:
-        return item in self._kept.items
+        return item in self._list.items
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChatView):
             return NotImplemented
-        return self._kept.items == other._kept.items and self._kept.merged == other._kept.merged
+        return self._list.items == other._list.items and self._list.merged == other._list.merged
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, and the content changes
 
@@ -122,19 +131,19 @@ class ChatView:
 
     def get_by_id(self, item_id: str) -> Item | None:
         """The item with this id, or None."""
-        return self._kept.find(item_id)
+        return self._list.find(item_id)
 
     def messages(self) -> list[Message]:
         """The messages that were said: no calls of tools, no results of calls, no events."""
-        return [item for item in self._kept.items if isinstance(item, Message) and is_plain(item)]
+        return [item for item in self._list.items if isinstance(item, Message) and is_plain(item)]
 
     def turn_count(self) -> int:
         """How many messages users sent."""
-        return len(users(self._kept.items))
+        return len(users(self._list.items))
 
     def estimated_tokens(self) -> int:
         """About how many tokens a model would read, in any script."""
-        raw = sum(item_tokens(item, self.token_counter) for item in self._kept.items)
+        raw = sum(item_tokens(item, self.token_counter) for item in self._list.items)
         return self.token_counter.calibration.scaled(raw)
 
     def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
@@ -143,7 +152,7 @@ class ChatView:
         The latest system or developer message or configuration wins. An unknown id means the end, too.
         What a merge brought in was said to another agent and does not count.
         """
-        return active_config(self._kept.items, target, ignoring=self._kept.merged)
+        return active_config(self._list.items, target, ignoring=self._list.merged)
 
     def to_openai_messages(self, *, reasoning_model: bool = False) -> list[dict[str, Any]]:
         """The messages as OpenAI's chat completions take them.
@@ -152,14 +161,14 @@ class ChatView:
         merge brought in are not shown, and what the provider would refuse is mended, but not in the context.
         """
         # Formats are imported when first asked for: most contexts never need them.
-        return as_openai(self._kept.items, self._kept.merged, reasoning_model=reasoning_model)
+        return as_openai(self._list.items, self._list.merged, reasoning_model=reasoning_model)
 
     def to_anthropic_messages(self, *, caching: bool = False) -> AnthropicMessages:
         """`messages` and `system` as Anthropic takes them, the user's first and last, in turn.
 
         With `caching`, a prompt cache is cut after the latest turns.
         """
-        return as_anthropic(self._kept.items, self._kept.merged, caching=caching)
+        return as_anthropic(self._list.items, self._list.merged, caching=caching)
 
     async def to_google_contents(
         self, *, thought_signatures: Mapping[str, str | bytes] | None = None, model: str | None = None
@@ -175,15 +184,26 @@ class ChatView:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON that `ChatContext.from_dict` reads."""
-        data: dict[str, Any] = {"items": items_to_dicts(self._kept.items)}
-        return data | {"merged": sorted(self._kept.merged)} if self._kept.merged else data
+        data: dict[str, Any] = {"items": items_to_dicts(self._list.items)}
+        return data | {"merged": sorted(self._list.merged)} if self._list.merged else data
 
 
-AnyItem = TypeVar("AnyItem", bound=Item)
+class OverLimit(NamedTuple):
+    """By how much a context is over the limits of its last truncation."""
+
+    items: int
+    tokens: int
 
 
-class ChatRecord(ChatView):
-    """Items in order, to which more can be added; each method returns the item it made."""
+class ChatContext(ChatView):
+    """An ordered list of messages, handoffs, configuration changes and direct messages.
+
+    A function call is an assistant's message with one tool call, its output a tool's message. What is
+    added under an id that is already there must be the same, or it is a `ConflictingMessage`.
+    """
+
+    # What `truncate` could not remove; None when its limits were met.
+    over: OverLimit | None = None
 
     def __init__(
         self,
@@ -193,8 +213,30 @@ class ChatRecord(ChatView):
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
     ) -> None:
-        super().__init__(Kept(map(_checked, items or ())), token_counter or TokenCounter())
+        super().__init__(ItemList(map(_check_item, items or ())), token_counter or TokenCounter())
         self._clock, self._new_id = clock, new_id
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A context with nothing in it."""
+        return cls()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """The context that `to_dict` gave; also reads calls and outputs that are items of their own."""
+        made = cls(items_from_dict(data))
+        made._list.merged = merged_from_dict(data)
+        return made
+
+    def view(self) -> ChatView:
+        """The same context for somebody who may only read it; it shows later changes, too."""
+        return ChatView(self._list, self.token_counter)
+
+    def cleanup(self) -> None:
+        """Empty this context; forks, copies and the items themselves keep what they have."""
+        self._list.replace([])
+
+    # -- adding ------------------------------------------------------------------------------------
 
     def add_message(
         self,
@@ -219,7 +261,7 @@ class ChatRecord(ChatView):
             agent=agent_id,
             **fields,
         )
-        replaced = filter(_is_system, self._kept.items) if replace and _is_system(message) else ()
+        replaced = filter(_is_system, self._list.items) if replace and _is_system(message) else ()
         return self._add(message, instead_of=list(replaced))
 
     def user(self, content: Any, **fields: Any) -> Message:
@@ -294,25 +336,25 @@ class ChatRecord(ChatView):
     def insert_many(self, items: Iterable[Item]) -> Self:
         """Put each item in its place by time, all or none."""
         fresh: dict[str, Item] = {}
-        for item in map(_checked, items):
-            known = fresh.get(item.id) or self._kept.find(item.id)
+        for item in map(_check_item, items):
+            known = fresh.get(item.id) or self._list.find(item.id)
             if known is None:
                 fresh[item.id] = item
             else:
                 self._check_same(known, item)
         if fresh:
-            self._kept.replace(inserted(self._kept.items, *fresh.values()))
+            self._list.replace(inserted(self._list.items, *fresh.values()))
         return self
 
     def _add(self, item: AnyItem, instead_of: Sequence[Item] = ()) -> AnyItem:
-        known = self._kept.find(item.id)
+        known = self._list.find(item.id)
         gone = set(map(id, instead_of))
         if known is not None and id(known) not in gone:
             self._check_same(known, item)
             return item
         if gone:
-            self._kept.replace([other for other in self._kept.items if id(other) not in gone])
-        self._kept.append(item)
+            self._list.replace([other for other in self._list.items if id(other) not in gone])
+        self._list.append(item)
         return item
 
     def _stamps(self, agent_id: str | None) -> dict[str, Any]:
@@ -320,61 +362,7 @@ class ChatRecord(ChatView):
 
     def _check_same(self, known: Item, item: Item) -> None:
         if known != item:
-            raise ConflictingMessage(message_id=item.id, position=self._kept.items.index(known))
-
-
-def _is_system(item: Item) -> bool:
-    return isinstance(item, Message) and item.role is ChatRole.SYSTEM and not is_summary(item)
-
-
-def _checked(item: Any) -> Any:
-    """An item, or an error that says how to make one."""
-    if not isinstance(item, Item):
-        raise InvalidMessage(
-            "item", f"must be a message or an event, not {type(item).__name__}; dicts go through `from_dict`"
-        )
-    return item
-
-
-logger = logging.getLogger("autonomy_ctx.containers")
-
-
-class Over(NamedTuple):
-    """By how much a context is over the limits of its last truncation."""
-
-    items: int
-    tokens: int
-
-
-class ChatContext(ChatRecord):
-    """An ordered list of messages, handoffs, configuration changes and direct messages.
-
-    A function call is an assistant's message with one tool call, its output a tool's message. What is
-    added under an id that is already there must be the same, or it is a `ConflictingMessage`.
-    """
-
-    # What `truncate` could not remove; None when its limits were met.
-    over: Over | None = None
-
-    @classmethod
-    def empty(cls) -> Self:
-        """A context with nothing in it."""
-        return cls()
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The context that `to_dict` gave; also reads calls and outputs that are items of their own."""
-        made = cls(items_from_dict(data))
-        made._kept.merged = merged_from_dict(data)
-        return made
-
-    def view(self) -> ChatView:
-        """The same context for somebody who may only read it; it shows later changes, too."""
-        return ChatView(self._kept, self.token_counter)
-
-    def cleanup(self) -> None:
-        """Empty this context; forks, copies and the items themselves keep what they have."""
-        self._kept.replace([])
+            raise ConflictingMessage(message_id=item.id, position=self._list.items.index(known))
 
     # -- copies -----------------------------------------------------------------------------------
 
@@ -394,9 +382,9 @@ class ChatContext(ChatRecord):
         `tools`, by name or as objects with a `name`, are those whose calls and results stay: None keeps
         all, an empty list none. With `filter_agent_id`, only this agent's items and structural ones stay.
         """
-        return self._with(
+        return self._copy_with(
             filtered(
-                self._kept.items,
+                self._list.items,
                 exclude_system_messages=exclude_system_messages,
                 exclude_instructions=exclude_instructions,
                 exclude_empty_messages=exclude_empty_messages,
@@ -409,14 +397,14 @@ class ChatContext(ChatRecord):
 
     def fork(self) -> Self:
         """A context of its own with the same items; what happens to one does not reach the other."""
-        return self._with(self._kept.items)
+        return self._copy_with(self._list.items)
 
     __copy__ = fork
 
     def fork_filtered(self, recent_turns: int = 3, tools: Iterable[Any] | None = None) -> Self:
         """A fork with the structural items and the last user turns; `tools` as in `copy`."""
         check_int("recent_turns", recent_turns)
-        return self._with(_recent(filtered(self._kept.items, tools=tools), recent_turns))
+        return self._copy_with(last_turns(filtered(self._list.items, tools=tools), recent_turns))
 
     def fork_brief(
         self, instructions: str, task_brief: str | None = None, agent_id: str | None = None
@@ -424,16 +412,16 @@ class ChatContext(ChatRecord):
         """A new context with instructions for a sub-agent and maybe its task, and no history."""
         if not instructions:
             raise ValueError("fork_brief() requires non-empty instructions")
-        made = self._with([])
+        made = self._copy_with([])
         made.system(instructions, agent_id=agent_id)
         if task_brief:
             made.user(task_brief, agent_id=agent_id)
         return made
 
-    def _with(self, items: Iterable[Item]) -> Self:
+    def _copy_with(self, items: Iterable[Item]) -> Self:
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
-        made._kept = Kept(items, self._kept.merged)
+        made._list = ItemList(items, self._list.merged)
         made.over = None
         return made
 
@@ -446,15 +434,17 @@ class ChatContext(ChatRecord):
         `merged_instructions` and never in force here. An item edited in `other` takes the place of mine.
         """
         items = _items_of(other)
-        told = [item.id for item in items if _is_told(item) and self._kept.find(item.id) is None]
-        self._kept.replace(merged(self._kept.items, items), told)
+        instructions = [
+            item.id for item in items if _instructs_an_agent(item) and self._list.find(item.id) is None
+        ]
+        self._list.replace(merged(self._list.items, items), instructions)
         return self
 
     async def merge_result(self, other: ChatView, *, agent_id: str | None = None) -> Self:
         """Take in a sub-agent's last answer alone, at the end; nothing if it is already here."""
         final = next((item for item in reversed(_items_of(other)) if _is_answer(item)), None)
-        if final is not None and self._kept.find(final.id) is None:
-            self._kept.append(final if agent_id is None else replace(final, agent=agent_id))
+        if final is not None and self._list.find(final.id) is None:
+            self._list.append(final if agent_id is None else replace(final, agent=agent_id))
         return self
 
     async def merge_with_summary(
@@ -471,13 +461,13 @@ class ChatContext(ChatRecord):
         The same work is not summarized twice. Without a summary nothing changes: that is logged, and
         raised as `SummaryFailed` if `strict`.
         """
-        work = [item for item in _items_of(other) if self._kept.find(item.id) is None]
+        work = [item for item in _items_of(other) if self._list.find(item.id) is None]
         # Named after what it stands for: merging the same work again finds it.
         summary_id = f"summary_{nonce(*(item.id for item in work))}"
-        if self._kept.find(summary_id) is not None:
+        if self._list.find(summary_id) is not None:
             return self
-        text = await self._summary(work, (), llm, max_tokens, strict)
-        if text and self._kept.find(summary_id) is None:
+        text = await self._try_summary(work, (), llm, max_tokens, strict)
+        if text and self._list.find(summary_id) is None:
             content, extra = SUB_AGENT_SUMMARY + text, {"summary": True}
             self.assistant(content, message_id=summary_id, agent_id=agent_id, extra=extra)
         return self
@@ -494,7 +484,7 @@ class ChatContext(ChatRecord):
         `LimitNotMet` is raised.
         """
         found = truncated(
-            self._kept.items, max_items=max_items, max_tokens=max_tokens, counter=self.token_counter
+            self._list.items, max_items=max_items, max_tokens=max_tokens, counter=self.token_counter
         )
         if not found.met:
             error = LimitNotMet(over_items=found.over_items, over_tokens=found.over_tokens)
@@ -505,9 +495,9 @@ class ChatContext(ChatRecord):
                 found.over_items,
                 found.over_tokens,
             )
-        if len(found.items) < len(self._kept.items):
-            self._kept.replace(found.items)
-        self.over = None if found.met else Over(found.over_items, found.over_tokens)
+        if len(found.items) < len(self._list.items):
+            self._list.replace(found.items)
+        self.over = None if found.met else OverLimit(found.over_items, found.over_tokens)
         return self
 
     async def summarize(
@@ -530,12 +520,12 @@ class ChatContext(ChatRecord):
         groups = removable(items, keep_newest_user=False)
         said = [items[index] for index in sorted(at for group in groups if group[-1] < start for at in group)]
         earlier = [item for item in items[:start] if is_summary(item) and is_plain(item)]
-        text = await self._summary(said, earlier, llm, max_tokens, strict) if said else None
+        text = await self._try_summary(said, earlier, llm, max_tokens, strict) if said else None
         if text:
-            self._replace(said, earlier, CONVERSATION_SUMMARY + text)
+            self._replace_with_summary(said, earlier, CONVERSATION_SUMMARY + text)
         return self
 
-    async def _summary(
+    async def _try_summary(
         self, said: Sequence[Item], earlier: Sequence[Item], llm: ChatModel, max_tokens: int, strict: bool
     ) -> str | None:
         try:
@@ -548,11 +538,11 @@ class ChatContext(ChatRecord):
             logger.warning("%s", error)
             return None
 
-    def _replace(self, said: Sequence[Item], earlier: Sequence[Item], text: str) -> None:
+    def _replace_with_summary(self, said: Sequence[Item], earlier: Sequence[Item], text: str) -> None:
         """Put a summary in the place of what is still here of the items that it stands for."""
         # By identity: an item that was exchanged meanwhile is not the one the model was shown.
         gone = {id(item) for item in said}
-        now_here = self._kept.items
+        now_here = self._list.items
         if not any(id(item) in gone for item in now_here):
             return
         gone.update(map(id, earlier))
@@ -566,14 +556,23 @@ class ChatContext(ChatRecord):
             extra={"summary": True},
         )
         before = [item for item in now_here[:last] if id(item) not in gone]
-        self._kept.replace([*before, summary, *now_here[last + 1 :]])
+        self._list.replace([*before, summary, *now_here[last + 1 :]])
 
 
-# `fork_filtered` has an argument of the same name.
-_recent = recent_turns
+def _is_system(item: Item) -> bool:
+    return isinstance(item, Message) and item.role is ChatRole.SYSTEM and not is_summary(item)
 
 
-def _is_told(item: Item) -> bool:
+def _check_item(item: Any) -> Any:
+    """An item, or an error that says how to make one."""
+    if not isinstance(item, Item):
+        raise InvalidMessage(
+            "item", f"must be a message or an event, not {type(item).__name__}; dicts go through `from_dict`"
+        )
+    return item
+
+
+def _instructs_an_agent(item: Item) -> bool:
     """Whether it says what some agent has to do."""
     return is_instruction(item) or isinstance(item, AgentConfigUpdate)
 

@@ -28,7 +28,7 @@ _OUTPUT = ("type", "name", "output", "call_id", "is_error")
 
 def items_to_dicts(items: Iterable[Item]) -> list[dict[str, Any]]:
     """Every item with its type, id and time, whatever it was made from."""
-    return [_stamped(item) for item in items]
+    return [_item_to_dict(item) for item in items]
 
 
 def items_from_dict(data: Any) -> list[Item]:
@@ -42,7 +42,7 @@ def items_from_dict(data: Any) -> list[Item]:
     items = []
     for index, form in enumerate(forms):
         try:
-            items.append(_item(form))
+            items.append(_item_from_dict(form))
         except InvalidMessage as error:
             raise InvalidMessage(f"items[{index}].{error.field}", error.problem) from None
     return items
@@ -56,7 +56,7 @@ def merged_from_dict(data: dict[str, Any]) -> set[str]:
     return set(ids)
 
 
-def _stamped(item: Item) -> dict[str, Any]:
+def _item_to_dict(item: Item) -> dict[str, Any]:
     form = {"type": "message"} | item_to_dict(item)
     # A message made from a dict without these was given them; they must be the same when it is read.
     if (form.get("id") or form.get("message_id")) != item.id:
@@ -66,21 +66,21 @@ def _stamped(item: Item) -> dict[str, Any]:
     return form
 
 
-def _item(form: Any) -> Item:
+def _item_from_dict(form: Any) -> Item:
     if not isinstance(form, dict):
         raise InvalidMessage("item", f"must be a dict, not {type(form).__name__}")
     form = {key: value for key, value in form.items() if key not in _STAMPS or value is not None}
     match form.get("type", "message"):
         case "function_call":
-            return _message(form, _CALL, role="assistant", content=None, tool_calls=[_call(form)])
+            return _message_item(form, _CALL, role="assistant", content=None, tool_calls=[_tool_call(form)])
         case "function_call_output":
-            return _message(
+            return _message_item(
                 form,
                 _OUTPUT,
                 role="tool",
-                content=_needed(form, "output"),
+                content=_required_value(form, "output"),
                 name=form.get("name"),
-                tool_call_id=_needed(form, "call_id"),
+                tool_call_id=_required_value(form, "call_id"),
                 is_error=form.get("is_error"),
             )
         case kind if kind is None or kind in _KINDS:
@@ -93,18 +93,18 @@ def _item(form: Any) -> Item:
             )
 
 
-def _call(form: dict[str, Any]) -> dict[str, Any]:
-    call = {"name": _needed(form, "name"), "arguments": form.get("arguments")}
-    return {"id": _needed(form, "call_id"), "function": call, "extra": form.get("metadata")}
+def _tool_call(form: dict[str, Any]) -> dict[str, Any]:
+    call = {"name": _required_value(form, "name"), "arguments": form.get("arguments")}
+    return {"id": _required_value(form, "call_id"), "function": call, "extra": form.get("metadata")}
 
 
-def _message(form: dict[str, Any], known: tuple[str, ...], **fields: Any) -> Item:
+def _message_item(form: dict[str, Any], known: tuple[str, ...], **fields: Any) -> Item:
     rest = {key: value for key, value in form.items() if key not in known}
     # Read again as a message of ours: so its dict form is ours, too.
     return item_from_dict(fields | rest)
 
 
-def _needed(form: dict[str, Any], name: str) -> Any:
+def _required_value(form: dict[str, Any], name: str) -> Any:
     if form.get(name) is None:
         raise InvalidMessage(name, f"is missing from the {form['type']}")
     return form[name]
@@ -124,7 +124,7 @@ def visible_messages(items: Iterable[Item], merged: Collection[str] = ()) -> lis
     for item in items:
         if not isinstance(item, Message) or item.id in merged:
             continue
-        if out and _calls(out[-1]) and _calls(item) and not item.parts:
+        if out and _has_calls(out[-1]) and _has_calls(item) and not item.parts:
             out[-1] = replace(out[-1], tool_calls=out[-1].tool_calls + item.tool_calls)
         else:
             out.append(item)
@@ -173,7 +173,7 @@ def as_google(
     return GoogleContents(well_formed_json(made.contents), system)
 
 
-def _calls(message: Message) -> bool:
+def _has_calls(message: Message) -> bool:
     return message.role is ChatRole.ASSISTANT and bool(message.tool_calls)
 
 

@@ -1,7 +1,8 @@
-"""The messages of a context in hand, and how they go together with what others wrote meanwhile.
+"""A conversation with a file of its own: `Context`, its messages, and how they are saved.
 
-A message is known by its id. Additions of several writers are all kept; where one of them took
-messages away, only those are gone that it had seen.
+A `MessageBuffer` holds the messages and merges them with what other writers saved meanwhile. A message
+is known by its id. Additions of several writers are all kept; an edit removes only what it had seen.
+A `Persistence` is told of every change before it is made.
 """
 
 from __future__ import annotations
@@ -14,75 +15,75 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, SupportsIndex, TypeAlias, overload
 
-from autonomy_ctx.containers.context_file import ContextFile, locked
+from autonomy_ctx.containers.context_file import ContextFile, file_lock
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Content, Message, ToolCall
 
 
 @dataclass(slots=True)
-class Unsaved:
-    """That there are changes no file has: the ids it had when they began, and whether any is no addition."""
+class UnsavedChanges:
+    """Changes that no file has: the ids in it when they began, and whether any is more than an addition."""
 
     base: frozenset[str]
     edited: bool
 
 
-class Held:
+class MessageBuffer:
     """Messages in order and by id; no two share an id."""
 
     def __init__(self, order: list[Message]) -> None:
         # May be a list that passes edits on, so it is only changed through the methods of `list` itself.
         self.order = order
         self.by_id: dict[str, Message] = {}
-        self.unsaved: Unsaved | None = None
+        self.unsaved: UnsavedChanges | None = None
 
-    def fresh(self, messages: Iterable[Message]) -> list[Message]:
-        """Those that are not held yet; raises `ConflictingMessage` when an id has other content."""
-        return distinct(messages, self.by_id)
+    def select_new(self, messages: Iterable[Message]) -> list[Message]:
+        """Those that are not in it yet; raises `ConflictingMessage` when an id has other content."""
+        return distinct_messages(messages, self.by_id)
 
     def add(self, messages: Sequence[Message]) -> None:
         """Put messages at the end."""
         list.extend(self.order, messages)
         self.by_id.update((message.id, message) for message in messages)
 
-    def take(self, messages: Sequence[Message]) -> None:
+    def replace_all(self, messages: Sequence[Message]) -> None:
         """Hold these messages and no others."""
         list.__setitem__(self.order, slice(None), messages)
         self.by_id = {message.id: message for message in messages}
 
-    def mark(self, *, edited: bool) -> None:
+    def mark_unsaved(self, *, edited: bool) -> None:
         """Remember that a change, about to be made, is not saved."""
         if self.unsaved is None:
-            self.unsaved = Unsaved(frozenset(self.by_id), edited)
+            self.unsaved = UnsavedChanges(frozenset(self.by_id), edited)
         self.unsaved.edited |= edited
 
-    def unsave(self) -> None:
+    def mark_all_unsaved(self) -> None:
         """Remember that no file has these messages any more."""
         if self.order:
-            self.unsaved = Unsaved(frozenset(), edited=True)
+            self.unsaved = UnsavedChanges(frozenset(), edited=True)
 
-    def reconciled(self, theirs: Sequence[Message]) -> list[Message]:
+    def reconcile(self, theirs: Sequence[Message]) -> list[Message]:
         """What a file should hold that now holds `theirs`: the changes of both sides."""
         if self.unsaved is None:
             return list(theirs)
         if self.unsaved.edited:
-            return merged(self.unsaved.base, self.order, theirs)
+            return merge_edits(self.unsaved.base, self.order, theirs)
         known = self.unsaved.base.union(message.id for message in theirs)
         return [*theirs, *(message for message in self.order if message.id not in known)]
 
 
-def merged(base: AbstractSet[str], mine: Sequence[Message], theirs: Sequence[Message]) -> list[Message]:
+def merge_edits(base: AbstractSet[str], mine: Sequence[Message], theirs: Sequence[Message]) -> list[Message]:
     """An edited list with what others added to the messages that the edit began from."""
-    held = {message.id for message in mine}
-    new = [message for message in theirs if message.id not in base and message.id not in held]
+    own = {message.id for message in mine}
+    new = [message for message in theirs if message.id not in base and message.id not in own]
     at = len(mine)
     while at and mine[at - 1].id not in base:
         at -= 1
     return [*mine[:at], *new, *mine[at:]] if new else list(mine)
 
 
-def distinct(messages: Iterable[Message], known: dict[str, Message] | None = None) -> list[Message]:
+def distinct_messages(messages: Iterable[Message], known: dict[str, Message] | None = None) -> list[Message]:
     """The messages whose ids are not known, each once; raises when one id stands for two contents."""
     known = known or {}
     found: dict[str, Message] = {}
@@ -96,86 +97,86 @@ def distinct(messages: Iterable[Message], known: dict[str, Message] | None = Non
     return list(found.values())
 
 
-class Keeper:
+class Persistence:
     """Told of every change before it is made; this one only notes that the change is not saved.
 
-    `changing` surrounds a change: inside it, nobody else writes, and what others wrote is held.
+    A `transaction` surrounds a change: inside it nobody else writes, and the buffer has what others wrote.
     """
 
-    def changing(self, held: Held) -> AbstractContextManager[None]:
-        """Hold the file for one change."""
+    def transaction(self, buffer: MessageBuffer) -> AbstractContextManager[None]:
+        """Lock the file for one change."""
         return nullcontext()
 
-    def add(self, held: Held, messages: Sequence[Message]) -> None:
+    def add(self, buffer: MessageBuffer, messages: Sequence[Message]) -> None:
         """Messages are about to be added at the end."""
-        held.mark(edited=False)
+        buffer.mark_unsaved(edited=False)
 
-    def edit(self, held: Held, messages: Sequence[Message]) -> None:
-        """These messages are about to take the place of those held."""
-        held.mark(edited=True)
+    def edit(self, buffer: MessageBuffer, messages: Sequence[Message]) -> None:
+        """These messages are about to replace those in the buffer."""
+        buffer.mark_unsaved(edited=True)
 
-    def settle(self) -> None:
+    def after_add(self) -> None:
         """Messages were added, and the file is free again."""
 
-    def save(self, held: Held) -> None:
-        """Write down what is not saved yet."""
+    def save(self, buffer: MessageBuffer) -> None:
+        """Save what is not saved yet."""
         raise ValueError(
             "this context has no file; give it one with Context(file_path=...), "
             "or use a context of a Runtime that has one"
         )
 
 
-class FileKeeper(Keeper):
+class FilePersistence(Persistence):
     """Keeps one context in a file of its own: at once when `keep_updated`, otherwise when saved."""
 
     def __init__(self, path: str | os.PathLike[str], *, keep_updated: bool) -> None:
         self.file = ContextFile(path)
         self.keep_updated = keep_updated
 
-    def changing(self, held: Held) -> AbstractContextManager[None]:
-        return self._caught_up(held) if self.keep_updated else nullcontext()
+    def transaction(self, buffer: MessageBuffer) -> AbstractContextManager[None]:
+        return self._sync(buffer) if self.keep_updated else nullcontext()
 
-    def add(self, held: Held, messages: Sequence[Message]) -> None:
+    def add(self, buffer: MessageBuffer, messages: Sequence[Message]) -> None:
         if self.keep_updated:
-            self.file.append(messages, held.order)
+            self.file.append(messages, buffer.order)
         else:
-            held.mark(edited=False)
+            buffer.mark_unsaved(edited=False)
 
-    def edit(self, held: Held, messages: Sequence[Message]) -> None:
+    def edit(self, buffer: MessageBuffer, messages: Sequence[Message]) -> None:
         if self.keep_updated:
             self.file.write(messages)
         else:
-            held.mark(edited=True)
+            buffer.mark_unsaved(edited=True)
 
-    def save(self, held: Held) -> None:
-        with locked(self.file.path):
-            self._save(held)
+    def save(self, buffer: MessageBuffer) -> None:
+        with file_lock(self.file.path):
+            self._save(buffer)
 
     @contextmanager
-    def _caught_up(self, held: Held) -> Iterator[None]:
-        with locked(self.file.path):
-            if held.unsaved is not None or self.file.removed:
-                self._save(held)
-            elif news := self.file.news():
-                if news.whole:
-                    held.take(news.messages)
+    def _sync(self, buffer: MessageBuffer) -> Iterator[None]:
+        with file_lock(self.file.path):
+            if buffer.unsaved is not None or self.file.removed:
+                self._save(buffer)
+            elif changes := self.file.read_changes():
+                if changes.replaces_all:
+                    buffer.replace_all(changes.messages)
                 else:
-                    held.add(held.fresh(news.messages))
+                    buffer.add(buffer.select_new(changes.messages))
             yield
 
-    def _save(self, held: Held) -> None:
+    def _save(self, buffer: MessageBuffer) -> None:
         if self.file.removed:
-            held.unsave()
+            buffer.mark_all_unsaved()
         theirs = self.file.read()
-        messages = held.reconciled(theirs)
+        messages = buffer.reconcile(theirs)
         if messages != theirs or not self.file.path.exists():
             self.file.write(messages)
-        held.take(messages)
-        held.unsaved = None
+        buffer.replace_all(messages)
+        buffer.unsaved = None
 
 
 # What a message may say, in any of the spellings that `Message` takes.
-Said: TypeAlias = Content | Mapping[str, Any] | Sequence[Any]
+MessageContent: TypeAlias = Content | Mapping[str, Any] | Sequence[Any]
 
 
 class Context:
@@ -191,14 +192,14 @@ class Context:
         file_path: str | os.PathLike[str] | None = None,
         keep_updated: bool = False,
     ) -> None:
-        self._messages = Messages(self)
-        self._held = Held(self._messages)
-        self._keeper = Keeper()
-        if messages is not None and (made := distinct(map(wire.from_dict, messages))):
-            self._held.mark(edited=False)
-            self._held.add(made)
+        self._messages = MessageList(self)
+        self._buffer = MessageBuffer(self._messages)
+        self._persistence = Persistence()
+        if messages is not None and (made := distinct_messages(map(wire.from_dict, messages))):
+            self._buffer.mark_unsaved(edited=False)
+            self._buffer.add(made)
         if file_path is not None:
-            self._keeper = FileKeeper(file_path, keep_updated=keep_updated)
+            self._persistence = FilePersistence(file_path, keep_updated=keep_updated)
             if keep_updated:
                 self.save()
         elif keep_updated:
@@ -208,11 +209,11 @@ class Context:
     def from_file(cls, path: str | os.PathLike[str], keep_updated: bool = False) -> Self:
         """The context that a file holds; a missing file holds an empty one."""
         context = cls(file_path=path)
-        keeper = context._keeper
-        assert isinstance(keeper, FileKeeper)
-        context._held.take(keeper.file.load())
+        persistence = context._persistence
+        assert isinstance(persistence, FilePersistence)
+        context._buffer.replace_all(persistence.file.load())
         if keep_updated:
-            keeper.keep_updated = True
+            persistence.keep_updated = True
             context.save()
         return context
 
@@ -230,26 +231,26 @@ class Context:
     @property
     def file_path(self) -> Path | None:
         """Its own file, if it has one."""
-        return self._keeper.file.path if isinstance(self._keeper, FileKeeper) else None
+        return self._persistence.file.path if isinstance(self._persistence, FilePersistence) else None
 
     @property
     def keep_updated(self) -> bool:
         """Whether every change is written to its own file at once."""
-        return isinstance(self._keeper, FileKeeper) and self._keeper.keep_updated
+        return isinstance(self._persistence, FilePersistence) and self._persistence.keep_updated
 
-    def user(self, content: Said) -> Message:
+    def user(self, content: MessageContent) -> Message:
         """Add what the user said."""
         return self.append(Message(ChatRole.USER, content))
 
     def assistant(
-        self, content: Said, tool_calls: Sequence[ToolCall | Mapping[str, Any]] | None = None
+        self, content: MessageContent, tool_calls: Sequence[ToolCall | Mapping[str, Any]] | None = None
     ) -> Message:
         """Add what the model answered, and the tools it calls."""
         return self.append(Message(ChatRole.ASSISTANT, content, tool_calls=tool_calls))
 
     def tool(
         self,
-        content: Said,
+        content: MessageContent,
         name: str | None = None,
         tool_call_id: str | None = None,
         *,
@@ -260,7 +261,7 @@ class Context:
             Message(ChatRole.TOOL, content, name=name, tool_call_id=tool_call_id, is_error=is_error)
         )
 
-    def system(self, content: Said) -> Message:
+    def system(self, content: MessageContent) -> Message:
         """Add an instruction."""
         return self.append(Message(ChatRole.SYSTEM, content))
 
@@ -273,33 +274,33 @@ class Context:
     def extend(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
         """Add messages at the end, in one write."""
         made = [wire.from_dict(message) for message in messages]
-        with self._keeper.changing(self._held):
-            new = self._held.fresh(made)
+        with self._persistence.transaction(self._buffer):
+            new = self._buffer.select_new(made)
             if new:
-                self._keeper.add(self._held, new)
-                self._held.add(new)
+                self._persistence.add(self._buffer, new)
+                self._buffer.add(new)
         if new:
-            self._keeper.settle()
+            self._persistence.after_add()
 
     def clear(self) -> None:
         """Remove all messages, also those that others have just added to the file."""
-        with self._keeper.changing(self._held):
+        with self._persistence.transaction(self._buffer):
             if self._messages:
-                self._keeper.edit(self._held, [])
-                self._held.take([])
+                self._persistence.edit(self._buffer, [])
+                self._buffer.replace_all([])
 
     def save(self) -> None:
         """Write down what is not in the file yet, together with what others have written there."""
-        self._keeper.save(self._held)
+        self._persistence.save(self._buffer)
 
     def _edit(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        made = distinct(map(wire.from_dict, messages))
-        before = frozenset(self._held.by_id)
-        with self._keeper.changing(self._held):
-            after = merged(before, made, self._messages)
+        made = distinct_messages(map(wire.from_dict, messages))
+        before = frozenset(self._buffer.by_id)
+        with self._persistence.transaction(self._buffer):
+            after = merge_edits(before, made, self._messages)
             if after != self._messages:
-                self._keeper.edit(self._held, after)
-                self._held.take(after)
+                self._persistence.edit(self._buffer, after)
+                self._buffer.replace_all(after)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -316,7 +317,7 @@ class Context:
         return self._messages[index]
 
     def __contains__(self, message: object) -> bool:
-        return isinstance(message, Message) and self._held.by_id.get(message.id) == message
+        return isinstance(message, Message) and self._buffer.by_id.get(message.id) == message
 
     def __repr__(self) -> str:
         where = f", file_path={str(self.file_path)!r}" if self.file_path else ""
@@ -327,10 +328,10 @@ class Context:
         return type(self), (list(self._messages),)
 
 
-def _editing(name: str) -> Any:
+def _edit_method(name: str) -> Any:
     """A method of `list` that hands the outcome to the context instead of keeping it."""
 
-    def edit(self: Messages, *args: Any, **kwargs: Any) -> Any:
+    def edit(self: MessageList, *args: Any, **kwargs: Any) -> Any:
         copy = list(self)
         result = getattr(copy, name)(*args, **kwargs)
         self._context._edit(copy)
@@ -339,7 +340,7 @@ def _editing(name: str) -> Any:
     return edit
 
 
-class Messages(list[Message]):
+class MessageList(list[Message]):
     """The list of a context's messages; what is done to it is done to the context."""
 
     __slots__ = ("_context",)
@@ -362,10 +363,10 @@ class Messages(list[Message]):
     def clear(self) -> None:
         self._context.clear()
 
-    insert, pop, remove = _editing("insert"), _editing("pop"), _editing("remove")
-    reverse, sort = _editing("reverse"), _editing("sort")
-    __setitem__, __delitem__ = _editing("__setitem__"), _editing("__delitem__")
-    __imul__ = _editing("__imul__")
+    insert, pop, remove = _edit_method("insert"), _edit_method("pop"), _edit_method("remove")
+    reverse, sort = _edit_method("reverse"), _edit_method("sort")
+    __setitem__, __delitem__ = _edit_method("__setitem__"), _edit_method("__delitem__")
+    __imul__ = _edit_method("__imul__")
 
     def __reduce__(self) -> tuple[type[list[Message]], tuple[list[Message]]]:
         return list, (list(self),)

@@ -1,4 +1,8 @@
-"""Locks, atomic replacement and the marks by which a file is recognised: what all our files need."""
+"""The file of one context: a JSON list of messages that survives a kill at any byte and several writers.
+
+First what the file of a runtime needs, too: locks, atomic replacement, messages as JSON, and what is
+complete of a truncated list. `ContextFile` is at the end.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,10 @@ except ImportError:  # not a POSIX system; contexts without a file work there
     fcntl = None
 
 logger = logging.getLogger("autonomy_ctx.containers")
-READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """By what a file that nobody has touched since is recognised."""
 
     device: int
@@ -40,32 +44,32 @@ class Stamp(NamedTuple):
     modified: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
+    def of(cls, found: os.stat_result) -> FileStamp:
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def file_stamp(path: Path) -> FileStamp | None:
     """A file's stamp; None when there is no such file."""
     try:
-        return Stamp.of(path.stat())
+        return FileStamp.of(path.stat())
     except FileNotFoundError:
         return None
 
 
-def absolute(path: str | os.PathLike[str]) -> Path:
+def real_path(path: str | os.PathLike[str]) -> Path:
     """The real place of a file: it stays the same when the working folder or a link changes."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"file_path must be a path, not {type(path).__name__}")
     return Path(os.path.realpath(path))
 
 
-def beside(path: Path, suffix: str) -> Path:
+def sibling_path(path: Path, suffix: str) -> Path:
     """The path of a file that belongs to another one."""
     return path.with_name(path.name + suffix)
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def file_lock(path: Path) -> Iterator[None]:
     """Hold `<path>.lock`; other processes and threads wait for their turn."""
     if fcntl is None:
         raise StoreUnavailable(
@@ -75,10 +79,10 @@ def locked(path: Path) -> Iterator[None]:
         )
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
-        handle = os.open(beside(path, ".lock"), flags, 0o666)
+        handle = os.open(sibling_path(path, ".lock"), flags, 0o666)
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(beside(path, ".lock"), flags, 0o666)
+        handle = os.open(sibling_path(path, ".lock"), flags, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
@@ -90,16 +94,16 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def replace(path: Path, data: bytes) -> Stamp:
+def replace_file(path: Path, data: bytes) -> FileStamp:
     """Put a whole new file in a file's place: a reader sees the old or the new one, never a part."""
-    made = beside(path, ".tmp")
+    made = sibling_path(path, ".tmp")
     handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         if path.exists():
             os.fchmod(handle, path.stat().st_mode & 0o7777)
         write_at(handle, 0, data, path)
         os.fsync(handle)
-        stamp = Stamp.of(os.fstat(handle))
+        stamp = FileStamp.of(os.fstat(handle))
     except BaseException:
         os.unlink(made)
         raise
@@ -120,7 +124,7 @@ def write_at(handle: int, at: int, data: bytes, path: Path) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def grow(handle: int, at: int, data: bytes, end: bytes, path: Path) -> None:
+def overwrite_end(handle: int, at: int, data: bytes, end: bytes, path: Path) -> None:
     """Overwrite a file's `end`, which begins at `at`; when that fails the file is as it was."""
     try:
         write_at(handle, at, data, path)
@@ -130,18 +134,20 @@ def grow(handle: int, at: int, data: bytes, end: bytes, path: Path) -> None:
         raise
 
 
-def keep_torn(path: Path, data: bytes) -> None:
-    """Put what a kill left of a file aside, before it is mended."""
-    names = (beside(path, f".torn{number or ''}") for number in range(1_000_000))
+def save_truncated_copy(path: Path, data: bytes) -> None:
+    """Save a truncated file under another name, before it is repaired."""
+    names = (sibling_path(path, f".torn{number or ''}") for number in range(1_000_000))
     aside = next(name for name in names if not name.exists())
-    replace(aside, data)
-    logger.warning("%s was torn; all whole messages are kept, and the file as it was is %s", path, aside)
+    replace_file(aside, data)
+    logger.warning(
+        "%s was truncated; all complete messages are kept, and the file as it was is %s", path, aside
+    )
 
 
 _ALWAYS = ("role", "content", "id", "created_at")
 
 
-def fields(message: Message) -> dict[str, Any]:
+def message_fields(message: Message) -> dict[str, Any]:
     """A message's fields that are not empty, as JSON values."""
     if isinstance(message, Summary):
         return wire.to_dict(message)
@@ -151,10 +157,10 @@ def fields(message: Message) -> dict[str, Any]:
     }
 
 
-def record(message: Message) -> str:
+def message_line(message: Message) -> str:
     """A message as one line of JSON."""
     # ASCII only: any program reads it, whatever encoding it takes the file for.
-    return json.dumps(fields(message))
+    return json.dumps(message_fields(message))
 
 
 def parse_messages(values: Sequence[Any], path: Path) -> list[Message]:
@@ -170,7 +176,7 @@ def parse_messages(values: Sequence[Any], path: Path) -> list[Message]:
             message = wire.from_dict(value, new_id=partial(_stable_id, index, value), now=lambda: read_at)
             known = messages.get(message.id)
             if known is not None and known != message:
-                value = {**fields(message), "id": _stable_id(index, value)}
+                value = {**message_fields(message), "id": _stable_id(index, value)}
                 message = wire.from_dict(value)
         except InvalidMessage as error:
             raise InvalidContextFile(
@@ -189,50 +195,50 @@ def _stable_id(index: int, value: dict[str, Any]) -> str:
 _decoder = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
 _WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-_HALF_NUMBER = re.compile(r"\.|[eE][+-]?")
-_HALF_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,4}\Z")
+_PARTIAL_NUMBER = re.compile(r"\.|[eE][+-]?")
+_PARTIAL_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,4}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """The values that are whole, and whether a piece of another one had to be cut off."""
+class CompleteValues:
+    """The complete values of a list, and whether a part of another one had to be cut off."""
 
     values: list[Any]
-    cut: bool
+    truncated: bool
 
 
-def whole_values(text: str) -> Whole:
-    """What is whole of a JSON list that may end anywhere; raises ValueError when it is none."""
+def complete_values(text: str) -> CompleteValues:
+    """The complete values of a JSON list that may end anywhere; ValueError when it is no list."""
     # A power cut can leave zeros where the end should be.
-    kept = text.rstrip("\0")
-    cut = kept != text
-    at = _skip(kept, 0)
-    if at == len(kept):
-        return Whole([], cut)
-    if kept[at] != "[":
+    read = text.rstrip("\0")
+    truncated = read != text
+    at = _skip(read, 0)
+    if at == len(read):
+        return CompleteValues([], truncated)
+    if read[at] != "[":
         raise ValueError("does not begin with a JSON list")
     values: list[Any] = []
-    at, separated = _skip(kept, at + 1), True
-    while at < len(kept):
+    at, separated = _skip(read, at + 1), True
+    while at < len(read):
         # The bracket may stand right after a comma: the next value was about to overwrite it.
-        if kept[at] == "]":
-            if kept[at + 1 :].strip():
+        if read[at] == "]":
+            if read[at + 1 :].strip():
                 raise ValueError("goes on after the end of its list")
             break
         if not separated:
             raise ValueError(f"has no comma between two values, at character {at}")
         try:
-            value, at = _decoder.raw_decode(kept, at)
+            value, at = _decoder.raw_decode(read, at)
         except json.JSONDecodeError as error:
-            if not _unfinished(kept, error):
+            if not _ends_too_early(read, error):
                 raise
-            return Whole(values, cut=True)
+            return CompleteValues(values, truncated=True)
         values.append(value)
-        at = _skip(kept, at)
-        separated = kept[at : at + 1] == ","
+        at = _skip(read, at)
+        separated = read[at : at + 1] == ","
         if separated:
-            at = _skip(kept, at + 1)
-    return Whole(values, cut)
+            at = _skip(read, at + 1)
+    return CompleteValues(values, truncated)
 
 
 def _skip(text: str, at: int) -> int:
@@ -240,44 +246,44 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def is_unfinished(text: str) -> bool:
+def is_truncated(text: str) -> bool:
     """Whether a text is the beginning of a JSON value but not all of it."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
-        return _unfinished(text, error)
+        return _ends_too_early(text, error)
     return False
 
 
-def _unfinished(text: str, error: json.JSONDecodeError) -> bool:
+def _ends_too_early(text: str, error: json.JSONDecodeError) -> bool:
     """Whether parsing failed only because the text ends too early."""
     rest = text[error.pos :]
     if not rest.strip() or error.msg.startswith("Unterminated string"):
         return True
     if error.msg.startswith("Invalid \\u"):
-        return bool(_HALF_ESCAPE.search(text))
-    return any(word.startswith(rest) for word in _WORDS) or bool(_HALF_NUMBER.fullmatch(rest))
+        return bool(_PARTIAL_ESCAPE.search(text))
+    return any(word.startswith(rest) for word in _WORDS) or bool(_PARTIAL_NUMBER.fullmatch(rest))
 
 
-BROKEN = "Restore a backup, mend it by hand, or use another path"
+REPAIR_ADVICE = "Restore a backup, mend it by hand, or use another path"
 # The file's own form of a list's end, and the one that `json.dump` writes.
 _ENDS = (b"}\n]", b"}]", b"[]")
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class FileChanges:
     """What others wrote: messages that come after those known, or all that there are now."""
 
     messages: list[Message]
-    whole: bool
+    replaces_all: bool
 
 
 class ContextFile:
-    """One context's file. All methods but `load` are called with `locked(path)` held."""
+    """One context's file. All methods but `load` are called with `file_lock(path)` held."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = absolute(path)
-        self._stamp: Stamp | None = None
+        self.path = real_path(path)
+        self._stamp: FileStamp | None = None
         # The bytes after the last message; None when the end is not one that can be overwritten.
         self._end: bytes | None = None
 
@@ -291,28 +297,28 @@ class ContextFile:
         if not self.path.exists():
             return []
         try:
-            with locked(self.path):
+            with file_lock(self.path):
                 return self.read()
         except OSError as error:
-            if error.errno not in READ_ONLY:
+            if error.errno not in READ_ONLY_ERRORS:
                 raise
             # Nobody can write in this folder, so there is nobody to wait for.
-            return self._read(mend=False)
+            return self._read(repair=False)
 
     def read(self) -> list[Message]:
-        """All messages; a torn file is mended."""
-        return self._read(mend=True)
+        """All messages; a truncated file is repaired."""
+        return self._read(repair=True)
 
-    def news(self) -> News | None:
+    def read_changes(self) -> FileChanges | None:
         """What others wrote since this one last read or wrote; None when they wrote nothing."""
-        stamp, known = stamp_of(self.path), self._stamp
+        stamp, known = file_stamp(self.path), self._stamp
         if stamp == known:
             return None
         if stamp and known and self._end and stamp[:2] == known[:2] and stamp.size > known.size:
-            added = self._added(known.size - len(self._end))
+            added = self._read_appended(known.size - len(self._end))
             if added is not None:
-                return News(added, whole=False)
-        return News(self.read(), whole=True)
+                return FileChanges(added, replaces_all=False)
+        return FileChanges(self.read(), replaces_all=True)
 
     def append(self, messages: Sequence[Message], before: Sequence[Message]) -> None:
         """Write messages after those that are there; `before` is what is there."""
@@ -320,56 +326,60 @@ class ContextFile:
         if stamp is None or not end:
             self.write([*before, *messages])
             return
-        text = ",\n".join(map(record, messages))
+        text = ",\n".join(map(message_line, messages))
         comma = b"" if end == b"]" and not before else b","
         handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            grow(handle, stamp.size - len(end), comma + b"\n" + text.encode() + b"\n]", end, self.path)
-            self._stamp, self._end = Stamp.of(os.fstat(handle)), b"\n]"
+            overwrite_end(
+                handle, stamp.size - len(end), comma + b"\n" + text.encode() + b"\n]", end, self.path
+            )
+            self._stamp, self._end = FileStamp.of(os.fstat(handle)), b"\n]"
         finally:
             os.close(handle)
 
     def write(self, messages: Sequence[Message]) -> None:
         """Replace all that is there."""
         data = list_text(messages).encode()
-        self._stamp = replace(self.path, data)
+        self._stamp = replace_file(self.path, data)
         self._end = _end_of(data)
 
-    def _read(self, *, mend: bool) -> list[Message]:
+    def _read(self, *, repair: bool) -> list[Message]:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             self._stamp = self._end = None
             return []
-        stamp = stamp_of(self.path)
+        stamp = file_stamp(self.path)
         try:
             values = json.loads(data)
         except (ValueError, RecursionError):
-            return self._torn(data, mend=mend)
-        messages = parse_messages(_list(values, self.path), self.path)
+            return self._read_truncated(data, repair=repair)
+        messages = parse_messages(_check_list(values, self.path), self.path)
         self._stamp, self._end = stamp, _end_of(data)
         return messages
 
-    def _torn(self, data: bytes, *, mend: bool) -> list[Message]:
-        """What is whole of a file that is no JSON; mended, or an error when it was never a list."""
+    def _read_truncated(self, data: bytes, *, repair: bool) -> list[Message]:
+        """The complete messages of a file that is no JSON; an error when it does not begin with a list."""
         try:
             # Not `data.decode()`: the kill may have left half a character at the very end.
-            whole = whole_values(codecs.getincrementaldecoder("utf-8")().decode(data))
+            found = complete_values(codecs.getincrementaldecoder("utf-8")().decode(data))
         except (ValueError, RecursionError) as error:
             raise InvalidContextFile(
-                path=str(self.path), problem=f"is not a JSON list of messages ({_said(error)})", advice=BROKEN
+                path=str(self.path),
+                problem=f"is not a JSON list of messages ({_error_text(error)})",
+                advice=REPAIR_ADVICE,
             ) from None
-        messages = parse_messages(whole.values, self.path)
-        if mend:
-            if whole.cut:
-                keep_torn(self.path, data)
+        messages = parse_messages(found.values, self.path)
+        if repair:
+            if found.truncated:
+                save_truncated_copy(self.path, data)
             self.write(messages)
         return messages
 
-    def _added(self, at: int) -> list[Message] | None:
+    def _read_appended(self, at: int) -> list[Message] | None:
         """The messages after a place in the file; None when they cannot be told apart from the rest."""
         with self.path.open("rb") as file:
-            stamp = Stamp.of(os.fstat(file.fileno()))
+            stamp = FileStamp.of(os.fstat(file.fileno()))
             file.seek(at)
             data = file.read()
         try:
@@ -386,7 +396,7 @@ class ContextFile:
 
 def list_text(messages: Sequence[Message]) -> str:
     """Messages as a JSON list, one to a line."""
-    return "[\n" + ",\n".join(map(record, messages)) + "\n]" if messages else "[]"
+    return "[\n" + ",\n".join(map(message_line, messages)) + "\n]" if messages else "[]"
 
 
 def _end_of(data: bytes) -> bytes | None:
@@ -394,7 +404,7 @@ def _end_of(data: bytes) -> bytes | None:
     return end[1:] if end else None
 
 
-def _list(values: Any, path: Path) -> list[Any]:
+def _check_list(values: Any, path: Path) -> list[Any]:
     if isinstance(values, list):
         return values
     if isinstance(values, dict) and "contexts" in values:
@@ -403,9 +413,9 @@ def _list(values: Any, path: Path) -> list[Any]:
         problem = f"has version {values['version']:g}, which this version of autonomy_ctx does not know"
         advice = "Upgrade autonomy_ctx to open it"
     else:
-        problem, advice = f"holds a JSON {type(values).__name__}, not a list of messages", BROKEN
+        problem, advice = f"holds a JSON {type(values).__name__}, not a list of messages", REPAIR_ADVICE
     raise InvalidContextFile(path=str(path), problem=problem, advice=advice)
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return "nested too deep" if isinstance(error, RecursionError) else str(error)

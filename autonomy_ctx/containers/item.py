@@ -19,32 +19,32 @@ T = TypeVar("T")
 _SIMPLE = frozenset({str, int, float, bool, bytes, type(None)})
 
 
-class _Copied(Generic[T]):
+class _CopyOnAccess(Generic[T]):
     """A field that is copied when it is written and whenever it is read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> _Copied[T]: ...
+    def __get__(self, instance: None, owner: type) -> _CopyOnAccess[T]: ...
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance: object | None, owner: type) -> _Copied[T] | T:
+    def __get__(self, instance: object | None, owner: type) -> _CopyOnAccess[T] | T:
         if instance is None:
             # A dataclass takes this to mean that the field has no default.
             raise AttributeError(self._name)
-        value: T = _copied(vars(instance)[self._name])
+        value: T = _deep_copy(vars(instance)[self._name])
         return value
 
     def __set__(self, instance: object, value: T) -> None:
-        vars(instance)[self._name] = _copied(value)
+        vars(instance)[self._name] = _deep_copy(value)
 
 
 @dataclass(frozen=True, eq=False)
 class ContextItem(Generic[T]):
     """A payload that cannot be changed; `content` is a new copy each time it is read."""
 
-    content: _Copied[T] = _Copied()  # a descriptor, not a default
+    content: _CopyOnAccess[T] = _CopyOnAccess()  # a descriptor, not a default
     description: str | None = None
     id: str | None = None
 
@@ -94,7 +94,7 @@ def item_from_json(kind: type[ContextItem[Any]], data: Any, path: str) -> Contex
     return kind(data["content"], data.get("description"), data.get("id"))
 
 
-def _copied(value: Any) -> Any:
+def _deep_copy(value: Any) -> Any:
     if type(value) in _SIMPLE:
         return value
     try:

@@ -7,14 +7,20 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Protocol, Self
 
-from autonomy_ctx.containers._shared import INHERIT, Inherit, Turns, from_json, to_json
+from autonomy_ctx.containers._shared import (
+    INHERIT,
+    ChangeLock,
+    Inherit,
+    container_from_json,
+    container_to_json,
+)
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidItem, UnknownItem
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.validation import check_int
 
 
-class Readable(Protocol):
+class ReadablePool(Protocol):
     """What a view needs of a pool."""
 
     @property
@@ -31,7 +37,7 @@ class ContextPoolView:
 
     __slots__ = ("_pool",)
 
-    def __init__(self, pool: Readable) -> None:
+    def __init__(self, pool: ReadablePool) -> None:
         self._pool = pool
 
     @property
@@ -50,7 +56,7 @@ class ContextPoolView:
 
     def catalogue(self) -> str:
         """One line `- [id] description` for each item."""
-        return catalogue_of(self.items)
+        return render_catalogue(self.items)
 
     def __len__(self) -> int:
         return len(self._pool)
@@ -65,17 +71,19 @@ class ContextPoolView:
         return f"{type(self).__name__}(limit={self.limit}, len={len(self)})"
 
 
-def catalogue_of(items: Iterable[ContextItem[Any]]) -> str:
+def render_catalogue(items: Iterable[ContextItem[Any]]) -> str:
     """One line for each item: a line break in a text must not look like another item."""
-    return "\n".join(f"- [{_escaped(item.id or '')}] {_one_line(item.description or '')}" for item in items)
+    return "\n".join(
+        f"- [{_escape_line_breaks(item.id or '')}] {_join_lines(item.description or '')}" for item in items
+    )
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     lines = text.splitlines()
     return text if lines == [text] else " ".join(line.strip() for line in lines if line.strip())
 
 
-def _escaped(text: str) -> str:
+def _escape_line_breaks(text: str) -> str:
     """Line breaks in an id are shown, not dropped: two ids must not look the same."""
     return text if text.splitlines() in ([], [text]) else repr(text)[1:-1]
 
@@ -100,7 +108,7 @@ class ContextPool:
         self._items: dict[str, ContextItem[Any]] = {}
         # Whether a branch, or what this is a branch of, reads the same dict: then it is not to be changed.
         self._shared = False
-        self._turns = Turns()
+        self._lock = ChangeLock()
 
     @property
     def limit(self) -> int | None:
@@ -110,18 +118,18 @@ class ContextPool:
     @property
     def items(self) -> list[ContextItem[Any]]:
         """The items, oldest first, in a list of the caller's own."""
-        leaving = self._leaving()
+        leaving = self._item_leaving()
         return [item for item in self._items.values() if item.id != leaving]
 
     def get(self, id: str) -> ContextItem[Any]:  # noqa: A002  # the field's name
         """The item with an id, or `UnknownItem`, which is a `KeyError`."""
-        if id not in self._items or id == self._leaving():
+        if id not in self._items or id == self._item_leaving():
             raise UnknownItem(id)
         return self._items[id]
 
     def catalogue(self) -> str:
         """One line `- [id] description` for each item, whatever their texts hold."""
-        return catalogue_of(self.items)
+        return render_catalogue(self.items)
 
     def view(self) -> ContextPoolView:
         """The pool as it is at any time, for those who may only read."""
@@ -134,31 +142,36 @@ class ContextPool:
         until the new one is in. When one of them fails, it stays where it was. When an AFTER_ADD hook
         fails, the new item is in, and the error says so.
         """
-        key = self._checked(item)
+        key = self._check_item(item)
         if not self.hooks:
             self._put(key, item)
             return
-        async with self._turns.change() as change:
+        async with self._lock.change() as change:
             change.incoming = key
             await fire(self.hooks, ContextPoolHook.BEFORE_ADD, self, item, done=False)
             self._put(key, item)
             change.incoming = None
             await fire(self.hooks, ContextPoolHook.AFTER_ADD, self, item, done=True)
 
+    def restore(self, items: Iterable[ContextItem[Any]]) -> None:
+        """Put in items that were in the pool before, such as saved ones, without hooks."""
+        for item in items:
+            self._put(self._check_item(item), item)
+
     async def remove(self, id: str) -> None:  # noqa: A002  # the field's name
         """Take an item out, or raise `UnknownItem`, which is a `KeyError`."""
         self.get(id)
-        async with self._turns.change():
+        async with self._lock.change():
             # Somebody whose turn was before may have taken it out.
             item = self.get(id)
             await fire(self.hooks, ContextPoolHook.BEFORE_REMOVE, self, item, done=False)
             # A hook may have taken it out: then it was told to all of them already.
-            if self._own().pop(id, None) is not None:
+            if self._own_items().pop(id, None) is not None:
                 await fire(self.hooks, ContextPoolHook.AFTER_REMOVE, self, item, done=True)
 
     async def clear(self) -> None:
         """Take all items out."""
-        async with self._turns.change():
+        async with self._lock.change():
             await fire(self.hooks, ContextPoolHook.BEFORE_CLEAR, self, done=False)
             self._items, self._shared = {}, False
             await fire(self.hooks, ContextPoolHook.AFTER_CLEAR, self, done=True)
@@ -173,7 +186,7 @@ class ContextPool:
         """
         child = object.__new__(type(self))
         vars(child).update(vars(self))
-        child._turns = Turns()
+        child._lock = ChangeLock()
         child.hooks = (
             list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextPoolHook)
         )
@@ -191,19 +204,18 @@ class ContextPool:
 
     def to_dict(self) -> dict[str, Any]:
         """Limit, items and the names of the hooks, as JSON."""
-        return to_json(self._limit, self.items, self.hooks)
+        return container_to_json(self._limit, self.items, self.hooks)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """A pool from what `to_dict` wrote; no hook is called, the newest that fit are kept."""
-        saved = from_json(cls.__name__, data)
+        saved = container_from_json(cls.__name__, data)
         made = cls(limit=saved.limit, hooks=saved.hooks)
-        for item in saved.items:
-            made._put(made._checked(item), item)
+        made.restore(saved.items)
         return made
 
     def __len__(self) -> int:
-        return len(self._items) - (self._leaving() is not None)
+        return len(self._items) - (self._item_leaving() is not None)
 
     def __iter__(self) -> Iterator[ContextItem[Any]]:
         return iter(self.items)
@@ -212,12 +224,12 @@ class ContextPool:
         """Whether an id, or exactly this item, is in it."""
         if isinstance(item, ContextItem):
             return item.id is not None and item.id in self and self._items[item.id] == item
-        return isinstance(item, str) and item in self._items and item != self._leaving()
+        return isinstance(item, str) and item in self._items and item != self._item_leaving()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(limit={self._limit}, len={len(self)})"
 
-    def _checked(self, item: ContextItem[Any]) -> str:
+    def _check_item(self, item: ContextItem[Any]) -> str:
         if not isinstance(item, ContextItem):
             raise TypeError(
                 f"{type(self).__name__}.add takes a ContextItem, not {type(item).__name__}; "
@@ -228,20 +240,20 @@ class ContextPool:
             raise InvalidItem(missing, "is None; items in a pool need 'id' and 'description'")
         return item.id
 
-    def _leaving(self) -> str | None:
+    def _item_leaving(self) -> str | None:
         """The item that a hook which is asked about a new one already finds gone; None for all others."""
         if self._limit is None or len(self._items) < self._limit:
             return None
-        asked = any(incoming not in self._items for incoming in self._turns.incoming())
+        asked = any(incoming not in self._items for incoming in self._lock.incoming())
         return next(iter(self._items)) if asked else None
 
     def _put(self, key: str, item: ContextItem[Any]) -> None:
-        items = self._own()
+        items = self._own_items()
         if items.pop(key, None) is None and len(items) == self._limit:
             del items[next(iter(items))]
         items[key] = item
 
-    def _own(self) -> dict[str, ContextItem[Any]]:
+    def _own_items(self) -> dict[str, ContextItem[Any]]:
         if self._shared:
             self._items, self._shared = dict(self._items), False
         return self._items

@@ -12,7 +12,13 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Self
 
-from autonomy_ctx.containers._shared import INHERIT, Inherit, Turns, from_json, to_json
+from autonomy_ctx.containers._shared import (
+    INHERIT,
+    ChangeLock,
+    Inherit,
+    container_from_json,
+    container_to_json,
+)
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidContainer
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
@@ -35,7 +41,7 @@ class ContextQueue:
         self._items: deque[ContextItem[Any]] = deque(maxlen=self._limit)
         # Whether a branch, or what this is a branch of, reads the same deque: then it is not to be changed.
         self._shared = False
-        self._turns = Turns()
+        self._lock = ChangeLock()
 
     @property
     def limit(self) -> int:
@@ -64,10 +70,14 @@ class ContextQueue:
         if not self.hooks:
             self._extend(items)
             return
-        async with self._turns.change():
+        async with self._lock.change():
             await fire(self.hooks, ContextQueueHook.BEFORE_APPEND, self.items, done=False)
             self._extend(items)
             await fire(self.hooks, ContextQueueHook.AFTER_APPEND, self.items, done=True)
+
+    def restore(self, items: Iterable[ContextItem[Any]]) -> None:
+        """Add items that were in the queue before, such as saved ones, without hooks."""
+        self._extend(items)
 
     def clear(self) -> None:
         """Remove all items, at once and without hooks."""
@@ -80,7 +90,7 @@ class ContextQueue:
         """
         child = object.__new__(type(self))
         vars(child).update(vars(self))
-        child._turns = Turns()
+        child._lock = ChangeLock()
         child.hooks = (
             list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextQueueHook)
         )
@@ -96,16 +106,16 @@ class ContextQueue:
 
     def to_dict(self) -> dict[str, Any]:
         """Limit, items and the names of the hooks, as JSON."""
-        return to_json(self._limit, self.items, self.hooks)
+        return container_to_json(self._limit, self.items, self.hooks)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """A queue from what `to_dict` wrote; no hook is called, the newest that fit are kept."""
-        saved = from_json(cls.__name__, data)
+        saved = container_from_json(cls.__name__, data)
         if saved.limit is None:
             raise InvalidContainer(cls.__name__, "limit", "is missing")
         made = cls(limit=saved.limit, hooks=saved.hooks)
-        made._items.extend(saved.items)
+        made.restore(saved.items)
         return made
 
     def __len__(self) -> int:

@@ -1,4 +1,7 @@
-"""The contexts of a runtime together with their file: who is in it, and what of it others changed."""
+"""Named contexts in one file: `Runtime`, and the functions that reach the current one.
+
+A `ContextRegistry` holds the contexts and brings them and their file together.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
-from autonomy_ctx.containers.context import Context, Held, Keeper, distinct, merged
-from autonomy_ctx.containers.context_file import locked
+from autonomy_ctx.containers.context import (
+    Context,
+    MessageBuffer,
+    Persistence,
+    distinct_messages,
+    merge_edits,
+)
+from autonomy_ctx.containers.context_file import file_lock
 from autonomy_ctx.containers.recording import Recorder
-from autonomy_ctx.containers.runtime_file import Entry, RuntimeFile, State, edits
+from autonomy_ctx.containers.runtime_file import JournalEntry, RuntimeFile, State, edit_entries
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.validation import check_int
 
+logger = logging.getLogger("autonomy_ctx.containers")
 
-class KeptContexts:
+Contexts: TypeAlias = dict[str, Context]
+
+
+class ContextRegistry:
     """Contexts by name, and the file that keeps them all, if there is one."""
 
-    def __init__(self, file: RuntimeFile | None, *, at_once: bool, settled: Callable[[], None]) -> None:
+    def __init__(
+        self, file: RuntimeFile | None, *, keep_updated: bool, after_add: Callable[[], None]
+    ) -> None:
         self.by_name: dict[str, Context] = {}
         self.file = file
-        self.at_once = at_once
-        self.settled = settled
+        self.keep_updated = keep_updated
+        self.after_add = after_add
         # The names that the file has, as far as we know: one that is gone here was removed on purpose.
-        self._saved: set[str] = set()
+        self._names_in_file: set[str] = set()
 
-    def made(self, name: str) -> Context:
+    def get_or_create(self, name: str) -> Context:
         """The context of this name, which is made if there is none."""
         context = self.by_name.get(name)
         if context is None:
@@ -42,60 +57,64 @@ class KeptContexts:
         self._adopt(name, context)
         return context
 
-    def changing(self, held: Held | None = None) -> AbstractContextManager[None]:
-        """Hold the file, having taken over what others wrote, when changes are written at once."""
-        return self._caught_up(self.file, held) if self.file and self.at_once else nullcontext()
+    def transaction(self, buffer: MessageBuffer | None = None) -> AbstractContextManager[None]:
+        """Lock the file and take over what others wrote, when changes are written at once."""
+        return self._sync(self.file, buffer) if self.file and self.keep_updated else nullcontext()
 
-    def log(self, *entries: Entry) -> None:
-        """Write changes to the journal, inside `changing`, when changes are written at once."""
-        if self.file and self.at_once and entries:
-            self.file.log(entries)
-            self._saved.update(entry.context for entry in entries)
+    def write_journal(self, *entries: JournalEntry) -> None:
+        """Write changes to the journal, inside a `transaction`, when changes are written at once."""
+        if self.file and self.keep_updated and entries:
+            self.file.write_journal(entries)
+            self._names_in_file.update(entry.context for entry in entries)
 
     def add(self, additions: Mapping[str, Sequence[Message]]) -> None:
         """Add messages to contexts by their names, in one step; those of one context all or none."""
-        known = [self.made(name)._held for name in additions if name in self.by_name]
+        known = [self.get_or_create(name)._buffer for name in additions if name in self.by_name]
         elsewhere: list[tuple[Context, Sequence[Message]]] = []
-        with self.changing(next((held for held in known if held.unsaved), None)):
+        with self.transaction(next((buffer for buffer in known if buffer.unsaved), None)):
             new: dict[str, list[Message]] = {}
             for name, messages in additions.items():
                 context = self.by_name.get(name)
                 if context is not None and not self._owns(name, context):
                     elsewhere.append((context, messages))
                 else:
-                    new[name] = context._held.fresh(messages) if context else distinct(messages)
-            self.log(*(Entry(name, "add", messages) for name, messages in new.items() if messages))
+                    new[name] = (
+                        context._buffer.select_new(messages) if context else distinct_messages(messages)
+                    )
+            self.write_journal(
+                *(JournalEntry(name, "add", messages) for name, messages in new.items() if messages)
+            )
             for name, messages in new.items():
-                held = self.made(name)._held
-                if not self.at_once:
-                    held.mark(edited=False)
-                held.add(messages)
+                buffer = self.get_or_create(name)._buffer
+                if not self.keep_updated:
+                    buffer.mark_unsaved(edited=False)
+                buffer.add(messages)
         for context, messages in elsewhere:
             context.extend(messages)
-        self.settled()
+        self.after_add()
 
     def load(self) -> None:
         """Take over what the file holds."""
         if self.file:
-            self._take(self.file.load())
+            self._load_state(self.file.load())
 
     def save(self) -> None:
         """Bring the file up to date with these contexts, and these with what others wrote."""
         if self.file is None:
             raise ValueError("this runtime has no file; give it one with Runtime(file_path=...)")
-        with locked(self.file.path):
+        with file_lock(self.file.path):
             self._save(self.file)
 
     @contextmanager
-    def _caught_up(self, file: RuntimeFile, held: Held | None) -> Iterator[None]:
-        with locked(file.path):
-            if file.long or file.removed or (held and held.unsaved):
+    def _sync(self, file: RuntimeFile, buffer: MessageBuffer | None) -> Iterator[None]:
+        with file_lock(file.path):
+            if file.journal_is_long or file.removed or (buffer and buffer.unsaved):
                 self._save(file)
             else:
-                news = file.news()
-                if isinstance(news, dict):
-                    self._take(news)
-                for entry in news if isinstance(news, list) else ():
+                changes = file.read_changes()
+                if isinstance(changes, dict):
+                    self._load_state(changes)
+                for entry in changes if isinstance(changes, list) else ():
                     self._replay(entry)
             yield
 
@@ -103,80 +122,80 @@ class KeptContexts:
         if file.removed:
             for name, context in self.by_name.items():
                 if self._owns(name, context):
-                    context._held.unsave()
+                    context._buffer.mark_all_unsaved()
         found = file.read()
-        self._take(found)
+        self._load_state(found)
         state = {name: list(context) for name, context in self.by_name.items()}
-        if state != found or not file.plain:
+        if state != found or not file.is_complete:
             file.write(state)
         for name, context in self.by_name.items():
             if self._owns(name, context):
-                context._held.unsaved = None
-        self._saved = set(state)
+                context._buffer.unsaved = None
+        self._names_in_file = set(state)
 
-    def _take(self, state: State) -> None:
+    def _load_state(self, state: State) -> None:
         """Hold what the file has, together with what is not saved here."""
         for name in [*self.by_name, *state]:
-            if self._removed(name):
+            if self._is_removed(name):
                 continue
-            context = self.made(name)
+            context = self.get_or_create(name)
             if self._owns(name, context):
-                context._held.take(context._held.reconciled(state.get(name, [])))
-        self._saved.update(state)
+                context._buffer.replace_all(context._buffer.reconcile(state.get(name, [])))
+        self._names_in_file.update(state)
 
-    def _replay(self, entry: Entry) -> None:
-        if self._removed(entry.context):
+    def _replay(self, entry: JournalEntry) -> None:
+        if self._is_removed(entry.context):
             return
-        self._saved.add(entry.context)
-        held = self.made(entry.context)._held
+        self._names_in_file.add(entry.context)
+        buffer = self.get_or_create(entry.context)._buffer
         if entry.verb == "add":
-            held.add([message for message in entry.messages if message.id not in held.by_id])
+            buffer.add([message for message in entry.messages if message.id not in buffer.by_id])
         else:
-            messages = dict(held.by_id)
+            messages = dict(buffer.by_id)
             entry.apply(messages)
-            held.take(list(messages.values()))
+            buffer.replace_all(list(messages.values()))
 
-    def _removed(self, name: str) -> bool:
-        return name in self._saved and name not in self.by_name
+    def _is_removed(self, name: str) -> bool:
+        return name in self._names_in_file and name not in self.by_name
 
     def _owns(self, name: str, context: Context) -> bool:
-        keeper = context._keeper
-        return isinstance(keeper, NamedKeeper) and keeper.kept is self and keeper.name == name
+        persistence = context._persistence
+        return (
+            isinstance(persistence, RegistryPersistence)
+            and persistence.registry is self
+            and persistence.name == name
+        )
 
     def _adopt(self, name: str, context: Context) -> None:
         # One that somebody put here may have a file of its own, or belong to another runtime.
-        if type(context._keeper) is Keeper:
-            context._keeper = NamedKeeper(self, name)
+        if type(context._persistence) is Persistence:
+            context._persistence = RegistryPersistence(self, name)
 
 
-class NamedKeeper(Keeper):
+class RegistryPersistence(Persistence):
     """Keeps one of a runtime's contexts in the runtime's file."""
 
-    def __init__(self, kept: KeptContexts, name: str) -> None:
-        self.kept, self.name = kept, name
+    def __init__(self, registry: ContextRegistry, name: str) -> None:
+        self.registry, self.name = registry, name
 
-    def changing(self, held: Held) -> AbstractContextManager[None]:
-        return self.kept.changing(held)
+    def transaction(self, buffer: MessageBuffer) -> AbstractContextManager[None]:
+        return self.registry.transaction(buffer)
 
-    def add(self, held: Held, messages: Sequence[Message]) -> None:
-        if not self.kept.at_once:
-            held.mark(edited=False)
-        self.kept.log(*(Entry(self.name, "add", [message]) for message in messages))
+    def add(self, buffer: MessageBuffer, messages: Sequence[Message]) -> None:
+        if not self.registry.keep_updated:
+            buffer.mark_unsaved(edited=False)
+        self.registry.write_journal(*(JournalEntry(self.name, "add", [message]) for message in messages))
 
-    def edit(self, held: Held, messages: Sequence[Message]) -> None:
-        if not self.kept.at_once:
-            held.mark(edited=True)
-        self.kept.log(*edits(self.name, held.by_id, messages))
+    def edit(self, buffer: MessageBuffer, messages: Sequence[Message]) -> None:
+        if not self.registry.keep_updated:
+            buffer.mark_unsaved(edited=True)
+        self.registry.write_journal(*edit_entries(self.name, buffer.by_id, messages))
 
-    def settle(self) -> None:
-        self.kept.settled()
+    def after_add(self) -> None:
+        self.registry.after_add()
 
-    def save(self, held: Held) -> None:
-        self.kept.save()
-
-
-logger = logging.getLogger("autonomy_ctx.containers")
-Contexts: TypeAlias = dict[str, Context]
+    def save(self, buffer: MessageBuffer) -> None:
+        self.registry.save()
 
 
 class Compact(Protocol):
@@ -192,7 +211,7 @@ class Compact(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _RunningCompaction:
     """A compaction that has begun, and the ids of the messages that it began from."""
 
     result: Awaitable[Any]
@@ -226,11 +245,13 @@ class Runtime:
         self.retries = check_int("retries", retries, least=0)
         self.candidates = check_int("candidates", candidates)
         file = None if file_path is None else RuntimeFile(file_path)
-        self._kept = KeptContexts(file, at_once=keep_updated, settled=self._settled)
-        self._recorder = Recorder(self._kept, new_context=self._new, current=self._current)
-        self._numbers: dict[str, int] = {}
-        self._compacting = self._owed = False
-        self._running: list[_Running] = []
+        self._registry = ContextRegistry(file, keep_updated=keep_updated, after_add=self._compact_after_add)
+        self._recorder = Recorder(
+            self._registry, new_context=self._create_context, as_current=self._as_current
+        )
+        self._next_numbers: dict[str, int] = {}
+        self._compacting = self._compaction_due = False
+        self._compactions: list[_RunningCompaction] = []
         if keep_updated:
             self.save()
 
@@ -249,44 +270,44 @@ class Runtime:
         It becomes the current one, unless this is inside a `with runtime:`.
         """
         runtime = cls(compact, path, retries=retries, candidates=candidates)
-        runtime._kept.load()
+        runtime._registry.load()
         if keep_updated:
-            runtime._kept.at_once = True
+            runtime._registry.keep_updated = True
             runtime.save()
-        if not _entered.get():
-            _restored.set(runtime)
+        if not _entered_runtimes.get():
+            _restored_runtime.set(runtime)
         return runtime
 
     @property
     def CTX(self) -> Contexts:  # noqa: N802  # the documented name
         """The contexts by name."""
-        return self._kept.by_name
+        return self._registry.by_name
 
     @property
     def file_path(self) -> Path | None:
         """Its file, if it has one."""
-        return self._kept.file.path if self._kept.file else None
+        return self._registry.file.path if self._registry.file else None
 
     @property
     def keep_updated(self) -> bool:
         """Whether every change is written to disk at once."""
-        return self._kept.at_once
+        return self._registry.keep_updated
 
     def get_context(self, name: str = "main") -> Context:
         """The context of this name, which is made if there is none."""
-        _check(name, "context name")
+        _check_name(name, "context name")
         if name not in self.CTX:
-            with self._kept.changing():
-                return self._kept.made(name)
-        return self._kept.made(name)
+            with self._registry.transaction():
+                return self._registry.get_or_create(name)
+        return self._registry.get_or_create(name)
 
     def new_context(self, label: str = "main", branch_from: Context | str | None = None) -> Context:
         """A new context named `label_a`, or the next free letters, with a copy of another's messages."""
-        _check(label, "label")
+        _check_name(label, "label")
         if isinstance(branch_from, str) and branch_from not in self.CTX:
             raise InvalidKey("branch_from", f"there is no context {branch_from!r}, only {sorted(self.CTX)}")
         source = self.CTX[branch_from] if isinstance(branch_from, str) else branch_from
-        context = self.CTX[self._new(label)]
+        context = self.CTX[self._create_context(label)]
         context.extend(source or ())
         return context
 
@@ -324,25 +345,25 @@ class Runtime:
 
     def save(self) -> None:
         """Bring the file up to date, together with what others have written; the journal goes."""
-        self._kept.save()
+        self._registry.save()
 
     async def compacted(self) -> None:
         """Run the compaction that is owed, and wait until it is done."""
-        while self._running:
-            running = self._running.pop(0)
+        while self._compactions:
+            running = self._compactions.pop(0)
             self._apply(await running.result, running.bases)
-        if not self._owed or self.compact is None:
+        if not self._compaction_due or self.compact is None:
             return
-        self._owed, bases = False, self._bases()
+        self._compaction_due, bases = False, self._ids_by_name()
         try:
             result: Any = self.compact.compact(dict(self.CTX))
             self._apply(await result if inspect.isawaitable(result) else result, bases)
         except BaseException:
-            self._owed = True
+            self._compaction_due = True
             raise
 
     def __enter__(self) -> Self:
-        _entered.set((*_entered.get(), self))
+        _entered_runtimes.set((*_entered_runtimes.get(), self))
         return self
 
     def __exit__(
@@ -358,32 +379,32 @@ class Runtime:
 
     def _leave(self) -> None:
         # No tokens: the same runtime may be entered by many tasks at the same time.
-        entered = list(reversed(_entered.get()))
+        entered = list(reversed(_entered_runtimes.get()))
         if self in entered:
             entered.remove(self)
-            _entered.set(tuple(reversed(entered)))
+            _entered_runtimes.set(tuple(reversed(entered)))
 
     @contextmanager
-    def _current(self) -> Iterator[None]:
+    def _as_current(self) -> Iterator[None]:
         """Be the current runtime for a while, without saving the whole file at the end of it."""
-        _entered.set((*_entered.get(), self))
+        _entered_runtimes.set((*_entered_runtimes.get(), self))
         try:
             yield
         finally:
             self._leave()
 
-    def _new(self, label: str) -> str:
+    def _create_context(self, label: str) -> str:
         """Make a context with the next free name of a label."""
-        with self._kept.changing():
-            number = self._numbers.get(label, 0)
+        with self._registry.transaction():
+            number = self._next_numbers.get(label, 0)
             while (name := f"{label}_{_letters(number)}") in self.CTX:
                 number += 1
-            self._numbers[label] = number + 1
-            self._kept.log(Entry(name, "new"))
-            self._kept.made(name)
+            self._next_numbers[label] = number + 1
+            self._registry.write_journal(JournalEntry(name, "new"))
+            self._registry.get_or_create(name)
         return name
 
-    def _settled(self) -> None:
+    def _compact_after_add(self) -> None:
         """Messages were added: compact, unless it is the compaction that added them."""
         if self.compact is None or self._compacting:
             return
@@ -393,9 +414,9 @@ class Runtime:
             if inspect.iscoroutine(result):
                 # It has not begun; `compacted` makes another, over what is there by then.
                 result.close()
-                self._owed = True
+                self._compaction_due = True
             elif inspect.isawaitable(result):
-                self._running.append(_Running(result, self._bases()))
+                self._compactions.append(_RunningCompaction(result, self._ids_by_name()))
             else:
                 self._apply(result)
         except Exception:
@@ -404,28 +425,28 @@ class Runtime:
         finally:
             self._compacting = False
 
-    def _bases(self) -> Mapping[str, frozenset[str]]:
-        return {name: frozenset(context._held.by_id) for name, context in self.CTX.items()}
+    def _ids_by_name(self) -> Mapping[str, frozenset[str]]:
+        return {name: frozenset(context._buffer.by_id) for name, context in self.CTX.items()}
 
     def _apply(self, result: Any, bases: Mapping[str, frozenset[str]] | None = None) -> None:
         """Take over messages that came back in other contexts, and keep what was added meanwhile."""
         for name, other in result.items() if isinstance(result, Mapping) else ():
             context = self.CTX.get(name)
             if context is not None and other is not context:
-                made = distinct(map(wire.from_dict, other))
-                base = context._held.by_id.keys() if bases is None else bases.get(name, frozenset())
-                context.messages = merged(base, made, list(context))
+                made = distinct_messages(map(wire.from_dict, other))
+                base = context._buffer.by_id.keys() if bases is None else bases.get(name, frozenset())
+                context.messages = merge_edits(base, made, list(context))
 
 
-_entered: ContextVar[tuple[Runtime, ...]] = ContextVar("autonomy_ctx_entered", default=())
-_restored: ContextVar[Runtime | None] = ContextVar("autonomy_ctx_restored", default=None)
-_default = Runtime()
+_entered_runtimes: ContextVar[tuple[Runtime, ...]] = ContextVar("autonomy_ctx_entered", default=())
+_restored_runtime: ContextVar[Runtime | None] = ContextVar("autonomy_ctx_restored", default=None)
+_default_runtime = Runtime()
 
 
 def get_runtime() -> Runtime:
     """The runtime of the innermost `with`, else the one last restored from a file, else a default one."""
-    entered = _entered.get()
-    return entered[-1] if entered else _restored.get() or _default
+    entered = _entered_runtimes.get()
+    return entered[-1] if entered else _restored_runtime.get() or _default_runtime
 
 
 def get_context(name: str = "main") -> Context:
@@ -452,7 +473,7 @@ def _letters(number: int) -> str:
     return letters
 
 
-def _check(name: Any, part: str) -> None:
+def _check_name(name: Any, part: str) -> None:
     if not isinstance(name, str) or not name:
         found = "is empty" if name == "" else f"must be a string, not {type(name).__name__}"
         raise InvalidKey(part, found)

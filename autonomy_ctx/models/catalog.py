@@ -92,7 +92,7 @@ LEAST_CACHED = 1024
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Price:
     """Money per million tokens. What is left out is as providers without a special price have it.
 
@@ -102,15 +102,26 @@ class Price:
 
     input: float
     output: float
-    cached_input: float = None  # type: ignore[assignment]  # chosen below
-    cache_write: float = None  # type: ignore[assignment]
+    cached_input: float
+    cache_write: float
 
-    def __post_init__(self) -> None:
-        for name in ("cached_input", "cache_write"):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, self.input)
-        for name in ("input", "output", "cached_input", "cache_write"):
-            check_number(name, getattr(self, name), least=0, where="price per million tokens")
+    def __init__(
+        self,
+        *,
+        input: float,  # noqa: A002  # the field's name
+        output: float,
+        cached_input: float | None = None,
+        cache_write: float | None = None,
+    ) -> None:
+        prices: dict[str, Any] = {
+            "input": input,
+            "output": output,
+            "cached_input": input if cached_input is None else cached_input,
+            "cache_write": input if cache_write is None else cache_write,
+        }
+        for name, value in prices.items():
+            check_number(name, value, least=0, where="price per million tokens")
+            object.__setattr__(self, name, value)
 
     def cost(self, *, uncached: float = 0, cached: float = 0, written: float = 0, output: float = 0) -> float:
         """What so many tokens cost; those that are written to the cache are not among the uncached."""

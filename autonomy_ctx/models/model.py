@@ -135,7 +135,7 @@ class Model(Closing):
         max_tokens: int | None = None,
         **options: Any,
     ) -> ModelReply | ModelStream | ToldStream:
-        """The answer; with `stream=True` its events, of which the last is `Finished` with the answer.
+        """The answer; with `stream=True` its events, of which the last is `ReplyFinished` with the answer.
 
         A stream that is left before its end should be closed, by `async with` or `aclose()`. `options`
         are added to those of the model for this request; None takes one away.

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from autonomy_ctx.items.clamp import clamp_text, shorten
 from autonomy_ctx.items.digest import digest, digest_texts
-from autonomy_ctx.items.formats.base import Finished, ModelReply, StreamEvent, TextDelta, Usage
+from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message, TextContent
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.terms import lazy, little, rank, words
@@ -175,7 +175,7 @@ class ToldStream(AsyncIterator[StreamEvent]):
 
     def __init__(self, reply: ModelReply) -> None:
         lines = reply.text.splitlines(keepends=True)
-        self._events: list[StreamEvent] = [Finished(reply), *map(TextDelta, reversed(lines))]
+        self._events: list[StreamEvent] = [ReplyFinished(reply), *map(TextDelta, reversed(lines))]
 
     async def __anext__(self) -> StreamEvent:
         await anyio.lowlevel.checkpoint()

@@ -20,7 +20,7 @@ import anyio
 
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelTimeout, ModelUnavailable
 from autonomy_ctx.items.formats.base import (
-    Finished,
+    ReplyFinished,
     StreamError,
     StreamEvent,
     StreamReader,
@@ -261,7 +261,7 @@ ENDING_SECONDS = 0.1
 
 
 class ModelStream(AsyncIterator[StreamEvent]):
-    """The events of one answer; the last is `Finished` with the whole reply.
+    """The events of one answer; the last is `ReplyFinished` with the whole reply.
 
     Close it, or use it in an `async with`, when you stop before the end.
     """
@@ -349,7 +349,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
         try:
             events = self._reader.feed(piece.data, piece.event)
             # The last word is ours: a stream is finished when its response is.
-            self._ready.extend(event for event in events if not isinstance(event, Finished))
+            self._ready.extend(event for event in events if not isinstance(event, ReplyFinished))
         except StreamError as error:
             said = {"error": {"type": error.type, "message": error.message}}
         except Exception:  # a format may stumble in any way over what is none of its own
@@ -377,7 +377,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
                     pass
                 except self._errors:
                     pass
-        self._ready.append(Finished(reply))
+        self._ready.append(ReplyFinished(reply))
         self._over = True
         await self._release()
         return None

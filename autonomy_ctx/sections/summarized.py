@@ -147,14 +147,14 @@ class SummarizedHistorySection(ContributingSection, Closing):
     ) -> None:
         super().__init__("conversation_history", enabled)
         self.config = ContextSummaryConfig(
-            floor=floor,  # type: ignore[arg-type]  # None: chosen to go with the rest
-            ceiling=ceiling,  # type: ignore[arg-type]
-            size=size,  # type: ignore[arg-type]
+            floor=floor,
+            ceiling=ceiling,
+            size=size,
             model=summary_model,
             instructions=instructions,
             floor_tokens=floor_tokens,
             ceiling_tokens=ceiling_tokens,
-            hard_limit=hard_limit,  # type: ignore[arg-type]
+            hard_limit=hard_limit,
             hard_limit_tokens=hard_limit_tokens,
             timeout=timeout,
             lead=lead,

@@ -1,4 +1,7 @@
-"""The routes of a node's HTTP API, and the gate before them."""
+"""The ASGI application of a node's HTTP API: what requests may say, the routes, and the checks before them.
+
+`application` puts it together. `http.py` runs it.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,203 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from autonomy_ctx.agents.agent import CONVERSATION, SCOPE, Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.errors import AutonomyCtxError
-from autonomy_ctx.server.auth import OPEN, Guard
-from autonomy_ctx.server.errors import CLOSING, Failure, Refused, as_json, bad_request, failure_of
-from autonomy_ctx.server.events import EventStream, cancel_when_gone, reply_body
+from autonomy_ctx.server.auth import HEALTH_PATH, AccessPolicy
+from autonomy_ctx.server.errors import (
+    NODE_CLOSING,
+    ClientError,
+    RequestRefused,
+    bad_request,
+    client_error,
+    encode_json,
+)
+from autonomy_ctx.server.events import EventStream, cancel_on_disconnect, reply_body
 from autonomy_ctx.server.prometheus import MEDIA_TYPE, prometheus_text
 
+BODY_LIMIT = 16 * 1024 * 1024
+# From here on a body is parsed in a thread.
+_LARGE_BODY = 64 * 1024
+DEFAULT_HISTORY = 100
+MAX_HISTORY = 1000
 
-class Underway:
-    """Counts requests in and out; closing takes no more and ends those there are."""
+_FIELDS = ("message", "scope", "conversation", "stream", "message_id", "params")
+# How much JSON is made of a history before other tasks get their turn.
+_YIELD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """One turn as a client asks for it."""
+
+    message: str | list[Any]
+    scope: str = SCOPE
+    conversation: str = CONVERSATION
+    stream: bool = False
+    message_id: str | None = None
+    params: dict[str, Any] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """What `send` and `stream` of an agent take besides the message."""
+        return {
+            "scope": self.scope,
+            "conversation": self.conversation,
+            "message_id": self.message_id,
+            "params": self.params,
+        }
+
+
+async def read_turn_request(request: Request) -> TurnRequest:
+    """The turn that a POST asks for."""
+    # A form of a web page can send anything but this type without asking the server first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise _unsupported("send JSON, with the header `content-type: application/json`")
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise _unsupported("send the body as it is, without a content-encoding")
+    raw = await _read_body(request)
+    if len(raw) < _LARGE_BODY:
+        return parse_turn_request(raw)
+    return await anyio.to_thread.run_sync(parse_turn_request, raw)
+
+
+def parse_turn_request(raw: bytes) -> TurnRequest:
+    """A body as a turn."""
+    try:
+        data = json.loads(raw, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise bad_request(
+            f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except UnicodeDecodeError:
+        raise bad_request("the body is not JSON: it is not UTF-8") from None
+    except (ValueError, RecursionError):
+        raise bad_request(
+            "the body is not JSON that can be read: a number or its nesting is too large"
+        ) from None
+    if not isinstance(data, dict):
+        raise bad_request(f"the body must be a JSON object with {', '.join(_FIELDS)}")
+    unknown = next((name for name in data if name not in _FIELDS), None)
+    if unknown is not None:
+        raise bad_request(f"the body has an unknown field {unknown[:40]!r}; it takes {', '.join(_FIELDS)}")
+    if "message" not in data:
+        raise bad_request("the body has no `message`; give a text, or a list of parts")
+    _check_field(data, "message", str | list, "a text or a list of parts")
+    for name in ("scope", "conversation"):
+        _check_field(data, name, str, "a string")
+    _check_field(data, "stream", bool, "true or false")
+    _check_field(data, "message_id", str | None, "a string")
+    _check_field(data, "params", dict | None, "an object")
+    if data.get("message_id") == "":
+        raise bad_request("`message_id` is empty; leave it out, or give an id")
+    return TurnRequest(**data)
+
+
+def parse_history(query: Mapping[str, str]) -> dict[str, Any]:
+    """What `history` of an agent is asked for."""
+    known = ("scope", "conversation", "limit")
+    unknown = next((name for name in query if name not in known), None)
+    if unknown is not None:
+        raise bad_request(f"the query has an unknown parameter {unknown[:40]!r}; it takes {', '.join(known)}")
+    text = query.get("limit", str(DEFAULT_HISTORY))
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not 1 <= limit <= MAX_HISTORY:
+        raise bad_request(f"`limit` must be a whole number from 1 to {MAX_HISTORY}")
+    return {**query, "limit": limit}
+
+
+async def _read_body(request: Request) -> bytes:
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > BODY_LIMIT:
+        raise _too_large()
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > BODY_LIMIT:
+            raise _too_large()
+    return bytes(body)
+
+
+def _check_field(data: Mapping[str, Any], name: str, kind: Any, wanted: str) -> None:
+    if name in data and not isinstance(data[name], kind):
+        raise bad_request(f"`{name}` must be {wanted}")
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise bad_request(f"the body is not JSON: {text} is no number")
+
+
+def _unsupported(message: str) -> RequestRefused:
+    return RequestRefused(ClientError(status=415, type="UnsupportedMediaType", message=message))
+
+
+def _too_large() -> RequestRefused:
+    return RequestRefused(
+        ClientError(
+            status=413,
+            type="BodyTooLarge",
+            message=f"a body may have {BODY_LIMIT:,} bytes; send less, or a reference to a file",
+        )
+    )
+
+
+class Routes:
+    """What the API does with a node."""
+
+    def __init__(self, node: Node, *, keep_alive_seconds: float) -> None:
+        self._node, self._keep_alive_seconds = node, keep_alive_seconds
+
+    async def agents(self, request: Request) -> Response:
+        """Names and descriptions."""
+        listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
+        return _json_response({"agents": listed})
+
+    async def ask(self, request: Request) -> Response:
+        """One turn, whole or as events."""
+        agent = self._node.agent(request.path_params["name"])
+        turn = await read_turn_request(request)
+        if turn.stream:
+            stream = agent.stream(turn.message, **turn.options())
+            return EventStream(stream, keep_alive_seconds=self._keep_alive_seconds)
+        return await _answer_turn(agent, turn, request.receive)
+
+    async def history(self, request: Request) -> Response:
+        """The newest messages of a conversation."""
+        agent = self._node.agent(request.path_params["name"])
+        messages = await agent.history(**parse_history(request.query_params))
+        encoded, unyielded = [], 0
+        for message in messages:
+            encoded.append(encode_json(message))
+            unyielded += len(encoded[-1])
+            if unyielded > _YIELD_BYTES:
+                unyielded = 0
+                await anyio.lowlevel.checkpoint()
+        return Response(b'{"messages":[%b]}' % b",".join(encoded), media_type="application/json")
+
+    async def health(self, request: Request) -> Response:
+        """Whether the node can take turns now."""
+        if await self._node.healthy():
+            return _json_response({"status": "ok"})
+        return _json_response({"status": "unavailable"}, status=503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Counters for Prometheus."""
+        text = prometheus_text(await self._node.get_metrics())
+        return Response(text, headers={"content-type": MEDIA_TYPE})
+
+
+async def _answer_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:
+    """The whole turn; when the client goes away meanwhile, the turn ends there."""
+    response = _error_response(NODE_CLOSING)
+    async with anyio.create_task_group() as group:
+        group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+        try:
+            response = _json_response(reply_body(await agent.send(turn.message, **turn.options())))
+        except Exception as error:
+            response = _error_response(client_error(error))
+        group.cancel_scope.cancel()
+    return response
+
+
+class ActiveRequests:
+    """The requests that are being answered; a close admits no more and ends them."""
 
     def __init__(self) -> None:
         self.closing = False
@@ -52,7 +244,7 @@ class Underway:
                     self._empty = anyio.Event()
 
     async def close(self, grace_seconds: float) -> None:
-        """Give requests so long to end, then cancel them."""
+        """Give requests so many seconds to end, then cancel them."""
         self.closing = True
         with anyio.move_on_after(grace_seconds):
             while self._scopes:
@@ -61,214 +253,44 @@ class Underway:
             scope.cancel()
 
 
-BODY_LIMIT = 16 * 1024 * 1024
-# From here on a body is parsed in a thread.
-_HEAVY = 64 * 1024
-HISTORY = 100
-LONGEST_HISTORY = 1000
+class RequestGate:
+    """Refuses requests that are not allowed, counts the others, and lets no error out."""
 
-_FIELDS = ("message", "scope", "conversation", "stream", "message_id", "params")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One turn as a client asks for it."""
-
-    message: str | list[Any]
-    scope: str = SCOPE
-    conversation: str = CONVERSATION
-    stream: bool = False
-    message_id: str | None = None
-    params: dict[str, Any] | None = None
-
-    def options(self) -> dict[str, Any]:
-        """What `send` and `stream` of an agent take besides the message."""
-        return {
-            "scope": self.scope,
-            "conversation": self.conversation,
-            "message_id": self.message_id,
-            "params": self.params,
-        }
-
-
-async def read_asked(request: Request) -> Asked:
-    """The turn that a POST asks for."""
-    # A form of a web page can send anything but this type without asking the server first.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise _unsupported("send JSON, with the header `content-type: application/json`")
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise _unsupported("send the body as it is, without a content-encoding")
-    raw = await _read(request)
-    if len(raw) < _HEAVY:
-        return parse_asked(raw)
-    return await anyio.to_thread.run_sync(parse_asked, raw)
-
-
-def parse_asked(raw: bytes) -> Asked:
-    """A body as a turn."""
-    try:
-        data = json.loads(raw, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        raise bad_request(
-            f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        ) from None
-    except UnicodeDecodeError:
-        raise bad_request("the body is not JSON: it is not UTF-8") from None
-    except (ValueError, RecursionError):
-        raise bad_request(
-            "the body is not JSON that can be read: a number or its nesting is too large"
-        ) from None
-    if not isinstance(data, dict):
-        raise bad_request(f"the body must be a JSON object with {', '.join(_FIELDS)}")
-    unknown = next((name for name in data if name not in _FIELDS), None)
-    if unknown is not None:
-        raise bad_request(f"the body has an unknown field {unknown[:40]!r}; it takes {', '.join(_FIELDS)}")
-    if "message" not in data:
-        raise bad_request("the body has no `message`; give a text, or a list of parts")
-    _check(data, "message", str | list, "a text or a list of parts")
-    for name in ("scope", "conversation"):
-        _check(data, name, str, "a string")
-    _check(data, "stream", bool, "true or false")
-    _check(data, "message_id", str | None, "a string")
-    _check(data, "params", dict | None, "an object")
-    if data.get("message_id") == "":
-        raise bad_request("`message_id` is empty; leave it out, or give an id")
-    return Asked(**data)
-
-
-def parse_history(query: Mapping[str, str]) -> dict[str, Any]:
-    """What `history` of an agent is asked for."""
-    known = ("scope", "conversation", "limit")
-    unknown = next((name for name in query if name not in known), None)
-    if unknown is not None:
-        raise bad_request(f"the query has an unknown parameter {unknown[:40]!r}; it takes {', '.join(known)}")
-    text = query.get("limit", str(HISTORY))
-    limit = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not 1 <= limit <= LONGEST_HISTORY:
-        raise bad_request(f"`limit` must be a whole number from 1 to {LONGEST_HISTORY}")
-    return {**query, "limit": limit}
-
-
-async def _read(request: Request) -> bytes:
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > BODY_LIMIT:
-        raise _too_large()
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > BODY_LIMIT:
-            raise _too_large()
-    return bytes(body)
-
-
-def _check(data: Mapping[str, Any], name: str, kind: Any, wanted: str) -> None:
-    if name in data and not isinstance(data[name], kind):
-        raise bad_request(f"`{name}` must be {wanted}")
-
-
-def _no_number(text: str) -> NoReturn:
-    raise bad_request(f"the body is not JSON: {text} is no number")
-
-
-def _unsupported(message: str) -> Refused:
-    return Refused(Failure(status=415, type="UnsupportedMediaType", message=message))
-
-
-def _too_large() -> Refused:
-    return Refused(
-        Failure(
-            status=413,
-            type="BodyTooLarge",
-            message=f"a body may have {BODY_LIMIT:,} bytes; send less, or a reference to a file",
-        )
-    )
-
-
-# How much JSON is made of a history before other tasks get their turn.
-_PIECE = 64 * 1024
-
-
-class Routes:
-    """What the API does with a node."""
-
-    def __init__(self, node: Node, *, keep_alive_seconds: float) -> None:
-        self._node, self._keep_alive_seconds = node, keep_alive_seconds
-
-    async def agents(self, request: Request) -> Response:
-        """Names and descriptions."""
-        listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
-        return _json({"agents": listed})
-
-    async def ask(self, request: Request) -> Response:
-        """One turn, whole or as events."""
-        agent = self._node.agent(request.path_params["name"])
-        asked = await read_asked(request)
-        if asked.stream:
-            stream = agent.stream(asked.message, **asked.options())
-            return EventStream(stream, keep_alive_seconds=self._keep_alive_seconds)
-        return await _answered(agent, asked, request.receive)
-
-    async def history(self, request: Request) -> Response:
-        """The newest messages of a conversation."""
-        agent = self._node.agent(request.path_params["name"])
-        messages = await agent.history(**parse_history(request.query_params))
-        written, since = [], 0
-        for message in messages:
-            written.append(as_json(message))
-            since += len(written[-1])
-            if since > _PIECE:
-                since = 0
-                await anyio.lowlevel.checkpoint()
-        return Response(b'{"messages":[%b]}' % b",".join(written), media_type="application/json")
-
-    async def health(self, request: Request) -> Response:
-        """Whether the node can take turns now."""
-        if await self._node.healthy():
-            return _json({"status": "ok"})
-        return _json({"status": "unavailable"}, status=503)
-
-    async def metrics(self, request: Request) -> Response:
-        """Counters for Prometheus."""
-        text = prometheus_text(await self._node.get_metrics())
-        return Response(text, headers={"content-type": MEDIA_TYPE})
-
-
-class Gate:
-    """Lets requests in that may come in, keeps count of them, and lets no error out."""
-
-    def __init__(self, app: ASGIApp, *, guard: Guard, underway: Underway) -> None:
-        self._app, self._guard, self._underway = app, guard, underway
+    def __init__(self, app: ASGIApp, *, access: AccessPolicy, requests: ActiveRequests) -> None:
+        self._app, self._access, self._requests = app, access, requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             return
-        refusal = self._guard.refusal(scope["path"], scope["headers"])
-        if refusal is None and self._underway.closing:
-            refusal = CLOSING
+        refusal = self._access.refusal(scope["path"], scope["headers"])
+        if refusal is None and self._requests.closing:
+            refusal = NODE_CLOSING
         if refusal is not None:
-            await _failed(refusal)(scope, receive, send)
+            await _error_response(refusal)(scope, receive, send)
             return
         started = False
 
-        async def noted(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
-        with self._underway.request() as cancelled:
+        with self._requests.request() as cancelled:
             try:
-                await self._app(scope, receive, noted)
+                await self._app(scope, receive, send_noted)
             except ClientDisconnect:
                 return
             except Exception as error:
                 # It has been answered; whoever is outside would log its text, too.
-                failure_of(error)
+                client_error(error)
         if cancelled.cancelled_caught and not started:
-            await _failed(CLOSING)(scope, receive, send)
+            await _error_response(NODE_CLOSING)(scope, receive, send)
 
 
-def application(node: Node, *, guard: Guard, underway: Underway, keep_alive_seconds: float) -> Gate:
+def application(
+    node: Node, *, access: AccessPolicy, requests: ActiveRequests, keep_alive_seconds: float
+) -> RequestGate:
     """The whole API of a node."""
     routes = Routes(node, keep_alive_seconds=keep_alive_seconds)
     app = Starlette(
@@ -276,54 +298,43 @@ def application(node: Node, *, guard: Guard, underway: Underway, keep_alive_seco
             Route("/agents", routes.agents),
             Route("/agents/{name}", routes.ask, methods=["POST"]),
             Route("/agents/{name}/history", routes.history),
-            Route(OPEN, routes.health),
+            Route(HEALTH_PATH, routes.health),
             Route("/metrics", routes.metrics),
         ],
         exception_handlers={
-            AutonomyCtxError: _on_error,
-            Refused: _on_error,
-            HTTPException: _on_no_route,
-            Exception: _on_unexpected,
+            AutonomyCtxError: _handle_error,
+            RequestRefused: _handle_error,
+            HTTPException: _handle_no_route,
+            Exception: _handle_unexpected,
         },
     )
     app.router.redirect_slashes = False
-    return Gate(app, guard=guard, underway=underway)
+    return RequestGate(app, access=access, requests=requests)
 
 
-async def _answered(agent: Agent, asked: Asked, receive: Receive) -> Response:
-    """The whole turn; when the client goes away meanwhile, the turn ends there."""
-    response = _failed(CLOSING)
-    async with anyio.create_task_group() as group:
-        group.start_soon(cancel_when_gone, receive, group.cancel_scope)
-        try:
-            response = _json(reply_body(await agent.send(asked.message, **asked.options())))
-        except Exception as error:
-            response = _failed(failure_of(error))
-        group.cancel_scope.cancel()
-    return response
+async def _handle_error(request: Request, error: Exception) -> Response:
+    return _error_response(client_error(error))
 
 
-async def _on_error(request: Request, error: Exception) -> Response:
-    return _failed(failure_of(error))
-
-
-async def _on_unexpected(request: Request, error: Exception) -> Response:
+async def _handle_unexpected(request: Request, error: Exception) -> Response:
     # Logged where it is caught in the end.
-    return _failed(Failure(status=500, type="InternalError", message="the request failed inside the node"))
+    return _error_response(
+        ClientError(status=500, type="InternalError", message="the request failed inside the node")
+    )
 
 
-async def _on_no_route(request: Request, error: Exception) -> Response:
+async def _handle_no_route(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     kind, message = {
         405: ("MethodNotAllowed", "this address takes other methods; the header Allow names them"),
     }.get(status, ("NotFound", "there is nothing at this address"))
     headers = dict(getattr(error, "headers", None) or {})
-    return _failed(Failure(status=status, type=kind, message=message, headers=headers))
+    return _error_response(ClientError(status=status, type=kind, message=message, headers=headers))
 
 
-def _failed(failure: Failure) -> Response:
-    return _json(failure.body(), status=failure.status, headers=failure.all_headers())
+def _error_response(error: ClientError) -> Response:
+    return _json_response(error.body(), status=error.status, headers=error.all_headers())
 
 
-def _json(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(as_json(data), status_code=status, headers=headers, media_type="application/json")
+def _json_response(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(encode_json(data), status_code=status, headers=headers, media_type="application/json")

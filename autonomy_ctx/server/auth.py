@@ -1,4 +1,4 @@
-"""Who may come in: no stranger from the network, and no web page that a browser of this machine shows."""
+"""Who may send requests: nobody from the network without the token, and no web page in a local browser."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from autonomy_ctx.server.errors import Failure
+from autonomy_ctx.server.errors import ClientError
 
-OPEN = "/health"
+HEALTH_PATH = "/health"
 Headers = Iterable[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
-    """Looks at the head of a request, before anything of it is read."""
+class AccessPolicy:
+    """Decides by the head of a request, before its body is read."""
 
     loopback: bool
     token: str | None = field(default=None, repr=False)
 
-    def refusal(self, path: str, headers: Headers) -> Failure | None:
+    def refusal(self, path: str, headers: Headers) -> ClientError | None:
         """Why a request is refused; None lets it in."""
         headers = list(headers)
-        hosts = _values(headers, b"host")
+        hosts = _header_values(headers, b"host")
         # A page of another site can point a name of its own at this machine, but not rename itself.
         if self.loopback and not (len(hosts) == 1 and is_loopback(_hostname(hosts[0]))):
-            return _forbidden("the Host header must name this machine: localhost or 127.0.0.1")
+            return _forbid("the Host header must name this machine: localhost or 127.0.0.1")
         own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https") for host in hosts}
-        if any(origin.lower() not in own for origin in _values(headers, b"origin")):
-            return _forbidden("requests of web pages of other sites are refused")
-        if self.token is not None and path != OPEN and not self._knows(headers):
-            return Failure(
+        if any(origin.lower() not in own for origin in _header_values(headers, b"origin")):
+            return _forbid("requests of web pages of other sites are refused")
+        if self.token is not None and path != HEALTH_PATH and not self._has_token(headers):
+            return ClientError(
                 status=401,
                 type="Unauthorized",
                 message="send the header `Authorization: Bearer` with the node's token",
@@ -39,8 +39,8 @@ class Guard:
             )
         return None
 
-    def _knows(self, headers: Headers) -> bool:
-        given = _values(headers, b"authorization")
+    def _has_token(self, headers: Headers) -> bool:
+        given = _header_values(headers, b"authorization")
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         wanted = (self.token or "").encode()
         return hmac.compare_digest(token.strip().encode("latin-1"), wanted) and scheme.lower() == "bearer"
@@ -56,7 +56,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def checked_token(host: str, token: str | None) -> str | None:
+def check_token(host: str, token: str | None) -> str | None:
     """A token that a header can carry; required where others can reach the host."""
     if token is None:
         if not is_loopback(host):
@@ -81,9 +81,9 @@ def _hostname(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _values(headers: Headers, name: bytes) -> list[str]:
+def _header_values(headers: Headers, name: bytes) -> list[str]:
     return [value.decode("latin-1") for one, value in headers if one.lower() == name]
 
 
-def _forbidden(message: str) -> Failure:
-    return Failure(status=403, type="Forbidden", message=message)
+def _forbid(message: str) -> ClientError:
+    return ClientError(status=403, type="Forbidden", message=message)

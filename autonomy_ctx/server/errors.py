@@ -1,6 +1,6 @@
-"""Errors as an HTTP client sees them: a status and a sentence, and nothing that is not its business.
+"""Errors as an HTTP client sees them: a status and a sentence.
 
-What is unexpected, and where memory lies, stays here: the client is told only that it failed.
+Unexpected errors and the place of the memory are logged; the client is told only that it failed.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """What a client is told instead of an answer."""
+class ClientError:
+    """What a client gets instead of an answer."""
 
     status: int
     type: str
@@ -60,7 +60,7 @@ class Failure:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """The failure as JSON."""
+        """The error as JSON."""
         error: dict[str, Any] = {"type": self.type, "message": self.message}
         if self.retry_after is not None:
             error["retry_after"] = self.retry_after
@@ -73,41 +73,47 @@ class Failure:
         return {**self.headers, "retry-after": str(math.ceil(self.retry_after))}
 
 
-CLOSING = Failure(status=503, type="Closing", message="this node is closing; try again when it is back")
-_UNEXPECTED = Failure(
+NODE_CLOSING = ClientError(
+    status=503, type="Closing", message="this node is closing; try again when it is back"
+)
+_UNEXPECTED = ClientError(
     status=500, type="InternalError", message="the request failed inside the node; its log says where"
 )
 
 
-class Refused(Exception):
-    """A request that is answered with a failure."""
+class RequestRefused(Exception):
+    """A request that is answered with an error."""
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+    def __init__(self, error: ClientError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
-def bad_request(message: str) -> Refused:
+def bad_request(message: str) -> RequestRefused:
     """A request whose sender must change it."""
-    return Refused(Failure(status=400, type="BadRequest", message=message))
+    return RequestRefused(ClientError(status=400, type="BadRequest", message=message))
 
 
-def failure_of(error: Exception) -> Failure:
+def client_error(error: Exception) -> ClientError:
     """What the client is told about an error; the rest is logged."""
-    if isinstance(error, Refused):
-        return error.failure
+    if isinstance(error, RequestRefused):
+        return error.error
     kind = type(error).__name__
     # First, because it is also of the type that the hook raised.
     if isinstance(error, HookError):
         if error.done is False:
-            return Failure(status=403, type="HookError", message="a hook of this node refused the turn")
+            return ClientError(status=403, type="HookError", message="a hook of this node refused the turn")
     elif isinstance(error, StoreError):
         logger.error("memory failed: %s", error)
-        return Failure(status=503, type=kind, message="memory cannot be read or written now; try again later")
+        return ClientError(
+            status=503, type=kind, message="memory cannot be read or written now; try again later"
+        )
     else:
         for known, status in _STATUS:
             if isinstance(error, known):
-                return Failure(status=status, type=kind, message=str(error), retry_after=_retry_after(error))
+                return ClientError(
+                    status=status, type=kind, message=str(error), retry_after=_retry_after(error)
+                )
     log_unexpected(error)
     return _UNEXPECTED
 
@@ -127,7 +133,7 @@ def _retry_after(error: Exception) -> float | None:
     return seconds if seconds is not None and 0 <= seconds < math.inf else None
 
 
-def as_json(data: Any) -> bytes:
+def encode_json(data: Any) -> bytes:
     """JSON as readable text; half a surrogate pair, which UTF-8 cannot hold, is escaped."""
     try:
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

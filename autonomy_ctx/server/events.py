@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from autonomy_ctx.agents.reply import AgentEvent, AgentReply, AgentStream, ToolAnswered, TurnEnded
 from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta
-from autonomy_ctx.server.errors import CLOSING, as_json, failure_of
+from autonomy_ctx.server.errors import NODE_CLOSING, client_error, encode_json
 
 # For the last words to a client, and for a cancelled turn to put away what it has.
 LAST_SECONDS = 0.5
@@ -38,25 +38,25 @@ def reply_body(reply: AgentReply) -> dict[str, Any]:
     }
 
 
-def frame(event: str, data: Mapping[str, Any]) -> bytes:
+def encode_frame(event: str, data: Mapping[str, Any]) -> bytes:
     """One event; JSON has no line breaks, so its data is one line."""
-    return b"event: %b\ndata: %b\n\n" % (event.encode(), as_json(data))
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), encode_json(data))
 
 
-def told(event: AgentEvent) -> bytes:
-    """What a client hears of an event of a turn."""
+def encode_event(event: AgentEvent) -> bytes:
+    """An event of a turn as the client gets it."""
     match event:
         case TextDelta(text):
-            return frame("text", {"text": text})
+            return encode_frame("text", {"text": text})
         case ThinkingDelta(text):
-            return frame("thinking", {"text": text})
+            return encode_frame("thinking", {"text": text})
         case CallStarted(id, name):
-            return frame("call", {"id": id, "name": name})
+            return encode_frame("call", {"id": id, "name": name})
         case ToolAnswered(call, message):
             result = {"id": call.id, "name": call.name, "arguments": call.arguments}
-            return frame("result", {**result, "text": message.text, "is_error": message.is_error})
+            return encode_frame("result", {**result, "text": message.text, "is_error": message.is_error})
         case TurnEnded(reply):
-            return frame("done", reply_body(reply))
+            return encode_frame("done", reply_body(reply))
     assert_never(event)
 
 
@@ -71,30 +71,30 @@ class EventStream(Response):
         """Send all events; the last is `done` or `error`."""
         headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        last = frame("error", CLOSING.body())
+        last = encode_frame("error", NODE_CLOSING.body())
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(cancel_when_gone, receive, group.cancel_scope)
+                group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
                 group.start_soon(self._keep_alive, send)
-                last = await self._tell(send)
+                last = await self._send_events(send)
                 group.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(LAST_SECONDS, shield=True):
                 await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    async def _tell(self, send: Send) -> bytes:
+    async def _send_events(self, send: Send) -> bytes:
         """Send the events as they come; what is to be sent last."""
         try:
             async for event in self._stream:
                 if isinstance(event, TurnEnded):
-                    return told(event)
-                await _send(send, told(event))
+                    return encode_event(event)
+                await _send(send, encode_event(event))
         except Exception as error:
-            return frame("error", failure_of(error).body())
+            return encode_frame("error", client_error(error).body())
         finally:
             with anyio.move_on_after(LAST_SECONDS, shield=True):
                 await self._stream.aclose()
-        return frame("error", CLOSING.body())
+        return encode_frame("error", NODE_CLOSING.body())
 
     async def _keep_alive(self, send: Send) -> None:
         while True:
@@ -102,7 +102,7 @@ class EventStream(Response):
             await _send(send, _COMMENT)
 
 
-async def cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+async def cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
     """Cancel what is done for a client when it hangs up."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -26,18 +26,18 @@ from autonomy_ctx.tools.schema import (
     Anything,
     Choice,
     Either,
-    Fixed,
+    FixedList,
     Kind,
     Listing,
-    Modelled,
-    Parsed,
+    ModelClass,
+    ParsedText,
     Record,
     Scalar,
     Shape,
     Table,
 )
 
-_WORDS: dict[type, str] = {
+_TYPE_WORDS: dict[type, str] = {
     str: "text",
     int: "an integer",
     float: "a number",
@@ -46,7 +46,7 @@ _WORDS: dict[type, str] = {
 }
 
 
-def came(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What came, in a few words; the beginning of a long text is not repeated."""
     match value:
         case None:
@@ -65,22 +65,22 @@ def came(value: Any) -> str:
             return f"a {type(value).__name__}"
 
 
-def expected(kind: Kind) -> str:
+def describe_kind(kind: Kind) -> str:
     """What a kind takes, in a few words."""
     match kind:
         case Scalar():
-            return _WORDS[kind.type]
+            return _TYPE_WORDS[kind.type]
         case Choice():
             return f"one of {', '.join(json.dumps(option) for option, _ in kind.options[:20])}"
         case Listing():
             return "a list"
-        case Fixed():
+        case FixedList():
             return f"a list of {len(kind.items)}"
         case Either():
-            return " or ".join(dict.fromkeys(expected(option.kind) for option in kind.options))
-        case Parsed():
+            return " or ".join(dict.fromkeys(describe_kind(option.kind) for option in kind.options))
+        case ParsedText():
             return f"text with {kind.words}"
-        case Table() | Record() | Modelled():
+        case Table() | Record() | ModelClass():
             return "an object"
         case Anything():
             return "anything"
@@ -92,7 +92,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
 
 
-class _Misfit(Exception):
+class _Mismatch(Exception):
     """A value that does not fit, and where it is."""
 
     def __init__(self, path: str, problem: str) -> None:
@@ -105,7 +105,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     if not call.arguments.strip():
         return {}
     try:
-        value = json.loads(call.arguments, parse_constant=_no_constant)
+        value = json.loads(call.arguments, parse_constant=_refuse_constant)
     except RecursionError:
         raise InvalidArguments(call.name, "has arguments that are nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -114,7 +114,9 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidArguments(call.name, f"has arguments that are not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise InvalidArguments(call.name, f"needs a JSON object of arguments, but {came(value)} came")
+        raise InvalidArguments(
+            call.name, f"needs a JSON object of arguments, but {describe_value(value)} came"
+        )
     return value
 
 
@@ -125,9 +127,9 @@ def convert_arguments(tool: str, record: Record, given: Mapping[str, Any]) -> di
         known = f"the arguments are {', '.join(sorted(names))}" if names else "it takes none"
         raise InvalidArguments(tool, f"has an unknown argument {preview(unknown[0])}; {known}")
     try:
-        return _fields(record, given, "", lenient=True)
-    except _Misfit as misfit:
-        raise InvalidArguments(tool, misfit.problem, argument=_short(misfit.path)) from None
+        return _convert_fields(record, given, "", lenient=True)
+    except _Mismatch as misfit:
+        raise InvalidArguments(tool, misfit.problem, argument=_shorten_path(misfit.path)) from None
     except RecursionError:
         raise InvalidArguments(tool, "has arguments that are nested too deeply") from None
 
@@ -139,22 +141,22 @@ def convert(shape: Shape, value: Any, path: str, *, lenient: bool) -> Any:
         case Anything():
             return value
         case Scalar():
-            return _scalar(kind, value, path, lenient)
+            return _convert_scalar(kind, value, path, lenient)
         case Choice():
-            return _choice(kind, value, path, lenient)
+            return _convert_choice(kind, value, path, lenient)
         case Listing():
-            return _listing(kind, _structure(value, list, kind, path, lenient), path, lenient)
-        case Fixed():
-            items = _structure(value, list, kind, path, lenient)
+            return _convert_list(kind, _parse_structure(value, list, kind, path, lenient), path, lenient)
+        case FixedList():
+            items = _parse_structure(value, list, kind, path, lenient)
             if len(items) != len(kind.items):
-                _misfit(path, kind, items)
+                _refuse(path, kind, items)
             pairs = zip(kind.items, items, strict=True)
             return tuple(
                 convert(item, inner, f"{path}[{index}]", lenient=lenient)
                 for index, (item, inner) in enumerate(pairs)
             )
         case Table():
-            table = _structure(value, dict, kind, path, lenient)
+            table = _parse_structure(value, dict, kind, path, lenient)
             return {
                 # JSON has only text for keys, so a key is always read leniently.
                 convert(kind.key, key, f"{path} (a key)", lenient=True): convert(
@@ -163,28 +165,28 @@ def convert(shape: Shape, value: Any, path: str, *, lenient: bool) -> Any:
                 for key, inner in table.items()
             }
         case Either():
-            return _either(kind, value, path, lenient)
-        case Parsed():
+            return _convert_union(kind, value, path, lenient)
+        case ParsedText():
             if not isinstance(value, str):
-                _misfit(path, kind, value)
+                _refuse(path, kind, value)
             try:
                 return kind.parse(value)
             except ValueError:
-                _misfit(path, kind, value)
-        case Modelled():
-            return _modelled(kind, value, path)
+                _refuse(path, kind, value)
+        case ModelClass():
+            return _convert_model(kind, value, path)
         case Record():
-            found = _structure(value, dict, kind, path, lenient)
-            return _made(kind.name, kind.make, _fields(kind, found, f"{path}.", lenient), path)
+            found = _parse_structure(value, dict, kind, path, lenient)
+            return _construct(kind.name, kind.make, _convert_fields(kind, found, f"{path}.", lenient), path)
         case _:
             assert_never(kind)
 
 
-def _misfit(path: str, kind: Kind, value: Any) -> NoReturn:
-    raise _Misfit(path, f"must be {expected(kind)}, but {came(value)} came")
+def _refuse(path: str, kind: Kind, value: Any) -> NoReturn:
+    raise _Mismatch(path, f"must be {describe_kind(kind)}, but {describe_value(value)} came")
 
 
-def _scalar(kind: Scalar, value: Any, path: str, lenient: bool) -> Any:
+def _convert_scalar(kind: Scalar, value: Any, path: str, lenient: bool) -> Any:
     text = value.strip() if lenient and isinstance(value, str) else ""
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     if kind.type is int:
@@ -205,10 +207,10 @@ def _scalar(kind: Scalar, value: Any, path: str, lenient: bool) -> Any:
         return value
     elif kind.type is bool and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    _misfit(path, kind, value)
+    _refuse(path, kind, value)
 
 
-def _choice(kind: Choice, value: Any, path: str, lenient: bool) -> Any:
+def _convert_choice(kind: Choice, value: Any, path: str, lenient: bool) -> Any:
     for option, meant in kind.options:
         # 1 is equal to true, and to 1.0, which is how JSON may have written it.
         if option == value and isinstance(option, bool) == isinstance(value, bool):
@@ -216,48 +218,48 @@ def _choice(kind: Choice, value: Any, path: str, lenient: bool) -> Any:
     for name, meant in kind.names:
         if lenient and name == value:
             return meant
-    _misfit(path, kind, value)
+    _refuse(path, kind, value)
 
 
-def _structure(value: Any, wanted: type, kind: Kind, path: str, lenient: bool) -> Any:
+def _parse_structure(value: Any, wanted: type, kind: Kind, path: str, lenient: bool) -> Any:
     if isinstance(value, wanted):
         return value
     if lenient and isinstance(value, str) and value.lstrip()[:1] == ("[" if wanted is list else "{"):
         try:
-            parsed = json.loads(value, parse_constant=_no_constant)
+            parsed = json.loads(value, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            _misfit(path, kind, value)
+            _refuse(path, kind, value)
         if isinstance(parsed, wanted):
             return parsed
-    _misfit(path, kind, value)
+    _refuse(path, kind, value)
 
 
-def _listing(kind: Listing, items: Sequence[Any], path: str, lenient: bool) -> Any:
+def _convert_list(kind: Listing, items: Sequence[Any], path: str, lenient: bool) -> Any:
     made = [
         convert(kind.item, inner, f"{path}[{index}]", lenient=lenient) for index, inner in enumerate(items)
     ]
-    return _made("set", kind.make, made, path) if kind.unique else kind.make(made)
+    return _construct("set", kind.make, made, path) if kind.unique else kind.make(made)
 
 
-def _either(kind: Either, value: Any, path: str, lenient: bool) -> Any:
+def _convert_union(kind: Either, value: Any, path: str, lenient: bool) -> Any:
     options = [option for option in kind.options if option.kind != Scalar(type(None))]
     if value is None and len(options) < len(kind.options):
         return None
-    misfits: list[_Misfit] = []
+    misfits: list[_Mismatch] = []
     # First whatever takes the value as it is: "5" for `int | str` is text.
     for leniently in (False, True) if lenient else (False,):
         misfits = []
         for option in options:
             try:
                 return convert(option, value, path, lenient=leniently)
-            except _Misfit as misfit:
+            except _Mismatch as misfit:
                 misfits.append(misfit)
     if len(misfits) == 1 and misfits[0].path != path:
         raise misfits[0]
-    _misfit(path, kind, value)
+    _refuse(path, kind, value)
 
 
-def _fields(record: Record, given: Mapping[str, Any], prefix: str, lenient: bool) -> dict[str, Any]:
+def _convert_fields(record: Record, given: Mapping[str, Any], prefix: str, lenient: bool) -> dict[str, Any]:
     made: dict[str, Any] = {}
     known = {field.name: field for field in record.fields}
     for name, value in given.items():
@@ -265,7 +267,9 @@ def _fields(record: Record, given: Mapping[str, Any], prefix: str, lenient: bool
         if field is None:
             if record.rest is None:
                 there = ", ".join(known) or "none"
-                raise _Misfit(prefix.rstrip("."), f"has an unknown key {preview(name)}; the keys are {there}")
+                raise _Mismatch(
+                    prefix.rstrip("."), f"has an unknown key {preview(name)}; the keys are {there}"
+                )
             made[name] = convert(record.rest, value, f"{prefix}{name}", lenient=lenient)
         elif value is None and field.default is None:
             # `x: int = None` is written often and means that it may be left out.
@@ -274,27 +278,29 @@ def _fields(record: Record, given: Mapping[str, Any], prefix: str, lenient: bool
             made[name] = convert(field.shape, value, f"{prefix}{name}", lenient=lenient)
     for field in record.fields:
         if field.required and field.name not in given:
-            raise _Misfit(f"{prefix}{field.name}", f"is missing; it must be {expected(field.shape.kind)}")
+            raise _Mismatch(
+                f"{prefix}{field.name}", f"is missing; it must be {describe_kind(field.shape.kind)}"
+            )
     return made
 
 
-def _made(name: str, make: Callable[..., Any], values: Any, path: str) -> Any:
+def _construct(name: str, make: Callable[..., Any], values: Any, path: str) -> Any:
     try:
         return make(**values) if isinstance(values, dict) else make(values)
-    except (_Misfit, RecursionError):
+    except (_Mismatch, RecursionError):
         raise
     except Exception as error:
         said = str(error)[:200]
-        raise _Misfit(path, f"was refused by `{name}` ({type(error).__name__}: {said})") from None
+        raise _Mismatch(path, f"was refused by `{name}` ({type(error).__name__}: {said})") from None
 
 
-def _modelled(kind: Modelled, value: Any, path: str) -> Any:
+def _convert_model(kind: ModelClass, value: Any, path: str) -> Any:
     try:
         return kind.model.model_validate(value)
     except RecursionError:
         raise
     except Exception as error:
-        raise _Misfit(*_first_error(error, kind.model.__name__, path)) from None
+        raise _Mismatch(*_first_error(error, kind.model.__name__, path)) from None
 
 
 def _first_error(error: Exception, name: str, path: str) -> tuple[str, str]:
@@ -307,9 +313,9 @@ def _first_error(error: Exception, name: str, path: str) -> tuple[str, str]:
         return path, f"was refused by `{name}` ({type(error).__name__})"
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     return path if len(path) <= 120 else f"{path[:60]}...{path[-50:]}"

@@ -19,19 +19,19 @@ import anyio.to_thread
 
 from autonomy_ctx.callables import Yielded, collected
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool import catalogue_of
+from autonomy_ctx.containers.pool import render_catalogue
 from autonomy_ctx.errors import ToolTimeout, UnknownTool
 from autonomy_ctx.items.json_values import EMPTY, json_text
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
-from autonomy_ctx.tools.tool import LEAST_OUTPUT, Tool, tools_by_name
+from autonomy_ctx.tools.tool import MIN_OUTPUT_LIMIT, Tool, tools_by_name
 from autonomy_ctx.validation import check_int
 
 # Longer text is read and written outside the event loop.
-LIGHT = 50_000
+SMALL_TEXT = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RenderedOutput:
     """A result as text, with the items beside it, and all of the text if it was too long."""
 
     text: str
@@ -40,31 +40,31 @@ class Written:
     full: str | None
 
 
-async def written(value: Any, limit: int) -> Written:
+async def render_output(value: Any, limit: int) -> RenderedOutput:
     """A result as text of at most `limit` bytes; a large one is written in a worker thread."""
-    if value is None or isinstance(value, int | float) or (type(value) is str and len(value) <= LIGHT):
-        return _write(value, limit)
-    return await anyio.to_thread.run_sync(_write, value, limit, abandon_on_cancel=True)
+    if value is None or isinstance(value, int | float) or (type(value) is str and len(value) <= SMALL_TEXT):
+        return _render(value, limit)
+    return await anyio.to_thread.run_sync(_render, value, limit, abandon_on_cancel=True)
 
 
-def _write(value: Any, limit: int) -> Written:
+def _render(value: Any, limit: int) -> RenderedOutput:
     if isinstance(value, Yielded):
         value = pieces = value.values
     else:
         has_items = isinstance(value, list | tuple) and any(isinstance(one, ContextItem) for one in value)
         pieces = list(value) if has_items else [value]
     items = tuple(piece for piece in pieces if isinstance(piece, ContextItem))
-    full = clean_text("\n".join(map(_text, pieces)))
+    full = clean_text("\n".join(map(_piece_text, pieces)))
     text = cap_text(full, limit)
-    return Written(text, items, value, full if text is not full else None)
+    return RenderedOutput(text, items, value, full if text is not full else None)
 
 
-def _text(value: Any) -> str:
+def _piece_text(value: Any) -> str:
     if isinstance(value, ContextItem):
         if value.id is None:
-            return _text(value.content)
+            return _piece_text(value.content)
         # What goes to the pool is read from there when it is needed.
-        return f"Kept; `read_context_item` reads it:\n{catalogue_of([value])}"
+        return f"Kept; `read_context_item` reads it:\n{render_catalogue([value])}"
     return str.__str__(value) if isinstance(value, str) else json_text(value)
 
 
@@ -89,13 +89,13 @@ TIMEOUT_SECONDS = 60.0
 OUTPUT_LIMIT = 1_000_000
 PARALLEL = 8
 # A generator that never ends is stopped here even when it is quick.
-MOST_YIELDED = 10_000
+MAX_YIELDED = 10_000
 _ERROR_LIMIT = 2_000
 _NAMES_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class CallOutcome:
     """What became of one call.
 
     `message` is the result for the log and the model; None while a tool that pauses waits for the
@@ -113,7 +113,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _CallRunner:
     """What all calls of one run have in common."""
 
     tools: Mapping[str, Tool[..., Any]]
@@ -123,7 +123,7 @@ class _Run:
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
 
-    async def one(self, call: ToolCall) -> Ran:
+    async def one(self, call: ToolCall) -> CallOutcome:
         # Imported here: it is large, and whoever runs a loop of asyncio has it already.
         import asyncio
 
@@ -133,12 +133,12 @@ class _Run:
         try:
             if tool is None:
                 raise UnknownTool(call.name[:80], known=list(self.tools)[:_NAMES_SHOWN])
-            if len(call.arguments) <= LIGHT:
+            if len(call.arguments) <= SMALL_TEXT:
                 bound = self._bound(tool, call)
             else:
                 bound = await anyio.to_thread.run_sync(self._bound, tool, call)
             if tool.pauses:
-                return Ran(call=call, message=None)
+                return CallOutcome(call=call, message=None)
             made = await self._within(tool, bound, limit)
         except (Exception, SystemExit) as error:
             return self._failed(call, error, began)
@@ -149,7 +149,7 @@ class _Run:
             if task is None or task.cancelling():
                 raise
             return self._failed(call, error, began)
-        return Ran(
+        return CallOutcome(
             call=call,
             message=self._message(call, made.text),
             items=made.items,
@@ -164,19 +164,21 @@ class _Run:
 
         return tool.bind(parse_arguments(call), self.inject)
 
-    async def _within(self, tool: Tool[..., Any], bound: inspect.BoundArguments, limit: int) -> Written:
+    async def _within(
+        self, tool: Tool[..., Any], bound: inspect.BoundArguments, limit: int
+    ) -> RenderedOutput:
         seconds = self.timeout if tool.timeout is None else tool.timeout
         with anyio.move_on_after(seconds):
-            return await written(await call_function(tool.function, bound), limit)
+            return await render_output(await call_function(tool.function, bound), limit)
         raise ToolTimeout(tool.name, seconds or 0)
 
-    def _failed(self, call: ToolCall, error: BaseException, began: float) -> Ran:
+    def _failed(self, call: ToolCall, error: BaseException, began: float) -> CallOutcome:
         try:
             said = str(error)
         except Exception:
             said = ""
         text = cap_text(clean_text(f"{type(error).__name__}: {said}".removesuffix(": ")), _ERROR_LIMIT)
-        return Ran(
+        return CallOutcome(
             call=call,
             message=self._message(call, text, is_error=True),
             error=error,
@@ -199,8 +201,8 @@ async def run_calls(
     parallel: int = PARALLEL,
     clock: Callable[[], datetime] = now,
     new_id: Callable[[], str] = new_id,
-    done: Callable[[Ran], None] | None = None,
-) -> list[Ran]:
+    done: Callable[[CallOutcome], None] | None = None,
+) -> list[CallOutcome]:
     """Run calls, at most `parallel` at a time, and give their results in the order of the calls.
 
     They begin in that order, too, so with `parallel=1` they run one after the other. A synchronous
@@ -208,9 +210,9 @@ async def run_calls(
     dropped, as nothing can stop a thread. Items yielded before an error are dropped with it. `done` is
     called as each call ends, so that whoever is cancelled meanwhile knows which did.
     """
-    check_int("output_limit", output_limit, least=LEAST_OUTPUT)
+    check_int("output_limit", output_limit, least=MIN_OUTPUT_LIMIT)
     check_int("parallel", parallel)
-    run = _Run(
+    run = _CallRunner(
         tools=tools if isinstance(tools, Mapping) else tools_by_name(tools),
         inject=inject,
         timeout=timeout,
@@ -218,7 +220,7 @@ async def run_calls(
         clock=clock,
         new_id=new_id,
     )
-    ended: dict[int, Ran] = {}
+    ended: dict[int, CallOutcome] = {}
     waiting = iter(enumerate(calls))
 
     async def work() -> None:
@@ -253,4 +255,4 @@ def result_message(
 
 async def call_function(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     """What a function of any colour comes to."""
-    return await collected(partial(function, *bound.args, **bound.kwargs), most=MOST_YIELDED)
+    return await collected(partial(function, *bound.args, **bound.kwargs), most=MAX_YIELDED)

@@ -34,14 +34,14 @@ _NUMPY_TITLES = {"parameters", "other parameters", "attributes"}
 
 
 @dataclass(frozen=True, slots=True)
-class Documented:
+class ParsedDocstring:
     """The first paragraph, and what is said of each argument."""
 
     summary: str = ""
     arguments: dict[str, str] = field(default_factory=dict)
 
 
-def read_docstring(text: str | None) -> Documented:
+def read_docstring(text: str | None) -> ParsedDocstring:
     """A docstring's first paragraph and its arguments' descriptions."""
     lines = inspect.cleandoc(text or "").splitlines()
     summary: list[str] = []
@@ -58,8 +58,8 @@ def read_docstring(text: str | None) -> Documented:
         elif _is_numpy_title(lines, index):
             _read_numpy(lines[index + 2 :], arguments)
         elif match := _REST.match(lines[index]):
-            arguments[match[1]] = [match[2], *_indented(lines[index + 1 :])]
-    return Documented(" ".join(summary), {name: _joined(said) for name, said in arguments.items()})
+            arguments[match[1]] = [match[2], *_continuation_lines(lines[index + 1 :])]
+    return ParsedDocstring(" ".join(summary), {name: _join_lines(said) for name, said in arguments.items()})
 
 
 def _starts_arguments(lines: Sequence[str], index: int) -> bool:
@@ -106,7 +106,7 @@ def _read_numpy(lines: Sequence[str], into: dict[str, list[str]]) -> None:
                 into[name].append(line)
 
 
-def _indented(lines: Sequence[str]) -> list[str]:
+def _continuation_lines(lines: Sequence[str]) -> list[str]:
     """The lines that go on with what the line before began."""
     found: list[str] = []
     for line in lines:
@@ -116,7 +116,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def _joined(lines: Sequence[str]) -> str:
+def _join_lines(lines: Sequence[str]) -> str:
     return " ".join(line.strip() for line in lines if line.strip())
 
 
@@ -136,7 +136,7 @@ class Shape:
         self.description: str | None = None
         while get_origin(annotation) is Annotated:
             annotation, *notes = get_args(annotation)
-            self.description = self.description or _described(notes)
+            self.description = self.description or _annotated_description(notes)
         self.annotation = annotation
 
     @cached_property
@@ -175,7 +175,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedList:
     """A fixed number of values, each with its own shape."""
 
     items: tuple[Shape, ...]
@@ -197,7 +197,7 @@ class Either:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedText:
     """Text that stands for something else."""
 
     parse: Callable[[str], Any]
@@ -206,7 +206,7 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Modelled:
+class ModelClass:
     """A class that has its own schema and its own checks, as pydantic's models do."""
 
     model: Any
@@ -234,7 +234,7 @@ class Record:
 
 
 Kind: TypeAlias = (
-    Anything | Scalar | Choice | Listing | Fixed | Table | Either | Parsed | Modelled | Record
+    Anything | Scalar | Choice | Listing | FixedList | Table | Either | ParsedText | ModelClass | Record
 )  # fmt: skip
 
 _SCALARS = (str, int, float, bool, type(None))
@@ -248,7 +248,7 @@ _LISTS = (
 _SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 _TABLES = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _WRAPPERS = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
-_PARSED: dict[type, tuple[Callable[[str], Any], str, str | None]] = {
+_PARSED_TYPES: dict[type, tuple[Callable[[str], Any], str, str | None]] = {
     datetime: (datetime.fromisoformat, "an ISO 8601 date and time", "date-time"),
     date: (date.fromisoformat, "an ISO 8601 date", "date"),
     time: (time.fromisoformat, "an ISO 8601 time", "time"),
@@ -261,15 +261,17 @@ def _kind_of(annotation: Any) -> Kind:
     if annotation is None or any(annotation is one for one in _SCALARS):
         return Scalar(type(None) if annotation is None else annotation)
     if origin is Literal:
-        return _choice([(_json_of(value), value) for value in arguments])
+        return _choice_of([(_json_of(value), value) for value in arguments])
     if origin in (Union, types.UnionType):
         return Either(tuple(map(Shape, arguments)))
     if origin in _WRAPPERS:
         return Shape(arguments[0]).kind
-    if (generic := _generic(origin or annotation, arguments, empty=annotation == tuple[()])) is not None:
+    if (
+        generic := _kind_of_generic(origin or annotation, arguments, empty=annotation == tuple[()])
+    ) is not None:
         return generic
     if isinstance(origin or annotation, type):
-        return _class(origin or annotation)
+        return _kind_of_class(origin or annotation)
     for name in ("__supertype__", "__value__", "__bound__"):
         # A NewType, a type alias, a type variable.
         if (inner := getattr(annotation, name, None)) is not None:
@@ -277,7 +279,7 @@ def _kind_of(annotation: Any) -> Kind:
     return Anything()
 
 
-def _generic(origin: Any, arguments: tuple[Any, ...], *, empty: bool) -> Kind | None:
+def _kind_of_generic(origin: Any, arguments: tuple[Any, ...], *, empty: bool) -> Kind | None:
     first = Shape(arguments[0] if arguments else Any)
     if origin in _LISTS:
         return Listing(first, list)
@@ -289,30 +291,30 @@ def _generic(origin: Any, arguments: tuple[Any, ...], *, empty: bool) -> Kind | 
     if origin is tuple:
         if not (arguments or empty) or arguments[1:] == (Ellipsis,):
             return Listing(first, tuple)
-        return Fixed(tuple(map(Shape, arguments)))
+        return FixedList(tuple(map(Shape, arguments)))
     return None
 
 
-def _class(kind: type) -> Kind:
-    if kind in _PARSED:
-        return Parsed(*_PARSED[kind])
+def _kind_of_class(kind: type) -> Kind:
+    if kind in _PARSED_TYPES:
+        return ParsedText(*_PARSED_TYPES[kind])
     if issubclass(kind, PurePath):
-        return Parsed(Path if kind is Path else kind, "a path")
+        return ParsedText(Path if kind is Path else kind, "a path")
     if issubclass(kind, Enum):
         members = [(_json_of(member), member) for member in kind]
-        return _choice(members, names=tuple((member.name, member) for member in kind))
+        return _choice_of(members, names=tuple((member.name, member) for member in kind))
     if callable(getattr(kind, "model_json_schema", None)) and callable(getattr(kind, "model_validate", None)):
-        return Modelled(kind)
+        return ModelClass(kind)
     if dataclasses.is_dataclass(kind):
-        return _dataclass(kind)
+        return _dataclass_record(kind)
     if typing.is_typeddict(kind):
-        return _typed_dict(kind)
+        return _typed_dict_record(kind)
     if issubclass(kind, tuple) and hasattr(kind, "_field_defaults"):
-        return _named_tuple(kind)
+        return _named_tuple_record(kind)
     return Anything()
 
 
-def _choice(options: list[tuple[Any, Any]], names: tuple[tuple[str, Any], ...] = ()) -> Kind:
+def _choice_of(options: list[tuple[Any, Any]], names: tuple[tuple[str, Any], ...] = ()) -> Kind:
     if any(json is MISSING for json, _ in options):
         # Members whose values JSON cannot hold go by their names.
         return Choice(names, ()) if names else Anything()
@@ -326,7 +328,7 @@ def _json_of(value: Any) -> Any:
     return value if value is None or type(value) in (str, int, float, bool) else MISSING
 
 
-def _hints(kind: type) -> dict[str, Any]:
+def _type_hints(kind: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(kind, include_extras=True)
     except RecursionError:
@@ -337,8 +339,8 @@ def _hints(kind: type) -> dict[str, Any]:
         return dict(getattr(kind, "__annotations__", {}))
 
 
-def _dataclass(kind: type) -> Record:
-    hints, said = _hints(kind), read_docstring(kind.__doc__).arguments
+def _dataclass_record(kind: type) -> Record:
+    hints, said = _type_hints(kind), read_docstring(kind.__doc__).arguments
     fields = []
     for one in dataclasses.fields(kind):
         if one.init:
@@ -351,8 +353,8 @@ def _dataclass(kind: type) -> Record:
     return Record(kind.__name__, kind, tuple(fields))
 
 
-def _typed_dict(kind: Any) -> Record:
-    hints, said = _hints(kind), read_docstring(kind.__doc__).arguments
+def _typed_dict_record(kind: Any) -> Record:
+    hints, said = _type_hints(kind), read_docstring(kind.__doc__).arguments
     fields = []
     for name, hint in hints.items():
         # Where annotations are text, the class itself cannot know which of its keys were marked.
@@ -362,8 +364,8 @@ def _typed_dict(kind: Any) -> Record:
     return Record(kind.__name__, dict, tuple(fields))
 
 
-def _named_tuple(kind: Any) -> Record:
-    hints, said = _hints(kind), read_docstring(kind.__doc__).arguments
+def _named_tuple_record(kind: Any) -> Record:
+    hints, said = _type_hints(kind), read_docstring(kind.__doc__).arguments
     defaults = kind._field_defaults
     fields = (
         Field(
@@ -378,7 +380,7 @@ def _named_tuple(kind: Any) -> Record:
     return Record(kind.__name__, kind, tuple(fields))
 
 
-def _described(notes: list[Any]) -> str | None:
+def _annotated_description(notes: list[Any]) -> str | None:
     for note in notes:
         for found in (note, getattr(note, "description", None), getattr(note, "documentation", None)):
             if isinstance(found, str) and found:
@@ -386,7 +388,7 @@ def _described(notes: list[Any]) -> str | None:
     return None
 
 
-_NAMES: dict[type, str] = {
+_JSON_TYPES: dict[type, str] = {
     str: "string",
     int: "integer",
     float: "number",
@@ -435,23 +437,23 @@ def _schema(shape: Shape, inside: tuple[Any, ...]) -> dict[str, Any]:
         case Anything():
             return {}
         case Scalar():
-            return {"type": _NAMES[kind.type]}
+            return {"type": _JSON_TYPES[kind.type]}
         case Choice():
             return _choice_schema(kind)
         case Listing():
             schema = {"type": "array", "items": schema_of(kind.item, inside)}
             return {**schema, "uniqueItems": True} if kind.unique else schema
-        case Fixed():
-            return _fixed(kind, inside)
+        case FixedList():
+            return _fixed_list_schema(kind, inside)
         case Table():
             return {"type": "object", "additionalProperties": schema_of(kind.value, inside) or True}
         case Either():
             return {"anyOf": [schema_of(option, inside) for option in kind.options]}
-        case Parsed():
+        case ParsedText():
             return {"type": "string"} | ({"format": kind.format} if kind.format else {})
-        case Modelled():
+        case ModelClass():
             own: dict[str, Any] = kind.model.model_json_schema()
-            return dict(_inlined(own, own.get("$defs", {}), ()))
+            return dict(_inline_definitions(own, own.get("$defs", {}), ()))
         case Record():
             if any(shape.annotation is outer for outer in inside):
                 return {"type": "object"}
@@ -462,11 +464,11 @@ def _schema(shape: Shape, inside: tuple[Any, ...]) -> dict[str, Any]:
 
 def _choice_schema(kind: Choice) -> dict[str, Any]:
     values = [json for json, _ in kind.options]
-    names = {_NAMES[type(value)] for value in values}
+    names = {_JSON_TYPES[type(value)] for value in values}
     return {"type": names.pop(), "enum": values} if len(names) == 1 else {"enum": values}
 
 
-def _fixed(kind: Fixed, inside: tuple[Any, ...]) -> dict[str, Any]:
+def _fixed_list_schema(kind: FixedList, inside: tuple[Any, ...]) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "array", "minItems": len(kind.items), "maxItems": len(kind.items)}
     items = [schema_of(item, inside) for item in kind.items]
     if items and all(item == items[0] for item in items):
@@ -474,20 +476,20 @@ def _fixed(kind: Fixed, inside: tuple[Any, ...]) -> dict[str, Any]:
     return {**schema, "prefixItems": items} if items else schema
 
 
-def _inlined(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
+def _inline_definitions(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
     """A schema with its definitions put where they are used."""
     if isinstance(schema, list):
-        return [_inlined(one, definitions, inside) for one in schema]
+        return [_inline_definitions(one, definitions, inside) for one in schema]
     if not isinstance(schema, dict):
         return schema
     name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     kept = {
-        key: _inlined(value, definitions, inside)
+        key: _inline_definitions(value, definitions, inside)
         for key, value in schema.items()
         if key not in ("$ref", "$defs")
     }
     if name in inside:
         return {"type": "object", **kept}
     if name in definitions:
-        return {**_inlined(definitions[name], definitions, (*inside, name)), **kept}
+        return {**_inline_definitions(definitions[name], definitions, (*inside, name)), **kept}
     return kept

@@ -72,7 +72,7 @@ class Parameters:
     rest_name: str | None
 
 
-def underlying(function: Any) -> Any:
+def unwrap_function(function: Any) -> Any:
     """The function itself, where its names and its docstring are: below wrappers and partials."""
     function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
@@ -80,7 +80,7 @@ def underlying(function: Any) -> Any:
     return function if hasattr(function, "__globals__") else type(function).__call__
 
 
-def checked_signature(tool: str, function: Callable[..., Any]) -> inspect.Signature:
+def read_signature(tool: str, function: Callable[..., Any]) -> inspect.Signature:
     """The signature, or `InvalidTool` if a model could not call it by names."""
     try:
         signature = inspect.signature(function)
@@ -96,10 +96,10 @@ def checked_signature(tool: str, function: Callable[..., Any]) -> inspect.Signat
     return signature
 
 
-def resolved(function: Callable[..., Any], annotation: Any, names: Mapping[str, Any]) -> Any:
+def resolve_annotation(function: Callable[..., Any], annotation: Any, names: Mapping[str, Any]) -> Any:
     """An annotation with the names in it looked up; as it is where one cannot be found."""
     holder = SimpleNamespace(__annotations__={"it": annotation})
-    known = getattr(underlying(function), "__globals__", {})
+    known = getattr(unwrap_function(function), "__globals__", {})
     try:
         return typing.get_type_hints(holder, known, dict(names), include_extras=True)["it"]
     except Exception:
@@ -107,7 +107,7 @@ def resolved(function: Callable[..., Any], annotation: Any, names: Mapping[str, 
         return annotation
 
 
-def parameters_of(
+def read_parameters(
     tool: str,
     function: Callable[..., Any],
     signature: inspect.Signature,
@@ -139,7 +139,7 @@ R = TypeVar("R")
 # What every provider takes.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # A marker and a little of both ends must fit.
-LEAST_OUTPUT = 256
+MIN_OUTPUT_LIMIT = 256
 
 
 class Tool(Generic[P, R]):
@@ -163,10 +163,10 @@ class Tool(Generic[P, R]):
         pauses: bool = False,
         names: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name = _checked_name(function, name)
+        self.name = _check_tool_name(function, name)
         problems = {
             "timeout": seconds_problem(timeout, endless=True, optional=True),
-            "output_limit": int_problem(output_limit, least=LEAST_OUTPUT, optional=True),
+            "output_limit": int_problem(output_limit, least=MIN_OUTPUT_LIMIT, optional=True),
         }
         for option, problem in problems.items():
             if problem is not None:
@@ -174,12 +174,12 @@ class Tool(Generic[P, R]):
         from autonomy_ctx.tools.schema import read_docstring
 
         self.function = function
-        self._documented = read_docstring(inspect.getdoc(underlying(function)))
+        self._documented = read_docstring(inspect.getdoc(unwrap_function(function)))
         self.description = self._documented.summary if description is None else description
         self.instructions = instructions
         self.timeout, self.output_limit = timeout, output_limit
         self.is_model_call, self.pauses = is_model_call, pauses
-        self.signature = checked_signature(self.name, function)
+        self.signature = read_signature(self.name, function)
         # Looked up now, where local names are known, and again at first use for names defined later.
         self._hints = self._resolved({}, names or {})
         functools.update_wrapper(self, function, updated=())
@@ -188,7 +188,7 @@ class Tool(Generic[P, R]):
     def parameters(self) -> Parameters:
         """The parameters: the model's and the injected ones."""
         hints = self._resolved(self._hints, {})
-        return parameters_of(self.name, self.function, self.signature, hints, self._documented.arguments)
+        return read_parameters(self.name, self.function, self.signature, hints, self._documented.arguments)
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class Tool(Generic[P, R]):
         given = convert_arguments(self.name, parameters.record, arguments)
         for name, required in parameters.injected.items():
             if name in inject:
-                given[name] = _readable(inject[name])
+                given[name] = _read_only(inject[name])
             elif required:
                 raise InvalidArguments(self.name, f"cannot be made: there is no `{name}` here to give to it")
         bound = inspect.BoundArguments(self.signature, {})
@@ -234,7 +234,7 @@ class Tool(Generic[P, R]):
             return self
         bound: Tool[..., R] = copy.copy(self)
         bound.function = MethodType(self.function, instance)
-        bound.signature = checked_signature(self.name, bound.function)
+        bound.signature = read_signature(self.name, bound.function)
         for name in ("parameters", "_schema"):
             # What was cached has `self` among the model's parameters.
             vars(bound).pop(name, None)
@@ -245,7 +245,7 @@ class Tool(Generic[P, R]):
 
     def _resolved(self, hints: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: resolved(self.function, hints.get(name, parameter.annotation), names)
+            name: resolve_annotation(self.function, hints.get(name, parameter.annotation), names)
             for name, parameter in self.signature.parameters.items()
         }
 
@@ -272,11 +272,11 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     # A copy of the names around the function, so that its annotations may use local types.
     names = dict(frame.f_back.f_locals) if frame is not None and frame.f_back is not None else {}
     if function is not None:
-        return _registered(function, names, options)
-    return lambda function: _registered(function, names, options)
+        return _register(function, names, options)
+    return lambda function: _register(function, names, options)
 
 
-def _registered(
+def _register(
     function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Tool[..., Any]:
     made = Tool(function, names=names, **options)
@@ -297,7 +297,7 @@ def tools_by_name(tools: Iterable[Any]) -> dict[str, Tool[..., Any]]:
     return found
 
 
-def _checked_name(function: Any, name: str | None) -> str:
+def _check_tool_name(function: Any, name: str | None) -> str:
     found = name if name is not None else getattr(function, "__name__", None)
     if found is None and callable(getattr(function, "as_tool", None)):
         raise InvalidTool(type(function).__name__, "is no function, but can be one; give its `as_tool()`")
@@ -316,6 +316,6 @@ def _checked_name(function: Any, name: str | None) -> str:
     return found
 
 
-def _readable(value: Any) -> Any:
+def _read_only(value: Any) -> Any:
     """A pool is only read by tools; the agent decides what is kept."""
     return value.view() if isinstance(value, ContextPool) else value

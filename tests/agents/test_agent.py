@@ -141,7 +141,7 @@ async def test_a_failed_turn_leaves_a_history_that_the_next_turn_can_use(
     assert_valid(await stored(agent.memory))
     assert (await agent.send("second")).text == "there"
     assert users(await stored(agent.memory)) == ["first", "second"]
-    assert len(agent._lines) == 0
+    assert len(agent._turn_queue) == 0
 
 
 async def test_a_message_without_an_answer_is_refused_before_it_is_kept(memory: Memory) -> None:

@@ -112,7 +112,7 @@ async def test_an_agent_saved_and_read_is_the_same_with_queue_pool_and_hooks(mem
     assert [item.id for item in again.context_pool] == ["report", "table"]
 
 
-async def test_a_branch_has_the_same_log_and_its_own_shelves(memory: Memory) -> None:
+async def test_a_branch_has_the_same_log_and_its_own_items(memory: Memory) -> None:
     script: list[Any] = [calls(call("find_things"), call("find_report")), "ok"]
     agent = made(memory, ScriptedModel(script), find_things, find_report, hooks=[told_after])
     await agent.send("look")

@@ -85,4 +85,4 @@ async def test_a_hook_that_fails_afterwards_undoes_nothing(memory: Memory, event
     assert caught.value.done
     assert len(await stored(agent.memory)) == (3 if event is AgentHook.AFTER_CALL else 4)
     assert_valid(await stored(agent.memory))
-    assert len(agent._lines) == 0
+    assert len(agent._turn_queue) == 0

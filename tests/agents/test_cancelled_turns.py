@@ -90,7 +90,7 @@ async def test_a_turn_cancelled_anywhere_leaves_a_history_for_the_next_one(
         name = f"c{at}"
         history = await stored(agent.memory, "default", name)
         assert_valid(history)
-        assert len(agent._lines) == 0
+        assert len(agent._turn_queue) == 0
         assert users(history) in ([], [f"try {at}"])
         reply = await agent.send(f"try {at}", conversation=name, message_id=f"m{at}")
         assert reply.stop == "end"
@@ -184,7 +184,7 @@ async def test_listening_cancelled_anywhere_leaves_a_history_for_the_next_turn(c
     async def check(at: int) -> None:
         with anyio.fail_after(20):
             await agent._background.idle()
-            assert len(agent._lines) == 0
+            assert len(agent._turn_queue) == 0
             history = await stored(agent.memory, "default", f"c{at}")
             assert_valid(history)
             events = [event async for event in agent.stream("next", conversation=f"c{at}")]
@@ -212,7 +212,7 @@ async def test_turns_that_wait_can_be_cancelled_anywhere_and_disturb_nobody(canc
             await cancelled(agent.send("gives up", conversation=name), at)
         said = users(await stored(agent.memory, "default", name))
         assert sorted(set(said) - {"gives up"}) == ["one", "two"]
-        assert len(agent._lines) == 0
+        assert len(agent._turn_queue) == 0
     await agent.close()
 
 

@@ -73,7 +73,7 @@ async def test_all_of_the_report_comes_back(memory: Memory) -> None:
     agent = Agent("helper", "Helps.", tools=[look], model=model, memory=memory)
     await agent.send("one")
     await agent.send([TextContent("two"), ImageContent("https://x.test/cat.png")])
-    composed = agent._latest[agent._key("default", "default")]
+    composed = agent._contexts[agent._key("default", "default")]
     explained = await agent.explain()
     assert explained.digest() == composed.digest()
     assert explained.sections == composed.sections
@@ -107,7 +107,7 @@ async def test_budgets_cuts_and_a_clamped_message_come_back(memory: Memory) -> N
     assert explained.budget is not None
     assert explained.budget.used <= 700
     assert explained.cut
-    assert explained.omitted == agent._latest[agent._key("default", "default")].omitted
+    assert explained.omitted == agent._contexts[agent._key("default", "default")].omitted
 
 
 async def test_a_retry_after_an_overflow_is_a_step_of_its_own(memory: Memory) -> None:
@@ -245,7 +245,7 @@ async def test_a_record_names_stored_messages_instead_of_repeating_them(memory: 
         await agent.send(f"{number} " + "x" * 2000)
     [record] = await memory.store.read_records(agent._key("default", "default"), "context", limit=1)
     assert len(record.body) < 8_000
-    composed = agent._latest[agent._key("default", "default")]
+    composed = agent._contexts[agent._key("default", "default")]
     form = await to_record(composed, agent.memory)
     assert (await from_record(form, "default", "default", agent.memory)) is not None
     # Another log under the same positions is not what was shown.

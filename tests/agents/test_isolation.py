@@ -93,10 +93,10 @@ def test_no_byte_of_one_conversation_reaches_another(
                 [foreign] = set(secrets.values()) - {secret}
                 context = await agent.explain(scope=scope, conversation=conversation)
                 assert_apart(context.to_dicts(), foreign)
-                shelf = await agent._shelves.of(agent._key(scope, conversation))
-                items = [item.to_dict() for item in (*shelf.queue, *shelf.pool)]
-                assert len(items) == 3
-                assert_apart(items, foreign)
+                items = await agent._items.load(agent._key(scope, conversation))
+                found = [item.to_dict() for item in (*items.queue, *items.pool)]
+                assert len(found) == 3
+                assert_apart(found, foreign)
                 assert_apart(await agent.history(scope=scope, conversation=conversation), foreign)
             first, second = pair
             await agent.delete_conversation(scope=first[0], conversation=first[1])
@@ -118,12 +118,12 @@ async def test_other_conversations_begin_with_what_was_given_and_not_with_what_w
     )
     await agent.send("mine")
     await agent.send("yours", scope="bo")
-    shelf = await agent._shelves.of(agent._key("bo", "default"))
-    assert [item.content for item in shelf.queue] == ["for everybody", "queued yours"]
-    assert [item.content for item in shelf.pool] == ["rules", "pooled yours"]
+    items = await agent._items.load(agent._key("bo", "default"))
+    assert [item.content for item in items.queue] == ["for everybody", "queued yours"]
+    assert [item.content for item in items.pool] == ["rules", "pooled yours"]
     assert [item.content for item in queue] == ["for everybody", "queued mine"]
     agent.context_pool = ContextPool()
-    fresh = await agent._shelves.of(agent._key("cy", "default"))
+    fresh = await agent._items.load(agent._key("cy", "default"))
     assert [item.content for item in fresh.queue] == ["for everybody"]
     assert list(fresh.pool) == []
 
@@ -145,17 +145,17 @@ async def test_a_pool_is_that_of_the_conversation_also_for_calls_made_at_once(me
             group.start_soon(send)
 
 
-async def test_more_conversations_than_are_held_at_once_keep_their_shelves(
+async def test_more_conversations_than_are_held_at_once_keep_their_items(
     memory: Memory,
 ) -> None:
     agent = Agent("helper", tools=[note], model=script(), memory=memory)
     for number in range(300):
-        await agent._shelves.of(agent._key("scope", f"other {number}"))
+        await agent._items.load(agent._key("scope", f"other {number}"))
         if number == 0:
             await agent.send("early", scope="scope", conversation="first")
-    assert len(agent._shelves._others) == 256
-    shelf = await agent._shelves.of(agent._key("scope", "first"))
-    assert [item.content for item in (*shelf.queue, *shelf.pool)] == ["queued early", "pooled early"]
+    assert len(agent._items._others) == 256
+    items = await agent._items.load(agent._key("scope", "first"))
+    assert [item.content for item in (*items.queue, *items.pool)] == ["queued early", "pooled early"]
 
 
 async def test_agents_of_one_memory_have_conversations_of_their_own(memory: Memory) -> None:

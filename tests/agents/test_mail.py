@@ -117,7 +117,7 @@ async def test_mail_does_not_close_a_question(memory: Memory) -> None:
     assert shown(model)[-2:] == ["[Direct message from writer] the plan", "And?"]
 
 
-async def test_sections_show_the_shelves_of_the_conversation_they_are_for(memory: Memory) -> None:
+async def test_sections_show_the_items_of_the_conversation_they_are_for(memory: Memory) -> None:
     @tool
     async def find(name: str) -> list[ContextItem[str]]:
         """Find something."""

@@ -128,7 +128,7 @@ async def test_a_question_is_still_open_after_a_kill(start: Start, tmp_path: Pat
     assert_valid(history)
 
 
-async def test_shelves_and_explanations_are_there_after_a_kill(start: Start, tmp_path: Path) -> None:
+async def test_items_and_explanations_are_there_after_a_kill(start: Start, tmp_path: Path) -> None:
     worker = start()
     told = worker.send("look", calls(call("find")), "There is a report.")
     worker.tell("go on", calls(call("find"), call("hang")))
@@ -139,8 +139,8 @@ async def test_shelves_and_explanations_are_there_after_a_kill(start: Start, tmp
         place = {"scope": "ana", "conversation": "trip"}
         for step, shown in enumerate(told["shown"], start=1):
             assert (await agent.explain(told["turn"], step=step, **place)).to_dicts() == shown
-        shelf = await agent._shelves.of(agent._key("ana", "trip"))
-        assert [item.content for item in shelf.queue] == ["a remark"]
-        assert [item.id for item in shelf.pool] == ["report"]
+        items = await agent._items.load(agent._key("ana", "trip"))
+        assert [item.content for item in items.queue] == ["a remark"]
+        assert [item.id for item in items.pool] == ["report"]
     read = start().send("read it", calls(call("read_context_item", item_id="report")), "Read.")
     assert read["shown"][1][-1]["content"] == "a long report"

@@ -12,11 +12,11 @@ from agents.kit import assert_valid, call, calls, spoken, stored, users
 from autonomy_ctx import (
     CallStarted,
     ContextOverflow,
-    Finished,
     Memory,
     Message,
     Model,
     ModelReply,
+    ReplyFinished,
     TextContent,
     TextDelta,
     ThinkingContent,
@@ -61,8 +61,8 @@ class Speaking:
             self.closed += 1
 
 
-def finished(*parts: Any, made: tuple[ToolCall, ...] = ()) -> Finished:
-    return Finished(ModelReply(parts=parts, tool_calls=made, stop="tools" if made else "end"))
+def finished(*parts: Any, made: tuple[ToolCall, ...] = ()) -> ReplyFinished:
+    return ReplyFinished(ModelReply(parts=parts, tool_calls=made, stop="tools" if made else "end"))
 
 
 def helper(memory: Memory, model: Any, *tools: Any) -> Agent:
@@ -209,7 +209,7 @@ async def test_closing_the_stream_cancels_the_turn(memory: Memory) -> None:
                 (await model.called()).answer(calls(call("look", place="Rome")))
             await model.called(2)
     assert agent._background.running == 0
-    assert len(agent._lines) == 0
+    assert len(agent._turn_queue) == 0
     assert [event async for event in stream] == []
     history = await stored(agent.memory)
     assert [message.role.value for message in history] == ["user", "assistant", "tool"]
@@ -239,7 +239,7 @@ async def test_cancelling_whoever_listens_cancels_the_turn(memory: Memory) -> No
         await model.called()
         group.cancel_scope.cancel()
     await agent._background.idle()
-    assert len(agent._lines) == 0
+    assert len(agent._turn_queue) == 0
     assert users(await stored(agent.memory)) == ["hi"]
 
 

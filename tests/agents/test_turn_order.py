@@ -40,7 +40,7 @@ async def test_turns_of_one_conversation_queue_and_others_run_side_by_side(memor
         (await model.called(5)).answer("3")
     said = spoken(await stored(agent.memory))
     assert [text for _, text in said] == ["one", "answer 0", "two", "2", "three", "3"]
-    assert len(agent._lines) == 0
+    assert len(agent._turn_queue) == 0
 
 
 async def test_an_agent_asked_from_inside_its_own_turn_says_so_at_once(memory: Memory) -> None:

@@ -39,7 +39,7 @@ def test_any_floor_and_ceiling_are_completed_or_refused(floor: int | None, ceili
         with pytest.raises(ValueError, match="must be less than ceiling"):
             ContextSummaryConfig(floor=floor, ceiling=ceiling)
         return
-    made = ContextSummaryConfig(floor=floor, ceiling=ceiling)  # type: ignore[arg-type]
+    made = ContextSummaryConfig(floor=floor, ceiling=ceiling)
     assert floor in (None, made.floor)
     assert ceiling in (None, made.ceiling)
     assert 1 <= made.floor < made.ceiling < made.hard_limit

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from autonomy_ctx import ImageContent, InvalidMessage, Message
-from autonomy_ctx.containers.chat import ChatContext, Over
+from autonomy_ctx.containers.chat import ChatContext, OverLimit
 from autonomy_ctx.errors import ConflictingMessage, LimitNotMet, SummaryFailed
 from autonomy_ctx.items import AgentHandoff, DirectMessage, Segment, Summary
 from autonomy_ctx.items.wire import Item, from_dict
@@ -254,7 +254,7 @@ def test_v18_a_limit_that_cannot_be_met_says_so(caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.WARNING, "autonomy_ctx"):
         assert context.truncate(max_tokens=100) is context
     assert len(context) == 2
-    assert context.over == Over(0, context.estimated_tokens() - 100)
+    assert context.over == OverLimit(0, context.estimated_tokens() - 100)
     assert raised.value.over_tokens == context.over.tokens
     assert f"{context.over.tokens} tokens over its limit" in caplog.text
     assert context.fork().over is None

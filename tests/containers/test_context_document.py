@@ -20,10 +20,10 @@ from autonomy_ctx.containers.runtime import Runtime, get_context
 @pytest.fixture(autouse=True)
 def _fresh_folder_and_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "_default", Runtime())
-    token = module._restored.set(None)
+    monkeypatch.setattr(module, "_default_runtime", Runtime())
+    token = module._restored_runtime.set(None)
     yield
-    module._restored.reset(token)
+    module._restored_runtime.reset(token)
 
 
 def test_basic_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from strategies import json_values, some
 
 from autonomy_ctx.containers.recording import (
+    answer_text,
     error_text,
-    json_text,
     prompt_text,
+    record_text,
+    render_value,
     result_text,
-    said_text,
-    written,
 )
 
 strange = st.recursive(
@@ -42,7 +42,7 @@ class Mute(Exception):
 @some
 @given(json_values)
 def test_what_json_can_hold_is_written_exactly(value: Any) -> None:
-    assert json.loads(json_text(value)) == value
+    assert json.loads(record_text(value)) == value
     found = json.loads(result_text(value))
     assert found == value if isinstance(value, dict) else found["result"] == value
 
@@ -50,14 +50,14 @@ def test_what_json_can_hold_is_written_exactly(value: Any) -> None:
 @some
 @given(strange)
 def test_nothing_is_too_strange_to_be_written(value: Any) -> None:
-    json.loads(json_text(value))
+    json.loads(record_text(value))
     assert isinstance(json.loads(result_text(value)), dict)
 
 
 async def test_what_raises_in_everything_is_written_by_its_kind() -> None:
-    assert await written(json_text, {"x": [Hostile()]}) == '{"x": ["<Hostile>"]}'
-    assert await written(result_text, Hostile()) == '{"result": "<Hostile>"}'
-    assert said_text(Hostile()) == '"<Hostile>"'
+    assert await render_value(record_text, {"x": [Hostile()]}) == '{"x": ["<Hostile>"]}'
+    assert await render_value(result_text, Hostile()) == '{"result": "<Hostile>"}'
+    assert answer_text(Hostile()) == '"<Hostile>"'
     assert error_text(Mute()) == "Mute"
 
 
@@ -65,13 +65,13 @@ def test_what_is_nested_too_deep_ends_in_words() -> None:
     deep: Any = []
     for _ in range(10_000):
         deep = [deep]
-    assert json_text(deep).strip("[]") == '"<list>"'
+    assert record_text(deep).strip("[]") == '"<list>"'
 
 
 async def test_a_large_value_is_written_all_the_same() -> None:
     value = {"text": "x" * 200_000}
-    assert json.loads(await written(json_text, value)) == value
-    assert json.loads(await written(result_text, "y" * 200_000)) == {"result": "y" * 200_000}
+    assert json.loads(await render_value(record_text, value)) == value
+    assert json.loads(await render_value(result_text, "y" * 200_000)) == {"result": "y" * 200_000}
 
 
 def test_the_only_text_among_the_arguments_is_the_prompt() -> None:

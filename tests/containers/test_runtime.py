@@ -27,11 +27,11 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def _no_runtime_is_current(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(module, "_default", Runtime())
-    token = module._restored.set(None)
+    monkeypatch.setattr(module, "_default_runtime", Runtime())
+    token = module._restored_runtime.set(None)
     yield
-    module._restored.reset(token)
-    assert module._entered.get() == ()
+    module._restored_runtime.reset(token)
+    assert module._entered_runtimes.get() == ()
 
 
 def texts(messages: Any) -> list[str]:

@@ -33,7 +33,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.base import Finished, TextDelta
+from autonomy_ctx.items.formats.base import ReplyFinished, TextDelta
 from autonomy_ctx.models.model import Model
 
 ASKED = [{"role": "user", "content": "What is the planted-word?"}]
@@ -214,7 +214,7 @@ async def test_a_stream_gives_its_pieces_and_then_the_whole(every: int) -> None:
     async with asking(events(*chat_events("Hé", "llo 猫"), every=every)) as (model, server, _):
         *pieces, last = [event async for event in await model.complete_chat(ASKED, stream=True)]
         assert pieces == [TextDelta("Hé"), TextDelta("llo 猫")]
-        assert isinstance(last, Finished)
+        assert isinstance(last, ReplyFinished)
         assert (str(last.reply), last.reply.stop) == ("Héllo 猫", "end")
         assert (last.reply.usage.input_tokens, last.reply.usage.output_tokens) == (11, 3)
         assert server.seen[0].body["stream"] is True
@@ -234,7 +234,7 @@ async def test_the_first_piece_comes_before_the_last_is_written() -> None:
         stream = await model.complete_chat(ASKED, stream=True)
         assert await anext(stream) == TextDelta("one")
         rest.set()
-        assert isinstance(await anext(stream), Finished)
+        assert isinstance(await anext(stream), ReplyFinished)
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 

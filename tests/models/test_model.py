@@ -25,7 +25,7 @@ from autonomy_ctx.errors import (
     RateLimited,
 )
 from autonomy_ctx.items.formats.any_reply import has_calls, read_reply
-from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, Usage
+from autonomy_ctx.items.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta, Usage
 from autonomy_ctx.items.formats.outgoing import NOT_SHOWN
 from autonomy_ctx.models.model import Model, tool_spec
 from autonomy_ctx.models.providers import PROVIDERS
@@ -156,7 +156,7 @@ async def test_every_provider_streams_in_the_same_way(name: str, path: str, answ
     async with serving(answer) as server, at(server.url, name) as model:
         *pieces, last = [event async for event in await model.complete_chat(ASKED, stream=True)]
         assert pieces == [TextDelta("Hello"), TextDelta(" you")]
-        assert isinstance(last, Finished)
+        assert isinstance(last, ReplyFinished)
         assert (str(last.reply), last.reply.stop) == ("Hello you", "end")
         assert (last.reply.usage.input_tokens, last.reply.usage.output_tokens) == (11, 3)
         assert server.seen[0].path == path
@@ -208,7 +208,7 @@ async def test_a_streamed_call_is_announced() -> None:
     async with serving(events(*streamed, done=False)) as server, at(server.url, "claude-x") as model:
         first, last = [event async for event in await model.complete_chat(ASKED, [WEATHER], stream=True)]
         assert first == CallStarted("t1", "weather")
-        assert isinstance(last, Finished)
+        assert isinstance(last, ReplyFinished)
         assert last.reply.tool_calls[0].parsed_arguments() == {"town": "Rome"}
 
 
@@ -605,7 +605,7 @@ async def test_a_tool_that_has_another_name_on_the_wire_is_called_by_its_own(str
             async with await model.complete_chat(said, tools=tools, stream=True) as events:
                 told = [event async for event in events]
             assert [event.name for event in told if isinstance(event, CallStarted)] == ["weather.now"]
-            assert isinstance(told[-1], Finished)
+            assert isinstance(told[-1], ReplyFinished)
             reply = told[-1].reply
     assert [call.name for call in reply.tool_calls] == ["weather.now"]
     assert [call.name for call in reply.message.tool_calls] == ["weather.now"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from autonomy_ctx import ChatContext, Memory, SummarizedHistorySection
 from autonomy_ctx.completion.prompt import batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.items import Segment, Summary
-from autonomy_ctx.items.formats.base import Finished, ModelReply, TextDelta
+from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, TextDelta
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.models.model import Model
@@ -111,7 +111,7 @@ async def test_it_streams() -> None:
     messages = [*HISTORY, Message("user", "Where do I live?")]
     async with await Model("offline").complete_chat(messages, stream=True) as stream:
         *pieces, last = [event async for event in stream]
-    assert isinstance(last, Finished)
+    assert isinstance(last, ReplyFinished)
     assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == str(last.reply)
     assert last.reply == await Model("offline").complete_chat(messages)
 

@@ -1,4 +1,4 @@
-"""Broken builds of who does the work: agents, their turns and shelves, and what runs are recorded."""
+"""Broken builds of who does the work: agents, their turns and items, and what runs are recorded."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ MUTANTS = [
     Mutant(
         "what a user said is kept before the model is asked",
         "agents/turn.py",
-        "            reply = await self._take_in(message) or await self._steps()\n",
-        "            reply = await self._steps()\n            await self._take_in(message)\n",
+        "            reply = await self._accept(message) or await self._run_steps()\n",
+        "            reply = await self._run_steps()\n            await self._accept(message)\n",
         AGENT,
     ),
     Mutant(
         "a call and its results are kept in one step",
         "agents/turn.py",
-        "            await self._keep(said, *_results(kept))\n        except",
-        "            await self._keep(said)\n            await self._keep(*_results(kept))\n        except",
+        "            await self._save(message, *_result_messages(stored))\n        except",
+        "            await self._save(message)\n"
+        "            await self._save(*_result_messages(stored))\n        except",
         AGENT,
     ),
     Mutant(
         "what a tool has done is kept when the turn is cancelled",
         "agents/turn.py",
-        "            await self._anyway(self._rescue(said, ended, kept))\n",
+        "            await self._save_anyway(self._save_finished_calls(message, ended, stored))\n",
         "",
         "tests/agents/test_cancelled_turns.py",
     ),
     Mutant(
         "a context without the newest message is not sent",
         "agents/turn.py",
-        "        if not _shows(composed, position, message):",
+        "        if not _shows_user_message(composed, self._incoming):",
         "        if False:",
         AGENT,
     ),
     Mutant(
         "too long a context is sent once more and not twice",
         "agents/turn.py",
-        "            reply = await self._ask(composed)\n        record_model_call",
-        "            try:\n                reply = await self._ask(composed)\n"
-        "            except ContextOverflow:\n                reply = await self._ask(composed)\n"
+        "            reply = await self._complete(composed)\n        record_model_call",
+        "            try:\n                reply = await self._complete(composed)\n"
+        "            except ContextOverflow:\n                reply = await self._complete(composed)\n"
         "        record_model_call",
         AGENT,
     ),
     Mutant(
         "after some of an answer was heard no other follows",
         "agents/turn.py",
-        "            if self._spoke:",
+        "            if self._text_streamed:",
         "            if False:",
         "tests/agents/test_stream.py",
     ),
@@ -65,80 +66,81 @@ MUTANTS = [
     Mutant(
         "a turn ends at its limit of tokens",
         "agents/turn.py",
-        "            if limits.tokens is not None and self._spent >= limits.tokens:",
+        "            if limits.tokens is not None and self._tokens_used >= limits.tokens:",
         "            if False:",
         AGENT,
     ),
     Mutant(
         "in an inbox mail waits until the model has answered",
         "agents/turn.py",
-        "        composed = await self._compose(self._room())\n        try:",
-        "        composed = await self._compose(self._room())\n        await self._deliver()\n        try:",
+        "        composed = await self._compose(self._context_limit())\n        try:",
+        "        composed = await self._compose(self._context_limit())\n"
+        "        await self._deliver()\n        try:",
         "tests/agents/test_mail.py",
     ),
     Mutant(
         "a hook may keep a call from being run",
         "agents/turn.py",
-        "            vetoed[index] = Ran(",
-        "            Ran(",
+        "            vetoed[index] = CallOutcome(",
+        "            CallOutcome(",
         "tests/agents/test_agent_hooks.py",
     ),
     Mutant(
         "an answer goes to a question of its own conversation",
         "agents/turn.py",
-        "        found = await memory.read(scope, conversation, limit=QUESTION_REACH)",
-        '        found = await memory.read(scope, "default", limit=QUESTION_REACH)',
+        "        found = await memory.read(scope, conversation, limit=QUESTION_LOOKBACK)",
+        '        found = await memory.read(scope, "default", limit=QUESTION_LOOKBACK)',
         QUESTIONS,
     ),
     Mutant(
         "a question of a turn that was cut short was never asked",
         "agents/turn.py",
-        "for one in window if one.phase == WAITING for call",
+        "for one in window if one.phase == WAITING_FOR_INPUT for call",
         "for one in window for call",
         QUESTIONS,
     ),
     Mutant(
         "turns of one conversation wait for each other",
         "agents/turn_queue.py",
-        "        line = lines.setdefault(key, _Line())",
-        "        line = _Line()",
+        "        queue = queues.setdefault(key, _ConversationQueue())",
+        "        queue = _ConversationQueue()",
         ORDER,
     ),
     Mutant(
         "turns of different conversations run side by side",
         "agents/turn_queue.py",
-        "        line = lines.setdefault(key, _Line())",
-        "        line = lines.setdefault(None, _Line())",
+        "        queue = queues.setdefault(key, _ConversationQueue())",
+        "        queue = queues.setdefault(None, _ConversationQueue())",
         ORDER,
     ),
     Mutant(
         "close waits for the turns that go on",
         "agents/turn_queue.py",
-        "                while self._going.keys() - own or self._standing:",
-        "                while self._standing:",
+        "                while self._active.keys() - own or self._waiting:",
+        "                while self._waiting:",
         ORDER,
     ),
     Mutant(
         "close ends the turns that do not end",
         "agents/turn_queue.py",
-        "                self._going[held].cancel()\n",
+        "                self._active[turn].cancel()\n",
         "                pass\n",
         ORDER,
     ),
     Mutant(
-        "shelves belong to one scope",
+        "items belong to one scope",
         "agents/conversation_items.py",
-        "        shelf = self._own if key == self._own_key else self._others.get(key)\n",
+        "        items = self._own if key == self._own_key else self._others.get(key)\n",
         "        key = key._replace(scope=self._own_key.scope)\n"
-        "        shelf = self._own if key == self._own_key else self._others.get(key)\n",
+        "        items = self._own if key == self._own_key else self._others.get(key)\n",
         "tests/agents/test_mail.py",
     ),
     Mutant(
-        "what was taken out of a shelf does not come back",
+        "an item that was taken out does not come back",
         "agents/conversation_items.py",
         "            await self._records.drop_records(key, POOL, sorted(gone))\n",
         "",
-        "tests/agents/test_agent_shelves.py",
+        "tests/agents/test_conversation_items.py",
     ),
     Mutant(
         "an explanation goes with the messages it shows",
@@ -171,14 +173,14 @@ MUTANTS = [
     Mutant(
         "sub-agents go only so deep",
         "agents/subagents.py",
-        "depth=agent.count(PATH)",
+        "depth=agent.count(PATH_SEPARATOR)",
         "depth=0",
         TEAM,
     ),
     Mutant(
         "a deleted conversation takes its sub-agents along",
         "agents/agent.py",
-        "            deleted = await self._team.delete(scope, conversation)",
+        "            deleted = await self._subagents.delete(scope, conversation)",
         "            deleted = 0",
         TEAM,
     ),
@@ -201,7 +203,7 @@ MUTANTS = [
         "containers/recording.py",
         "                if not retries:\n                    raise\n",
         "                if not retries:\n"
-        "                    self.keep(attempt)\n                    raise\n",
+        "                    self.commit(attempt)\n                    raise\n",
         RECORDING,
     ),
     Mutant(
@@ -215,30 +217,31 @@ MUTANTS = [
     Mutant(
         "a tool that fails is recorded with its error",
         "containers/recording.py",
-        "                self.add(place, [asked, _answered(call, error_text(error), is_error=True)])\n",
+        "                self.add(place, [request, _result_message(call, error_text(error), "
+        "is_error=True)])\n",
         "                pass\n",
         RECORDING,
     ),
     Mutant(
         "a turn asked for from inside itself is refused",
         "agents/turn_queue.py",
-        "        if _waits_for(line, around):",
+        "        if _is_blocked_by(queue, enclosing):",
         "        if False:",
         ORDER,
     ),
     Mutant(
-        "an agent and its branch stand in one line",
-        "agents/serialization.py",
-        "        made._lines = Lines(made.name, beside=agent._lines)\n",
-        "        pass\n",
+        "an agent and its branch share one queue of turns",
+        "agents/agent.py",
+        "            made._turn_queue = TurnQueue(made.name, shared_with=self._turn_queue)\n",
+        "            pass\n",
         "tests/agents/test_agent_copies.py",
     ),
     Mutant(
         "what a tool found is there after a restart",
         "agents/conversation_items.py",
-        "            await self._records.put_records(key, POOL, pooled, keep=shelf.pool.limit)\n",
+        "            await self._records.put_records(key, POOL, pooled, keep=items.pool.limit)\n",
         "",
-        "tests/agents/test_agent_shelves.py",
+        "tests/agents/test_conversation_items.py",
     ),
     Mutant(
         "only turns up to an age are explained",
@@ -250,17 +253,18 @@ MUTANTS = [
     Mutant(
         "mail comes before what the user says",
         "agents/turn.py",
-        "            await _receive(mailbox, key)\n        position = await memory.add_message("
+        "            await _receive_mail(mailbox, key)\n        position = await memory.add_message("
         "scope, conversation, message)\n",
         "            pass\n        position = await memory.add_message(scope, conversation, message)\n"
-        "        if before is None and mailbox is not None:\n            await _receive(mailbox, key)\n",
+        "        if before is None and mailbox is not None:\n            await _receive_mail(mailbox, key)\n",
         "tests/agents/test_mail.py",
     ),
     Mutant(
         "mail does not close a question",
         "agents/turn.py",
-        "    waiting = _waiting(window)\n",
-        "    if mailbox is not None:\n        await _receive(mailbox, key)\n    waiting = _waiting(window)\n",
+        "    waiting = _questions_of_paused_turn(window)\n",
+        "    if mailbox is not None:\n        await _receive_mail(mailbox, key)\n"
+        "    waiting = _questions_of_paused_turn(window)\n",
         "tests/agents/test_mail.py",
     ),
 ]

@@ -81,8 +81,8 @@ MUTANTS = [
     Mutant(
         "every route but health needs the token",
         "server/auth.py",
-        "path != OPEN and",
-        'path not in (OPEN, "/metrics") and',
+        "path != HEALTH_PATH and",
+        'path not in (HEALTH_PATH, "/metrics") and',
         ACCESS,
     ),
     Mutant(
@@ -102,7 +102,7 @@ MUTANTS = [
     Mutant(
         "a client that hangs up ends its turn",
         "server/events.py",
-        "                group.start_soon(cancel_when_gone, receive, group.cancel_scope)\n",
+        "                group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)\n",
         "",
         "tests/server/test_http_streams.py",
     ),

@@ -32,7 +32,7 @@ from autonomy_ctx.errors import (
 from autonomy_ctx.hooks import hook
 from autonomy_ctx.server import http
 from autonomy_ctx.server.app import BODY_LIMIT
-from autonomy_ctx.server.http import listen
+from autonomy_ctx.server.listener import listen
 from autonomy_ctx.testing import ScriptedModel
 
 ROOT = Path(__file__).parent.parent.parent

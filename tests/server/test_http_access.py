@@ -11,7 +11,7 @@ import pytest
 from server.serving import ASK, Served, error_of, served
 
 from autonomy_ctx.server import http
-from autonomy_ctx.server.auth import Guard, is_loopback
+from autonomy_ctx.server.auth import AccessPolicy, is_loopback
 from autonomy_ctx.testing import ScriptedModel
 
 TOKEN = "a-token-of-the-node-7319"
@@ -225,5 +225,5 @@ async def test_no_token_header_or_message_is_ever_logged_or_shown(caplog: pytest
 
 
 def test_a_guard_does_not_show_its_token() -> None:
-    assert TOKEN not in repr(Guard(loopback=True, token=TOKEN))
+    assert TOKEN not in repr(AccessPolicy(loopback=True, token=TOKEN))
     assert TOKEN not in repr(http(token=TOKEN))

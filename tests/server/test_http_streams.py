@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from server.serving import ASK, Hanging, Piecewise, events_of, served
 
 from autonomy_ctx import Model, ToolCall, tool
-from autonomy_ctx.items.formats.base import CallStarted, Finished, ModelReply, TextDelta, ThinkingDelta
+from autonomy_ctx.items.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta, ThinkingDelta
 from autonomy_ctx.items.message import TextContent
-from autonomy_ctx.server.events import frame
+from autonomy_ctx.server.events import encode_frame
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 STREAM = {"message": "hello", "stream": True}
 
 
-def finished(text: str, *calls: ToolCall) -> Finished:
-    return Finished(ModelReply(parts=(TextContent(text),) if text else (), tool_calls=calls, stop="end"))
+def finished(text: str, *calls: ToolCall) -> ReplyFinished:
+    return ReplyFinished(ModelReply(parts=(TextContent(text),) if text else (), tool_calls=calls, stop="end"))
 
 
 async def test_a_piece_arrives_while_the_model_is_still_speaking() -> None:
@@ -181,7 +181,7 @@ async def test_a_client_that_does_not_read_does_not_keep_the_node_from_closing()
 
 @given(st.dictionaries(st.text(), st.text(alphabet=st.characters(exclude_categories=()))))
 def test_an_event_is_three_lines_whatever_it_says(data: dict[str, str]) -> None:
-    written = frame("text", data)
+    written = encode_frame("text", data)
     assert written.endswith(b"\n\n")
     assert written.count(b"\n") == 3
     assert b"\r" not in written

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import ContextItem, ContextPool
 from autonomy_ctx.items.message import ToolCall
-from autonomy_ctx.tools.builtin.lookup import _listed, read_context_item
-from autonomy_ctx.tools.run import Ran, run_calls
+from autonomy_ctx.tools.builtin.lookup import _list_newest, read_context_item
+from autonomy_ctx.tools.run import CallOutcome, run_calls
 
 
-async def reading(item_id: str, pool: ContextPool | None) -> Ran:
+async def reading(item_id: str, pool: ContextPool | None) -> CallOutcome:
     call = ToolCall("c1", "read_context_item", json.dumps({"item_id": item_id}))
     inject = {} if pool is None else {"pool": pool}
     return (await run_calls([call], [read_context_item], inject=inject))[0]
@@ -100,7 +100,7 @@ async def test_a_long_catalogue_is_cut_to_the_newest_and_says_how_many_are_left_
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=30))
 def test_the_list_is_bounded_and_has_one_line_for_each_item(texts: list[tuple[str, str]]) -> None:
     items: list[ContextItem[Any]] = [ContextItem(None, text, id_) for text, id_ in texts]
-    listed = _listed(items)
+    listed = _list_newest(items)
     assert len(listed.encode()) <= 1_600
     _, *lines = listed.splitlines()
     older = [line for line in lines if line.startswith("and ")]

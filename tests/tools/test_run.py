@@ -23,7 +23,7 @@ from autonomy_ctx import ContextItem, ContextPool, Memory, Message
 from autonomy_ctx.errors import InvalidTool, ToolTimeout
 from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input, open_questions
-from autonomy_ctx.tools.run import OUTPUT_LIMIT, Ran, cap_text, run_calls
+from autonomy_ctx.tools.run import OUTPUT_LIMIT, CallOutcome, cap_text, run_calls
 from autonomy_ctx.tools.tool import Tool, tool
 
 
@@ -57,7 +57,7 @@ def calling(name: str, call_id: str = "c1", **arguments: Any) -> ToolCall:
     return ToolCall(call_id, name, json.dumps(arguments))
 
 
-async def ran_one(made: Tool[..., Any], call: ToolCall | None = None, **options: Any) -> Ran:
+async def ran_one(made: Tool[..., Any], call: ToolCall | None = None, **options: Any) -> CallOutcome:
     return (await run_calls([call or calling(made.name)], [made], **options))[0]
 
 
@@ -548,7 +548,7 @@ async def test_a_question_is_open_until_it_is_answered_or_the_user_goes_on() -> 
     log = [Message("user", "Book a room."), Message("assistant", "", tool_calls=[call, broken])]
     (question,) = open_questions(log)
     assert (question.text, question.call) == ("Which town?", call)
-    answer = question.answered("Oslo")
+    answer = question.answer("Oslo")
     assert (answer.role, answer.tool_call_id, answer.name) == ("tool", "c1", "ask_user_for_input")
     assert open_questions([*log, answer]) == []
     assert open_questions([*log, Message("user", "Never mind.")]) == []
@@ -575,11 +575,11 @@ async def test_a_tool_that_exits_does_not_end_the_program() -> None:
 
 @pytest.mark.parametrize("parallel", [1, 8])
 async def test_whoever_is_cancelled_knows_which_calls_had_ended(parallel: int) -> None:
-    ended: list[Ran] = []
+    ended: list[CallOutcome] = []
     calls = [calling("double", "a", n=2), calling("nobody", "b"), calling("for_ever", "c")]
     with anyio.CancelScope() as scope:
 
-        def note(ran: Ran) -> None:
+        def note(ran: CallOutcome) -> None:
             ended.append(ran)
             if len(ended) == 2:
                 scope.cancel()
@@ -591,7 +591,7 @@ async def test_whoever_is_cancelled_knows_which_calls_had_ended(parallel: int) -
 
 @pytest.mark.parametrize("count", [1, 5])
 async def test_each_call_is_told_once_with_what_is_returned(count: int) -> None:
-    ended: list[Ran] = []
+    ended: list[CallOutcome] = []
     calls = [calling("double", str(n), n=n) for n in range(count)]
     done = await run_calls(calls, [double], done=ended.append)
     assert sorted(ended, key=lambda ran: str(ran.call.id)) == done

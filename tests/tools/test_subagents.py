@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from autonomy_ctx import FrameworkInstructionsSection, Memory
 from autonomy_ctx.errors import SubagentError
 from autonomy_ctx.items.message import ToolCall
-from autonomy_ctx.tools.builtin.subagents import Delegate, Subagents, subagent_tools
-from autonomy_ctx.tools.run import Ran, run_calls
+from autonomy_ctx.tools.builtin.subagents import StartedSubagent, Subagents, subagent_tools
+from autonomy_ctx.tools.run import CallOutcome, run_calls
 
 CONFIGS = {"researcher": {"instructions": "Finds facts.\nSlowly."}, "writer": {}}
 
@@ -69,7 +69,7 @@ class Company:
         self.slow_start = self.fails_to_start = self.fails_to_stop = self.never_stops = False
         self.subagents = Subagents(CONFIGS, self.spawn, **options)
 
-    async def spawn(self, name: str, number: int, scope: str, conversation: str) -> Delegate:
+    async def spawn(self, name: str, number: int, scope: str, conversation: str) -> StartedSubagent:
         self.starting.set()
         if self.slow_start:
             await self.may_start.wait()
@@ -78,7 +78,9 @@ class Company:
         self.made.append(Worker(self, name, number, scope, conversation))
         return self.made[-1]
 
-    async def run(self, *calls: ToolCall, scope: str = "ana", conversation: str = "trip") -> list[Ran]:
+    async def run(
+        self, *calls: ToolCall, scope: str = "ana", conversation: str = "trip"
+    ) -> list[CallOutcome]:
         return await run_calls(
             calls, self.subagents.tools, inject={"scope": scope, "conversation": conversation}, timeout=20
         )
@@ -486,7 +488,7 @@ async def test_all_can_be_stopped_from_within_a_task() -> None:
 
     closing = Closing()
 
-    async def spawn(*who: Any) -> Delegate:
+    async def spawn(*who: Any) -> StartedSubagent:
         return closing
 
     subagents = Subagents(CONFIGS, spawn, grace=0.01)

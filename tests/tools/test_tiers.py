@@ -15,10 +15,10 @@ from autonomy_ctx import Memory, Tool, ToolCall
 from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.testing import make_message
 from autonomy_ctx.tools import memory_tools
-from autonomy_ctx.tools.run import Ran, run_calls
+from autonomy_ctx.tools.run import CallOutcome, run_calls
 
 
-async def call(tools: Any, name: str, inject: Any = None, **arguments: Any) -> Ran:
+async def call(tools: Any, name: str, inject: Any = None, **arguments: Any) -> CallOutcome:
     [ran] = await run_calls([ToolCall("c1", name, json.dumps(arguments))], tools, inject=inject or {})
     return ran
 

@@ -111,13 +111,13 @@ class CallStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ReplyFinished:
     """The stream is over; the whole reply."""
 
     reply: ModelReply
 
 
-StreamEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | Finished
+StreamEvent: TypeAlias = TextDelta | ThinkingDelta | CallStarted | ReplyFinished
 
 
 def content_of(parts: Sequence[Part]) -> str | tuple[Part, ...]:
@@ -139,8 +139,8 @@ def event_with_own_names(event: StreamEvent, names: Mapping[str, str]) -> Stream
     match event:
         case CallStarted(id, name):
             return CallStarted(id, names.get(name, name))
-        case Finished(reply):
-            return Finished(with_own_names(reply, names))
+        case ReplyFinished(reply):
+            return ReplyFinished(with_own_names(reply, names))
     return event
 
 

@@ -14,9 +14,6 @@ from autonomy_ctx.items.message import ChatRole, Message, ToolCall
 from autonomy_ctx.tools.arguments import parse_arguments
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
-# The phase of a message or turn that waits for the user.
-WAITING_FOR_INPUT = "waiting_for_input"
-
 
 async def _ask_user_for_input(question: str) -> str:
     """Pause and ask the user, when a request is unclear, a fact is missing or a decision is theirs.
@@ -38,7 +35,7 @@ class Question:
     call: ToolCall
     text: str
 
-    def answered(self, text: str) -> Message:
+    def answer(self, text: str) -> Message:
         """The user's answer as the call's result."""
         return Message(ChatRole.TOOL, text, tool_call_id=self.call.id, name=self.call.name)
 
@@ -55,12 +52,12 @@ def open_questions(messages: Iterable[Message]) -> list[Question]:
         elif message.role is ChatRole.TOOL:
             waiting.pop(message.tool_call_id, None)
         for call in message.tool_calls:
-            if call.name == ask_user_for_input.name and (text := question_of(call)) is not None:
+            if call.name == ask_user_for_input.name and (text := read_question(call)) is not None:
                 waiting[call.id] = Question(call=call, text=text)
     return list(waiting.values())
 
 
-def question_of(call: ToolCall) -> str | None:
+def read_question(call: ToolCall) -> str | None:
     """What a call asks; None if its arguments are not as they should be."""
     try:
         bound = ask_user_for_input.bind(parse_arguments(call), {})

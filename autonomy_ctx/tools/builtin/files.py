@@ -16,7 +16,15 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from autonomy_ctx.errors import FileRefused
 from autonomy_ctx.tools.builtin import sandbox
-from autonomy_ctx.tools.builtin.sandbox import MOST_PARTS, Base, enter, folder, read_bytes, split_path, told
+from autonomy_ctx.tools.builtin.sandbox import (
+    MAX_DEPTH,
+    RootFolder,
+    open_folder,
+    open_subfolder,
+    read_bytes,
+    refuse_os_errors,
+    split_path,
+)
 from autonomy_ctx.tools.tool import Tool
 
 Visibility: TypeAlias = Literal["conversation", "scope", "agent", "all"]
@@ -24,7 +32,7 @@ PRIVATE = ".private"
 _UNSAFE = re.compile(r"[^a-z0-9_-]+")
 
 
-class Place:
+class FilesRoot:
     """A root on disk and who shares what is in it."""
 
     def __init__(self, root: str | os.PathLike[str], visibility: Visibility) -> None:
@@ -41,26 +49,26 @@ class Place:
             raise FileRefused(str(self.root), problem) from None
 
     @contextmanager
-    def base(self, agent: Any, scope: str | None, conversation: str | None) -> Iterator[Base]:
+    def base(self, agent: Any, scope: str | None, conversation: str | None) -> Iterator[RootFolder]:
         """The folder of this agent, scope and conversation, made if need be, and open."""
         names = self._names(agent, scope, conversation)
-        with told("."):
+        with refuse_os_errors("."):
             root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         opened = [root]
         try:
             device = os.fstat(root).st_dev
-            base = Base(root, device)
+            base = RootFolder(root, device)
             if names:
-                with told("."):
+                with refuse_os_errors("."):
                     for name in (PRIVATE, self.visibility, *names):
-                        opened.append(enter(base, opened[-1], name, make=True, mode=0o700))
-                base = Base(opened[-1], device)
+                        opened.append(open_subfolder(base, opened[-1], name, make=True, mode=0o700))
+                base = RootFolder(opened[-1], device)
             else:
                 hidden = None
                 with suppress(OSError):
                     info = os.stat(PRIVATE, dir_fd=root, follow_symlinks=False)
                     hidden = (info.st_dev, info.st_ino)
-                base = Base(root, device, hidden, PRIVATE)
+                base = RootFolder(root, device, hidden, PRIVATE)
             yield base
         finally:
             for fd in opened:
@@ -83,12 +91,12 @@ def _folder_name(name: str) -> str:
     return f"{_UNSAFE.sub('-', name[:24].lower())}-{digest}"
 
 
-LONGEST_PATTERN = 200
-LINE_SHOWN = 200
+MAX_PATTERN_LENGTH = 200
+LINE_CHARACTERS = 200
 
 
 @dataclass(slots=True, kw_only=True)
-class Bounds:
+class SearchLimits:
     """How long and how much may be looked at; says what ended the look, if something did."""
 
     clock: Callable[[], float]
@@ -117,7 +125,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A plain file on a walk: its path from the base, and the open folder it is in."""
 
     path: str
@@ -125,19 +133,19 @@ class Found:
     fd: int
 
 
-def walk(base: Base, parts: Sequence[str], bounds: Bounds) -> Iterator[Found]:
+def walk(base: RootFolder, parts: Sequence[str], bounds: SearchLimits) -> Iterator[FoundFile]:
     """All plain files at and below a folder, sorted, without following a link."""
-    with folder(base, parts) as fd:
+    with open_folder(base, parts) as fd:
         yield from _walk(base, fd, list(parts), bounds)
 
 
-def _walk(base: Base, fd: int, parts: list[str], bounds: Bounds) -> Iterator[Found]:
-    for name, info in entries(base, fd, bounds):
+def _walk(base: RootFolder, fd: int, parts: list[str], bounds: SearchLimits) -> Iterator[FoundFile]:
+    for name, info in list_entries(base, fd, bounds):
         if stat.S_ISREG(info.st_mode):
-            yield Found("/".join([*parts, name]), name, fd)
-        elif stat.S_ISDIR(info.st_mode) and len(parts) < MOST_PARTS:
+            yield FoundFile("/".join([*parts, name]), name, fd)
+        elif stat.S_ISDIR(info.st_mode) and len(parts) < MAX_DEPTH:
             try:
-                inner = enter(base, fd, name)
+                inner = open_subfolder(base, fd, name)
             except OSError:
                 continue  # Gone meanwhile, a link by now, or not ours to enter.
             try:
@@ -148,7 +156,7 @@ def _walk(base: Base, fd: int, parts: list[str], bounds: Bounds) -> Iterator[Fou
             return
 
 
-def entries(base: Base, fd: int, bounds: Bounds) -> list[tuple[str, os.stat_result]]:
+def list_entries(base: RootFolder, fd: int, bounds: SearchLimits) -> list[tuple[str, os.stat_result]]:
     """What is in an open folder, sorted by name; as much as the bounds allow."""
     found = []
     with os.scandir(fd) as listed:
@@ -171,19 +179,19 @@ def matches(path: str, pattern: str) -> bool:
     if len(wanted) == 1 and wanted[0] != "**":
         return fnmatchcase(parts[-1], wanted[0])
     # Which beginnings of the pattern fit the path so far: linear, whatever the pattern.
-    reached = _past_stars(wanted, {0})
+    reached = _skip_double_stars(wanted, {0})
     for part in parts:
         after = {at for at in reached if at < len(wanted) and wanted[at] == "**"}
-        after |= {at + 1 for at in reached if at < len(wanted) and _fits(part, wanted[at])}
-        reached = _past_stars(wanted, after)
+        after |= {at + 1 for at in reached if at < len(wanted) and _matches_part(part, wanted[at])}
+        reached = _skip_double_stars(wanted, after)
     return len(wanted) in reached
 
 
-def _fits(part: str, wanted: str) -> bool:
+def _matches_part(part: str, wanted: str) -> bool:
     return wanted != "**" and fnmatchcase(part, wanted)
 
 
-def _past_stars(wanted: Sequence[str], reached: set[int]) -> set[int]:
+def _skip_double_stars(wanted: Sequence[str], reached: set[int]) -> set[int]:
     for at in range(len(wanted)):
         if at in reached and wanted[at] == "**":
             reached.add(at + 1)
@@ -192,12 +200,12 @@ def _past_stars(wanted: Sequence[str], reached: set[int]) -> set[int]:
 
 def check_pattern(pattern: str) -> str:
     """A pattern that is quick to match."""
-    if len(pattern) > LONGEST_PATTERN or pattern.count("*") > 10:
-        raise FileRefused(pattern, f"is a pattern of more than {LONGEST_PATTERN} characters or 10 stars")
+    if len(pattern) > MAX_PATTERN_LENGTH or pattern.count("*") > 10:
+        raise FileRefused(pattern, f"is a pattern of more than {MAX_PATTERN_LENGTH} characters or 10 stars")
     return pattern
 
 
-def lines_with(text: str, wanted: str, *, ignore_case: bool) -> Iterator[tuple[int, str]]:
+def matching_lines(text: str, wanted: str, *, ignore_case: bool) -> Iterator[tuple[int, str]]:
     """The lines that hold a text, with their numbers from 1."""
     wanted = wanted.casefold() if ignore_case else wanted
     if wanted not in (text.casefold() if ignore_case else text):
@@ -205,20 +213,20 @@ def lines_with(text: str, wanted: str, *, ignore_case: bool) -> Iterator[tuple[i
     for number, line in enumerate(text.split("\n"), 1):
         at = (line.casefold() if ignore_case else line).find(wanted)
         if at >= 0:
-            start = max(0, at - LINE_SHOWN // 2)
-            yield number, line[start : start + LINE_SHOWN].strip()
+            start = max(0, at - LINE_CHARACTERS // 2)
+            yield number, line[start : start + LINE_CHARACTERS].strip()
 
 
-def text_of(found: Found, limit: int) -> str | None:
+def read_text(found: FoundFile, limit: int) -> str | None:
     """A file's text; None if it is none, too large, or not to be touched."""
     try:
         data = read_bytes(found.fd, found.name, limit)
     except OSError:
         return None
-    return decoded(data)
+    return decode_text(data)
 
 
-def decoded(data: bytes) -> str | None:
+def decode_text(data: bytes) -> str | None:
     """The text in some bytes, exactly; None if they are no text."""
     if b"\0" in data:
         return None
@@ -229,12 +237,12 @@ def decoded(data: bytes) -> str | None:
 
 
 MAX_FILE_BYTES = 8_000_000
-READ_SHOWN_BYTES = 200_000
-LOOK_SECONDS = 10.0
-_ENTRIES = 100_000
-_LISTED = 1_000
-_RESULTS = 200
-_LOOK_BYTES = 200_000_000
+READ_BYTES = 200_000
+SEARCH_SECONDS = 10.0
+_MAX_ENTRIES = 100_000
+_MAX_LISTED = 1_000
+_MAX_RESULTS = 200
+_SEARCH_BYTES = 200_000_000
 
 
 def filesystem_tools(
@@ -242,7 +250,7 @@ def filesystem_tools(
     visibility: Visibility = "conversation",
     *,
     max_file_bytes: int = MAX_FILE_BYTES,
-    look_seconds: float = LOOK_SECONDS,
+    look_seconds: float = SEARCH_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Tool[..., Any]]:
     """The tools to work with files beneath `root`, which is made if it is missing.
@@ -252,7 +260,7 @@ def filesystem_tools(
     with a second name are not touched.
     """
     sandbox.check_system(os.fspath(root))
-    files = _Files(Place(root, visibility), max_file_bytes, look_seconds, clock)
+    files = _FileTools(FilesRoot(root, visibility), max_file_bytes, look_seconds, clock)
     made = (
         files.list_directory,
         files.read_file,
@@ -265,10 +273,10 @@ def filesystem_tools(
     return [Tool(function) for function in made]
 
 
-class _Files:
+class _FileTools:
     """What the tools have in common; their docstrings are what a model reads."""
 
-    def __init__(self, place: Place, limit: int, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, place: FilesRoot, limit: int, seconds: float, clock: Callable[[], float]) -> None:
         self._place, self._limit, self._seconds, self._clock = place, limit, seconds, clock
 
     def list_directory(
@@ -279,12 +287,12 @@ class _Files:
         Args:
             path: A folder, relative to your own; `.` is all of it.
         """
-        with self._place.base(agent, scope, conversation) as base, told(path):
-            bounds = self._bounds(results=_LISTED)
-            with folder(base, split_path(path)) as fd:
-                found = entries(base, fd, bounds)
-        lines = [_entry(name, info) for name, info in found[:_LISTED]]
-        if len(found) > _LISTED or bounds.stopped:
+        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
+            bounds = self._bounds(results=_MAX_LISTED)
+            with open_folder(base, split_path(path)) as fd:
+                found = list_entries(base, fd, bounds)
+        lines = [_entry_line(name, info) for name, info in found[:_MAX_LISTED]]
+        if len(found) > _MAX_LISTED or bounds.stopped:
             lines.append(f"[{len(lines):,} are shown; there are more: use find_files with a pattern]")
         return "\n".join(lines) or "[the folder is empty]"
 
@@ -312,7 +320,7 @@ class _Files:
         if first_line > max(len(lines), 1):
             raise FileRefused(path, f"has only {len(lines):,} lines")
         shown: list[str] = []
-        room = READ_SHOWN_BYTES
+        room = READ_BYTES
         for line in lines[first_line - 1 : last_line]:
             room -= len(line.encode())
             # At least one line: otherwise a very long one could never be passed.
@@ -383,17 +391,17 @@ class _Files:
             path: The folder to look in, relative to your own.
         """
         check_pattern(pattern)
-        bounds = self._bounds(results=_RESULTS)
+        bounds = self._bounds(results=_MAX_RESULTS)
         lines: list[str] = []
-        with self._place.base(agent, scope, conversation) as base, told(path):
+        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
             parts = split_path(path)
             for found in walk(base, parts, bounds):
                 inside = "/".join(found.path.split("/")[len(parts) :])
                 if matches(inside, pattern):
                     if bounds.spent(results=1):
                         break
-                    lines.append(_shown(found.path))
-        return _result(lines, bounds, "no file has such a name")
+                    lines.append(_printable_path(found.path))
+        return _search_result(lines, bounds, "no file has such a name")
 
     def search_in_files(
         self,
@@ -416,21 +424,21 @@ class _Files:
         check_pattern(pattern)
         if not text or "\n" in text:
             raise FileRefused(path, "can be searched for a text of one line that is not empty")
-        bounds = self._bounds(results=_RESULTS)
+        bounds = self._bounds(results=_MAX_RESULTS)
         lines: list[str] = []
-        with self._place.base(agent, scope, conversation) as base, told(path):
+        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
             parts = split_path(path)
             for found in walk(base, parts, bounds):
                 if matches("/".join(found.path.split("/")[len(parts) :]), pattern):
-                    content = text_of(found, self._limit) or ""
+                    content = read_text(found, self._limit) or ""
                     bounds.spent(size=len(content))
-                    for number, line in lines_with(content, text, ignore_case=ignore_case):
+                    for number, line in matching_lines(content, text, ignore_case=ignore_case):
                         if bounds.spent(results=1):
                             break
-                        lines.append(f"{_shown(found.path)}:{number}: {line}")
+                        lines.append(f"{_printable_path(found.path)}:{number}: {line}")
                 if bounds.stopped is not None:
                     break
-        return _result(lines, bounds, "no file holds this text")
+        return _search_result(lines, bounds, "no file holds this text")
 
     def remove_file(self, path: str, agent: Any = None, scope: Any = None, conversation: Any = None) -> str:
         """Delete a file.
@@ -439,7 +447,7 @@ class _Files:
             path: A file, relative to your own folder.
         """
         with self._at(path, agent, scope, conversation) as (fd, name):
-            sandbox.remove(fd, name)
+            sandbox.remove_file(fd, name)
         return f"removed {path}"
 
     @contextmanager
@@ -447,15 +455,15 @@ class _Files:
         self, path: str, agent: Any, scope: Any, conversation: Any, *, make: bool = False
     ) -> Iterator[tuple[int, str]]:
         """The open folder that a file is in, and the file's name in it."""
-        with self._place.base(agent, scope, conversation) as base, told(path):
+        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
             *parts, name = split_path(path) or [""]
             _check_name(base, parts, name, path)
-            with folder(base, parts, make=make) as fd:
+            with open_folder(base, parts, make=make) as fd:
                 yield fd, name
 
     def _text(self, fd: int, name: str, path: str) -> str:
         data = sandbox.read_bytes(fd, name, self._limit)
-        text = decoded(data)
+        text = decode_text(data)
         if text is None:
             raise FileRefused(path, f"is not text ({len(data):,} bytes)")
         return text
@@ -469,37 +477,37 @@ class _Files:
             raise FileRefused(path, f"would be larger than {self._limit:,} bytes")
         return data
 
-    def _bounds(self, *, results: int) -> Bounds:
-        return Bounds(
+    def _bounds(self, *, results: int) -> SearchLimits:
+        return SearchLimits(
             clock=self._clock,
             seconds=self._seconds,
-            entries=_ENTRIES,
+            entries=_MAX_ENTRIES,
             results=results,
-            total_bytes=_LOOK_BYTES,
+            total_bytes=_SEARCH_BYTES,
         )
 
 
-def _check_name(base: Base, parts: list[str], name: str, path: str) -> None:
+def _check_name(base: RootFolder, parts: list[str], name: str, path: str) -> None:
     if not name or path.endswith("/"):
         raise FileRefused(path, "is a folder; name a file")
     if not parts and base.hidden_name is not None and name.casefold() == base.hidden_name:
         raise FileRefused(path, "is a name that is not free")
 
 
-def _entry(name: str, info: os.stat_result) -> str:
+def _entry_line(name: str, info: os.stat_result) -> str:
     if stat.S_ISDIR(info.st_mode):
-        return f"{_shown(name)}/"
+        return f"{_printable_path(name)}/"
     if stat.S_ISREG(info.st_mode):
-        return f"{_shown(name)} ({info.st_size:,} bytes)"
-    return f"{_shown(name)} (a link or a device; not available)"
+        return f"{_printable_path(name)} ({info.st_size:,} bytes)"
+    return f"{_printable_path(name)} (a link or a device; not available)"
 
 
-def _shown(name: str) -> str:
+def _printable_path(name: str) -> str:
     """A name on one line, whatever is in it."""
     return name if sandbox.is_plain_name(name) else repr(name)[1:-1]
 
 
-def _result(lines: list[str], bounds: Bounds, nothing: str) -> str:
+def _search_result(lines: list[str], bounds: SearchLimits, nothing: str) -> str:
     if bounds.stopped:
         lines.append(f"[{len(lines):,} found, not all: {bounds.stopped}; look in a smaller folder]")
     return "\n".join(lines) or f"[{nothing}]"

@@ -8,14 +8,14 @@ from typing import Any
 import anyio.to_thread
 
 from autonomy_ctx.containers.item import ContextItem
-from autonomy_ctx.containers.pool import ContextPoolView, catalogue_of
+from autonomy_ctx.containers.pool import ContextPoolView, render_catalogue
 from autonomy_ctx.errors import UnknownItem
 from autonomy_ctx.items.json_values import json_text
 from autonomy_ctx.knowledge.knowledge import NAME, search_function
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 # Within what an error's text may be, so that no line of the list is cut.
-_LISTED_BYTES = 1_500
+_LIST_BYTES = 1_500
 
 
 async def _read_context_item(item_id: str, pool: ContextPoolView) -> str:
@@ -27,7 +27,7 @@ async def _read_context_item(item_id: str, pool: ContextPoolView) -> str:
     try:
         item = pool.get(item_id)
     except UnknownItem:
-        raise UnknownItem(item_id[:80], advice=_listed(pool.items)) from None
+        raise UnknownItem(item_id[:80], advice=_list_newest(pool.items)) from None
     # Content is copied when it is read, and may be large.
     return await anyio.to_thread.run_sync(_content, item, abandon_on_cancel=True)
 
@@ -37,13 +37,13 @@ def _content(item: ContextItem[Any]) -> str:
     return str.__str__(content) if isinstance(content, str) else json_text(content)
 
 
-def _listed(items: list[ContextItem[Any]]) -> str:
+def _list_newest(items: list[ContextItem[Any]]) -> str:
     """The newest items, oldest first, as far as they fit."""
     lines: list[str] = []
-    room = _LISTED_BYTES
+    room = _LIST_BYTES
     for item in reversed(items):
         # An item replaced by its clipped self: a long description must not push out the others.
-        line = catalogue_of([ContextItem(None, (item.description or "")[:120], item.id)])
+        line = render_catalogue([ContextItem(None, (item.description or "")[:120], item.id)])
         room -= len(line.encode(errors="replace")) + 1
         if room < 0:
             break

@@ -21,10 +21,10 @@ from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int
 
-MOST_FOUND = 50
+MAX_FOUND = 50
 # Of the turn that asks, its own calls and results would be found first.
-OWN_TURN = 50
-_PARTS_SHOWN = 20
+OWN_TURN_MESSAGES = 50
+_MAX_PARTS_NAMED = 20
 
 
 async def _search_history(
@@ -42,9 +42,9 @@ async def _search_history(
         limit: How many messages at most.
         in_conversation: Only this conversation; leave it out to search all with this user.
     """
-    limit = min(check_int("limit", limit), MOST_FOUND)
+    limit = min(check_int("limit", limit), MAX_FOUND)
     asked = (await memory.head(scope, conversation)).last_user
-    found = await memory.search(scope, query, conversation=in_conversation, limit=limit + OWN_TURN)
+    found = await memory.search(scope, query, conversation=in_conversation, limit=limit + OWN_TURN_MESSAGES)
     passages = [
         RecallHit(conversation=one.conversation, position=one.position, message=one.message, score=one.score)
         for one in found
@@ -76,7 +76,7 @@ async def _read_messages(
     """
     named = conversation if in_conversation is None else in_conversation
     page = await read_page(memory, scope, named, first, last, offset=offset)
-    return _shown(page, last, in_conversation)
+    return _page_text(page, last, in_conversation)
 
 
 async def _expand_summary(first: int, last: int, memory: Memory, scope: str, conversation: str) -> str:
@@ -90,12 +90,12 @@ async def _expand_summary(first: int, last: int, memory: Memory, scope: str, con
     if not segments:
         raise InvalidRange(first, last, "nothing of this conversation is summarized yet")
     if not 1 <= first <= last <= segments[-1].last:
-        parts = ", ".join(f"{part.first} to {part.last}" for part in segments[-_PARTS_SHOWN:])
+        parts = ", ".join(f"{part.first} to {part.last}" for part in segments[-_MAX_PARTS_NAMED:])
         raise InvalidRange(first, last, f"the parts of the summary are {parts}")
-    return _shown(await read_page(memory, scope, conversation, first, last), last, None)
+    return _page_text(await read_page(memory, scope, conversation, first, last), last, None)
 
 
-def _shown(page: Page, last: int, in_conversation: str | None) -> str:
+def _page_text(page: Page, last: int, in_conversation: str | None) -> str:
     if page.next is None:
         return page.text
     arguments: dict[str, Any] = {"first": page.next, "last": last}
@@ -123,10 +123,10 @@ Rows: TypeAlias = list[dict[str, Any]]
 TierTool: TypeAlias = Tool[..., Awaitable[Rows]]
 
 # How many of a conversation's newest messages are weighed.
-WEIGHED = 200
-MOST_ROWS = 100
+RANKED_MESSAGES = 200
+MAX_ROWS = 100
 # Of each message or summary.
-MOST_TOKENS = 400
+MAX_ROW_TOKENS = 400
 # Where a task or a call without a scope or a session belongs.
 DEFAULT = "default"
 
@@ -137,7 +137,7 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
     What is not given here is that of the agent that runs them; a model cannot choose it. A session is a
     conversation; without one it is the conversation that the agent is in, in the fourth tier all.
     """
-    given = _Reach(memory, scope)
+    given = _MemoryAccess(memory, scope)
 
     async def query_l2_memory(
         limit: int = 10,
@@ -153,7 +153,7 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             session_id: Which conversation; leave it out for this one.
         """
         reach = given.within(memory, scope)
-        return await _weightiest(reach, _session(session_id, conversation), _checked(limit))
+        return await _most_important(reach, _session(session_id, conversation), _check_limit(limit))
 
     async def query_l3_memory(
         limit: int = 20,
@@ -169,14 +169,14 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             session_id: Which conversation; leave it out for this one.
         """
         reach, session = given.within(memory, scope), _session(session_id, conversation)
-        newest = -_checked(limit)
+        newest = -_check_limit(limit)
         state = await reach.memory.summary(reach.scope, session)
         return [
             {
                 "session_id": session,
                 "first": segment.first,
                 "last": segment.last,
-                "summary": clamp_text(segment.text, MOST_TOKENS, estimate_tokens),
+                "summary": clamp_text(segment.text, MAX_ROW_TOKENS, estimate_tokens),
             }
             for segment in state.segments[newest:]
         ]
@@ -196,21 +196,23 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             session_id: Only this conversation; leave it out for all.
         """
         reach = given.within(memory, scope)
-        found = await reach.memory.search(reach.scope, query, conversation=session_id, limit=_checked(limit))
+        found = await reach.memory.search(
+            reach.scope, query, conversation=session_id, limit=_check_limit(limit)
+        )
         return [_row(one.conversation, Entry(one.position, one.message)) for one in found]
 
     return Tool(query_l2_memory), Tool(query_l3_memory), Tool(query_l4_memory)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
+class _MemoryAccess:
     """Whose memory may be read; what was decided when the tools were made is not decided again."""
 
     given: Memory | None
     chosen: str | None
 
-    def within(self, memory: Memory | None, scope: str | None) -> _Reach:
-        return _Reach(self.given or memory, scope if self.chosen is None else self.chosen)
+    def within(self, memory: Memory | None, scope: str | None) -> _MemoryAccess:
+        return _MemoryAccess(self.given or memory, scope if self.chosen is None else self.chosen)
 
     @property
     def memory(self) -> Memory:
@@ -223,11 +225,11 @@ class _Reach:
         return DEFAULT if self.chosen is None else self.chosen
 
 
-async def _weightiest(reach: _Reach, session: str, limit: int) -> Rows:
+async def _most_important(reach: _MemoryAccess, session: str, limit: int) -> Rows:
     """Pinned messages in order, then by weight; of equal ones the newest first."""
     pins = (await reach.memory.summary(reach.scope, session)).pins[:limit]
     pinned = {entry.position for entry in pins}
-    window = await reach.memory.read(reach.scope, session, limit=WEIGHED)
+    window = await reach.memory.read(reach.scope, session, limit=RANKED_MESSAGES)
     weighed: list[tuple[float, int, Entry]] = []
     async for some in Strides(window.entries, 10):
         for entry in some:
@@ -243,7 +245,7 @@ def _row(session: str, entry: Entry) -> dict[str, Any]:
         "session_id": session,
         "position": entry.position,
         "role": entry.message.role.value,
-        "content": clamp_text(entry.message.text, MOST_TOKENS, estimate_tokens),
+        "content": clamp_text(entry.message.text, MAX_ROW_TOKENS, estimate_tokens),
     }
 
 
@@ -253,5 +255,5 @@ def _session(session_id: str | None, conversation: str | None) -> str:
     return DEFAULT if conversation is None else conversation
 
 
-def _checked(limit: int) -> int:
-    return min(check_int("limit", limit), MOST_ROWS)
+def _check_limit(limit: int) -> int:
+    return min(check_int("limit", limit), MAX_ROWS)

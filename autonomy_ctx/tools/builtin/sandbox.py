@@ -25,8 +25,8 @@ try:
 except ImportError:  # not a POSIX system; `check_system` says so when the tools are made
     fcntl = None
 
-MOST_PARTS = 64
-LONGEST_PATH = 4096
+MAX_DEPTH = 64
+MAX_PATH_LENGTH = 4096
 # A file that is replaced whole while it is opened is opened again.
 _ATTEMPTS = 10
 
@@ -56,7 +56,7 @@ _PROBLEMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class RootFolder:
     """An open folder that paths start from; `hidden` is a folder in it that is not there for anybody."""
 
     fd: int
@@ -77,8 +77,8 @@ def check_system(root: str) -> None:
 
 def split_path(path: str) -> list[str]:
     """The components of a relative path; empty for the base itself."""
-    if len(path) > LONGEST_PATH:
-        raise FileRefused(path, f"is longer than {LONGEST_PATH:,} characters")
+    if len(path) > MAX_PATH_LENGTH:
+        raise FileRefused(path, f"is longer than {MAX_PATH_LENGTH:,} characters")
     if not is_plain_name(path):
         raise FileRefused(repr(path)[1:-1], "has a character that names may not have")
     if path.startswith("/"):
@@ -86,8 +86,8 @@ def split_path(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise FileRefused(path, "has `..` in it; paths only lead down from your own folder")
-    if len(parts) > MOST_PARTS:
-        raise FileRefused(path, f"is more than {MOST_PARTS} folders deep")
+    if len(parts) > MAX_DEPTH:
+        raise FileRefused(path, f"is more than {MAX_DEPTH} folders deep")
     return parts
 
 
@@ -97,7 +97,7 @@ def is_plain_name(name: str) -> bool:
 
 
 @contextmanager
-def told(path: str) -> Iterator[None]:
+def refuse_os_errors(path: str) -> Iterator[None]:
     """Turn what the system says into a sentence about the path, which names no folder of the host."""
     try:
         yield
@@ -108,7 +108,7 @@ def told(path: str) -> Iterator[None]:
         raise FileRefused(path, problem) from None
 
 
-def enter(base: Base, fd: int, name: str, *, make: bool = False, mode: int = 0o777) -> int:
+def open_subfolder(base: RootFolder, fd: int, name: str, *, make: bool = False, mode: int = 0o777) -> int:
     """The folder of that name in an open folder, opened; the caller closes it."""
     if make:
         with suppress(FileExistsError):
@@ -127,7 +127,7 @@ def enter(base: Base, fd: int, name: str, *, make: bool = False, mode: int = 0o7
 
 
 @contextmanager
-def folder(base: Base, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
+def open_folder(base: RootFolder, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
     """The folder at the end of a walk from the base, open."""
     if parts and base.hidden_name is not None and parts[0].casefold() == base.hidden_name:
         # By its name, too: it may not exist yet, and nobody may prepare it for others.
@@ -135,7 +135,7 @@ def folder(base: Base, parts: Sequence[str], *, make: bool = False) -> Iterator[
     fd = os.dup(base.fd)
     try:
         for part in parts:
-            inner = enter(base, fd, part, make=make)
+            inner = open_subfolder(base, fd, part, make=make)
             os.close(fd)
             fd = inner
         yield fd
@@ -147,12 +147,12 @@ def open_file(fd: int, name: str) -> int:
     """A file in an open folder, opened for reading; the caller closes it."""
     for _ in range(_ATTEMPTS):
         # Looked at first only because opening some devices does something; what counts is the check below.
-        check_file(_named(fd, name), name)
+        check_file(_stat(fd, name), name)
         found = os.open(name, _FILE, dir_fd=fd)
         try:
             # The name is looked up again, and must be that of what was opened: a hard link that was gone
             # by now would leave a file from outside with one name, like any other.
-            named = _named(fd, name)
+            named = _stat(fd, name)
             check_file(named, name)
             same = os.path.samestat(named, os.fstat(found))
         except BaseException:
@@ -164,7 +164,7 @@ def open_file(fd: int, name: str) -> int:
     raise FileRefused(name, "is being changed by somebody else; try again")
 
 
-def _named(fd: int, name: str) -> os.stat_result:
+def _stat(fd: int, name: str) -> os.stat_result:
     return os.stat(name, dir_fd=fd, follow_symlinks=False)
 
 
@@ -205,7 +205,7 @@ def write_bytes(fd: int, name: str, data: bytes) -> bool:
     """Make or replace a file in an open folder; whether it was there before."""
     mode = None
     with suppress(FileNotFoundError):
-        info = _named(fd, name)
+        info = _stat(fd, name)
         check_file(info, name)
         mode = stat.S_IMODE(info.st_mode) & 0o777
     made = f".{secrets.token_hex(8)}.tmp"
@@ -225,7 +225,7 @@ def write_bytes(fd: int, name: str, data: bytes) -> bool:
     return mode is not None
 
 
-def remove(fd: int, name: str) -> None:
+def remove_file(fd: int, name: str) -> None:
     """Delete a file in an open folder."""
-    check_file(_named(fd, name), name)
+    check_file(_stat(fd, name), name)
     os.unlink(name, dir_fd=fd)

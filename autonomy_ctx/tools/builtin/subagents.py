@@ -25,7 +25,7 @@ T = TypeVar("T")
 _STOPPED = "was stopped before it answered"
 
 
-class Delegate(Protocol):
+class StartedSubagent(Protocol):
     """A sub-agent that was started."""
 
     async def ask(self, task: str) -> str:
@@ -36,24 +36,24 @@ class Delegate(Protocol):
 
 
 # The configured name, the number of the instance, the scope and the conversation it is for.
-Spawn: TypeAlias = Callable[[str, int, str, str], Awaitable[Delegate]]
+Spawn: TypeAlias = Callable[[str, int, str, str], Awaitable[StartedSubagent]]
 
 
-class Instance:
+class RunningSubagent:
     """A sub-agent from the moment it is asked for: its first task starts it, the others queue.
 
     To be stopped, its tasks have `grace` seconds to end, and then it has as long itself.
     """
 
     def __init__(
-        self, name: str, number: int, start: Callable[[], Awaitable[Delegate]], *, grace: float
+        self, name: str, number: int, start: Callable[[], Awaitable[StartedSubagent]], *, grace: float
     ) -> None:
         self.name, self.number, self.id = name, number, f"{name}-{number}"
         self.tasks_done = 0
         # Why it takes no more tasks.
         self.gone: str | None = None
         self._start, self._grace = start, grace
-        self._delegate: Delegate | None = None
+        self._delegate: StartedSubagent | None = None
         self._turn = anyio.Lock()
         self._tasks: set[anyio.CancelScope] = set()
         self._ended = anyio.Event()
@@ -65,12 +65,12 @@ class Instance:
 
     async def start(self) -> None:
         """Start it, unless it has started."""
-        await self._in_turn(_nothing)
+        await self._in_turn(_do_nothing)
 
     async def ask(self, task: str) -> str:
         """Its answer to a task, after those that came before; `SubagentError` says why there is none."""
 
-        async def work(delegate: Delegate) -> str:
+        async def work(delegate: StartedSubagent) -> str:
             answer = await delegate.ask(task)
             self.tasks_done += 1
             return answer
@@ -93,11 +93,11 @@ class Instance:
             try:
                 await delegate.stop()
             except Exception as error:
-                raise SubagentError(self.id, f"did not stop properly: {_reason(error)}") from error
+                raise SubagentError(self.id, f"did not stop properly: {_error_text(error)}") from error
             return
         raise SubagentError(self.id, f"did not stop within {self._grace:g} s and was left alone")
 
-    async def _in_turn(self, work: Callable[[Delegate], Awaitable[T]]) -> T:
+    async def _in_turn(self, work: Callable[[StartedSubagent], Awaitable[T]]) -> T:
         # Nothing is awaited before the lock, which is fair: tasks run in the order they came.
         with anyio.CancelScope() as scope:
             self._tasks.add(scope)
@@ -107,14 +107,14 @@ class Instance:
             except SubagentError:
                 raise
             except Exception as error:
-                raise SubagentError(self.id, f"failed: {_reason(error)}") from error
+                raise SubagentError(self.id, f"failed: {_error_text(error)}") from error
             finally:
                 self._tasks.discard(scope)
                 self._ended.set()
                 self._ended = anyio.Event()
         raise SubagentError(self.id, _STOPPED)
 
-    async def _started(self) -> Delegate:
+    async def _started(self) -> StartedSubagent:
         if self.gone is not None:
             raise SubagentError(self.id, self.gone)
         if self._delegate is None:
@@ -122,7 +122,7 @@ class Instance:
                 self._delegate = await self._start()
             except BaseException as error:
                 # Also when it is cancelled: those who wait must not wait for a start that nobody makes.
-                why = _reason(error) if isinstance(error, Exception) else "it was given up"
+                why = _error_text(error) if isinstance(error, Exception) else "it was given up"
                 self.gone = self.gone or f"could not be started: {why}"
                 if not isinstance(error, Exception):
                     raise
@@ -130,22 +130,22 @@ class Instance:
         return self._delegate
 
 
-async def _nothing(delegate: Delegate) -> None:
+async def _do_nothing(delegate: StartedSubagent) -> None:
     """To be started is all."""
 
 
-def _reason(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 logger = logging.getLogger("autonomy_ctx.tools")
 
 
-class Crew:
+class SubagentGroup:
     """At most `limit` sub-agents by their ids."""
 
     def __init__(self, limit: int, *, grace: float) -> None:
-        self.running: dict[str, Instance] = {}
+        self.running: dict[str, RunningSubagent] = {}
         self._limit, self._grace = limit, grace
         self._used: set[tuple[str, int]] = set()
 
@@ -160,9 +160,9 @@ class Crew:
 
     def lines(self) -> list[str]:
         """Those that run, each with what it has done."""
-        return [_shown(one) for one in self.running.values()]
+        return [_status_line(one) for one in self.running.values()]
 
-    def of_name(self, name: str) -> list[Instance]:
+    def of_name(self, name: str) -> list[RunningSubagent]:
         """Those of a configured name that run, by number."""
         found = [one for one in self.running.values() if one.name == name]
         return sorted(found, key=lambda one: one.number)
@@ -174,7 +174,7 @@ class Crew:
         # None is free only when all places are taken, and then nothing is added.
         return next((number for number in free if (name, number) not in self._used), (free or [1])[0])
 
-    def add(self, name: str, number: int, start: Callable[[], Awaitable[Delegate]]) -> Instance:
+    def add(self, name: str, number: int, start: Callable[[], Awaitable[StartedSubagent]]) -> RunningSubagent:
         """A new one that will be started with its first task; `SubagentError` when there is no place."""
         if len(self.running) >= self._limit:
             raise SubagentError(
@@ -182,18 +182,18 @@ class Crew:
                 f"was not started: {len(self.running)} are running, which is the most at a time; "
                 f"stop one that is not needed, or give the task to one of them ({'; '.join(self.lines())})",
             )
-        instance = Instance(name, number, start, grace=self._grace)
+        instance = RunningSubagent(name, number, start, grace=self._grace)
         self.running[instance.id] = instance
         self._used.add((name, number))
         return instance
 
-    def forget_gone(self, instance: Instance) -> None:
+    def forget_gone(self, instance: RunningSubagent) -> None:
         """Let go of one that takes no more tasks."""
         if instance.gone is not None and self.running.get(instance.id) is instance:
             del self.running[instance.id]
 
 
-async def stop_crews(crews: Iterable[Crew]) -> None:
+async def stop_groups(crews: Iterable[SubagentGroup]) -> None:
     """Stop all that run, side by side; what goes wrong is logged."""
     instances = [one for crew in crews for one in crew.running.values()]
     if not instances:
@@ -203,14 +203,14 @@ async def stop_crews(crews: Iterable[Crew]) -> None:
             group.start_soon(_stop_logged, instance)
 
 
-async def _stop_logged(instance: Instance) -> None:
+async def _stop_logged(instance: RunningSubagent) -> None:
     try:
         await instance.stop()
     except SubagentError as error:
         logger.warning("%s", error)
 
 
-def _shown(instance: Instance) -> str:
+def _status_line(instance: RunningSubagent) -> str:
     done = f"{instance.tasks_done:,} {'task' if instance.tasks_done == 1 else 'tasks'} done"
     return f"{instance.id}: {done}, {f'{instance.tasks_open:,} open' if instance.tasks_open else 'idle'}"
 
@@ -238,12 +238,12 @@ class Subagents:
         timeout: float | None = None,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        self._configs = _checked(configs)
+        self._configs = _check_names(configs)
         self._spawn, self._grace = spawn, grace
         self._max_running = check_int("max_running", max_running)
         self._max_conversations = check_int("max_conversations", max_conversations)
         # The one used last is the last.
-        self._crews: OrderedDict[tuple[str, str], Crew] = OrderedDict()
+        self._crews: OrderedDict[tuple[str, str], SubagentGroup] = OrderedDict()
         self.tools: list[Tool[..., Any]] = []
         if self._configs and depth < max_depth:
             self.tools = [
@@ -320,17 +320,17 @@ class Subagents:
         """Stop every sub-agent of every conversation; what goes wrong is logged."""
         crews = list(self._crews.values())
         self._crews.clear()
-        await stop_crews(crews)
+        await stop_groups(crews)
 
-    def _crew(self, scope: str, conversation: str) -> Crew:
+    def _crew(self, scope: str, conversation: str) -> SubagentGroup:
         """The conversation's crew; a new one is kept only once it has a sub-agent."""
         key = (scope, conversation)
         if key not in self._crews:
-            return Crew(self._max_running, grace=self._grace)
+            return SubagentGroup(self._max_running, grace=self._grace)
         self._crews.move_to_end(key)
         return self._crews[key]
 
-    def _meant(self, crew: Crew, subagent: str, scope: str, conversation: str) -> Instance:
+    def _meant(self, crew: SubagentGroup, subagent: str, scope: str, conversation: str) -> RunningSubagent:
         """The first that runs of a name, else a new one; `InvalidArguments` for neither a name nor an id."""
         if subagent in self._configs:
             running = crew.of_name(subagent)
@@ -345,12 +345,14 @@ class Subagents:
             )
         return self._added(crew, name, int(number), scope, conversation)
 
-    def _added(self, crew: Crew, name: str, number: int, scope: str, conversation: str) -> Instance:
+    def _added(
+        self, crew: SubagentGroup, name: str, number: int, scope: str, conversation: str
+    ) -> RunningSubagent:
         instance = crew.add(name, number, partial(self._spawned, name, number, scope, conversation))
         self._crews[scope, conversation] = crew
         return instance
 
-    async def _spawned(self, name: str, number: int, scope: str, conversation: str) -> Delegate:
+    async def _spawned(self, name: str, number: int, scope: str, conversation: str) -> StartedSubagent:
         await self._make_room()
         return await self._spawn(name, number, scope, conversation)
 
@@ -359,7 +361,7 @@ class Subagents:
         over = len(self._crews) - self._max_conversations
         if over > 0:
             idle = [key for key, crew in self._crews.items() if not crew.busy][:over]
-            await stop_crews([self._crews.pop(key) for key in idle])
+            await stop_groups([self._crews.pop(key) for key in idle])
 
     def _startable(self) -> str:
         return ", ".join(list(self._configs)[:_NAMES_SHOWN])
@@ -380,7 +382,7 @@ def subagent_tools(
     )
 
 
-def _checked(configs: Mapping[str, Any]) -> dict[str, Any]:
+def _check_names(configs: Mapping[str, Any]) -> dict[str, Any]:
     for name in configs:
         if not isinstance(name, str) or name.splitlines() != [name] or not name.strip():
             raise ValueError(f"a sub-agent's name must be one line of text, not {name!r}")

@@ -19,11 +19,11 @@ def time_tools(
 
     async def get_current_time_utc() -> str:
         """The current date and time in UTC, in ISO 8601, with the day of the week."""
-        return _shown(clock().astimezone(UTC))
+        return _format_time(clock().astimezone(UTC))
 
     async def get_current_time() -> str:
         """The current local date and time, in ISO 8601, with the day of the week."""
-        return _shown(clock().astimezone(zone))
+        return _format_time(clock().astimezone(zone))
 
     return Tool(get_current_time_utc), Tool(get_current_time)
 
@@ -31,7 +31,7 @@ def time_tools(
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def _shown(at: datetime) -> str:
+def _format_time(at: datetime) -> str:
     # Not strftime: the day's name must not depend on the machine's language.
     return f"{at.isoformat(timespec='seconds')} ({_DAYS[at.weekday()]})"
 

@@ -50,17 +50,17 @@ async def test_items_are_there_again_after_a_restart_and_what_was_taken_out_is_n
         agent = made(memory, ScriptedModel([calls(call("find_report")), "ok"]), find_report)
         await agent.send("again")
         assert [item.id for item in agent.context_pool] == ["report"]
-        shelf = await agent._shelves.of(agent._key("bo", "trip"))
-        assert [item.content for item in shelf.queue] == ["a remark"]
-        assert [item.id for item in shelf.pool] == ["table", "report"]
+        items = await agent._items.load(agent._key("bo", "trip"))
+        assert [item.content for item in items.queue] == ["a remark"]
+        assert [item.id for item in items.pool] == ["table", "report"]
     async with Memory(url) as memory:
         agent = made(memory, ScriptedModel("ok"), find_report)
-        shelf = await agent._shelves.of(agent._key("default", "default"))
-        assert list(shelf.queue) == []
-        await shelf.pool.remove("report")
+        items = await agent._items.load(agent._key("default", "default"))
+        assert list(items.queue) == []
+        await items.pool.remove("report")
         await agent.close()
         later = made(memory, ScriptedModel("ok"))
-        assert list((await later._shelves.of(later._key("default", "default"))).pool) == []
+        assert list((await later._items.load(later._key("default", "default"))).pool) == []
 
 
 async def test_queue_and_pool_can_be_given_and_assigned(memory: Memory) -> None:
@@ -96,7 +96,7 @@ async def test_an_item_that_cannot_be_kept_is_an_error_for_the_model(memory: Mem
     assert len(agent.context_pool) == 0
 
 
-async def test_deleting_a_conversation_deletes_its_shelves_and_records(memory: Memory) -> None:
+async def test_deleting_a_conversation_deletes_its_items_and_records(memory: Memory) -> None:
     agent = made(
         memory,
         ScriptedModel([calls(call("find_things"), call("find_report")), "ok"]),
