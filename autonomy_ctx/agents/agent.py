@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import anyio
-from cachetools import LRUCache
 
 from autonomy_ctx.agents import options, serialization
 from autonomy_ctx.agents.conversation_items import Shelved, Shelves
@@ -38,6 +37,7 @@ from autonomy_ctx.hooks import Hook, checked_hooks
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, make_key
@@ -78,9 +78,9 @@ HELD_TOKENS = 2_000_000
 LEAST_TOKENS = 1_000
 
 
-def latest_contexts() -> LRUCache[Key, ComposedContext]:
+def latest_contexts() -> ConversationCache[Key, ComposedContext]:
     """Room for contexts; those not used for longest go first."""
-    return LRUCache(HELD_TOKENS, getsizeof=_tokens)
+    return ConversationCache(HELD_TOKENS, getsizeof=_tokens)
 
 
 def _tokens(composed: ComposedContext) -> int:

@@ -143,9 +143,7 @@ def unchanged(connection: sqlite3.Connection, documents: Sequence[Document]) -> 
     """The sources of documents that the index has just so."""
     found = set()
     for one in documents:
-        row = connection.execute(
-            "SELECT digest FROM document WHERE source = ?", (one.source,)
-        ).fetchone()
+        row = connection.execute("SELECT digest FROM document WHERE source = ?", (one.source,)).fetchone()
         if row is not None and row[0] == digest_of(one):
             found.add(one.source)
     return found
