@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import anyio
-from cachetools import LRUCache
 
 from autonomy_ctx.agents import serialization
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
@@ -47,7 +46,7 @@ from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import Listener, TurnRunner
 from autonomy_ctx.agents.turn_queue import TurnQueue
-from autonomy_ctx.background import Background, Closing
+from autonomy_ctx.background import Background, Closing, close_resource
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed, InvalidAgent
@@ -55,6 +54,7 @@ from autonomy_ctx.hooks import Hook, checked_hooks
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, make_key
@@ -209,7 +209,9 @@ class Agent(Closing):
         self._metrics = AgentMetrics()
         self._turn_queue = TurnQueue(name)
         # The newest context of each conversation; those not used for longest go first.
-        self._contexts: LRUCache[Key, ComposedContext] = LRUCache(CACHE_TOKENS, getsizeof=_context_size)
+        self._contexts: ConversationCache[Key, ComposedContext] = ConversationCache(
+            CACHE_TOKENS, getsizeof=_context_size
+        )
         # The calls that `run` will make.
         self.waiting: deque[Turn] = deque()
         self._closed = False

@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
-from cachetools import LRUCache
 
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidItem, StoreError
 from autonomy_ctx.items.message import new_id
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key, Records
 
 logger = logging.getLogger("autonomy_ctx.agents")
@@ -61,7 +61,7 @@ class ItemsByConversation:
         self._own = ConversationItems(queue, pool)
         # What the other conversations begin with.
         self._queue, self._pool = queue.branch(), pool.branch()
-        self._others: LRUCache[Key, ConversationItems] = LRUCache(MAX_CONVERSATIONS)
+        self._others: ConversationCache[Key, ConversationItems] = ConversationCache(MAX_CONVERSATIONS)
 
     @property
     def own(self) -> ConversationItems:

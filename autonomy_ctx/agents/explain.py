@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from cachetools import LRUCache
-
 from autonomy_ctx.errors import UnknownTurn
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
 from autonomy_ctx.template.composed import ComposedContext, from_record, to_record
@@ -40,7 +39,7 @@ class ContextRecords:
         check_int("explain_turns", turns, least=0)
         check_seconds("explain_seconds", seconds, endless=True)
         self._memory, self._turns, self._seconds, self._clock = memory, turns, seconds, clock
-        self._swept_at: LRUCache[Key, float] = LRUCache(1024)
+        self._swept_at: ConversationCache[Key, float] = ConversationCache(1024)
 
     async def save(self, key: Key, turn: str, generation: int, contexts: Sequence[ComposedContext]) -> None:
         """Save what the steps of a turn were shown, unless something was deleted meanwhile."""

@@ -11,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cachetools import LRUCache
-
-from autonomy_ctx.compaction.snapshot import Place
 from autonomy_ctx.completion.prompt import Prompt
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.models.catalog import LEAST_CACHED, USUAL, Price, price_of
 
 # A request is as large as it is: only a few are kept, those of conversations that go on now.
@@ -41,13 +39,13 @@ class CachedRequests:
     """The last request of each of the newest conversations."""
 
     def __init__(self) -> None:
-        self._requests: LRUCache[Place, CachedRequest] = LRUCache(MAX_REQUESTS)
+        self._requests: ConversationCache[StoreKey, CachedRequest] = ConversationCache(MAX_REQUESTS)
 
-    def note(self, place: Place, request: CachedRequest) -> None:
+    def note(self, place: StoreKey, request: CachedRequest) -> None:
         """Keep what was given out for a conversation."""
         self._requests[place] = request
 
-    def find(self, place: Place, generation: int, since: float) -> CachedRequest | None:
+    def find(self, place: StoreKey, generation: int, since: float) -> CachedRequest | None:
         """The request that a provider still has, if nothing has been deleted meanwhile."""
         request = self._requests.get(place)
         if request is None or request.generation != generation or request.at < since:
@@ -56,9 +54,7 @@ class CachedRequests:
 
     def forget(self, scope: str | None, conversation: str | None) -> None:
         """Drop what is kept of a conversation, a scope or all."""
-        for place in list(self._requests):
-            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
-                self._requests.pop(place, None)
+        self._requests.forget(scope=scope, conversation=conversation)
 
 
 def is_cheaper(

@@ -14,6 +14,7 @@ from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.memory.store import StoredSegment
 
 if TYPE_CHECKING:
@@ -138,11 +139,11 @@ class PrefixReuse:
 
     def __init__(self, metrics: Metrics, conversations: int = 512) -> None:
         self._metrics = metrics
-        self._sent: LRUCache[Any, list[tuple[str, int]]] = LRUCache(conversations)
+        self._sent: ConversationCache[StoreKey, list[tuple[str, int]]] = ConversationCache(conversations)
         # A summary is sent many times and its id stands for its text: its parts are counted once.
         self._parts: LRUCache[str, list[tuple[str, int]]] = LRUCache(conversations)
 
-    def note(self, place: Any, messages: Iterable[Message], counter: TokenCounter) -> None:
+    def note(self, place: StoreKey, messages: Iterable[Message], counter: TokenCounter) -> None:
         """Compare what is sent for a conversation now with what was sent before."""
         sent = [piece for message in messages for piece in self._pieces(message, counter)]
         shared = 0

@@ -29,7 +29,7 @@ from autonomy_ctx.compaction.plan import (
     to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.snapshot import Place, place_of, stand_in
+from autonomy_ctx.compaction.snapshot import stand_in
 from autonomy_ctx.compaction.view import room, shown_text
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
 from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
@@ -48,6 +48,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
+from autonomy_ctx.memory.conversation_cache import StoreKey, store_key
 from autonomy_ctx.memory.encoding import weight
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
@@ -364,7 +365,7 @@ class Job:
         settings: Settings,
         writer: SegmentWriter,
         metrics: Metrics,
-        find_cached: Callable[[Place, int], CachedRequest | None] | None = None,
+        find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
     ) -> None:
         self._memory, self._key, self._find_cached = memory, key, find_cached
         self._settings, self._limits = settings, settings.limits
@@ -444,7 +445,7 @@ class Job:
         """The request that the reader's provider still has, if the option to use it is on."""
         if self._find_cached is None:
             return None
-        return self._find_cached(place_of(self._memory, self._key), state.head.generation)
+        return self._find_cached(store_key(self._memory.store, self._key), state.head.generation)
 
     async def _merged(
         self, segments: Sequence[StoredSegment], cached: CachedRequest | None

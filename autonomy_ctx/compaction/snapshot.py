@@ -8,11 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
-
-from cachetools import LRUCache
 
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics
@@ -22,23 +17,9 @@ from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
-
-Place: TypeAlias = tuple[int, Key]
-
-# Not by `id`: that of a store that is gone may come to mean another one.
-_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-_next = count(1)
-
-
-def place_of(memory: Memory, key: Key) -> Place:
-    """A conversation's place; two memories on one store have the same."""
-    number = _numbers.get(memory.store)
-    if number is None:
-        number = _numbers.setdefault(memory.store, next(_next))
-    return number, key
-
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
 MOST = 12_000
@@ -102,8 +83,12 @@ class Lookout:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         # With the log they were read from: another file may have been put in its place.
-        self._states: LRUCache[Place, tuple[object, SummaryState]] = LRUCache(CONVERSATIONS)
-        self._digests: LRUCache[tuple[int, Key, int, int, int], StoredSegment] = LRUCache(CONVERSATIONS)
+        self._states: ConversationCache[StoreKey, tuple[object, SummaryState]] = ConversationCache(
+            CONVERSATIONS
+        )
+        self._digests: ConversationCache[tuple[StoreKey, int, int, int], StoredSegment] = ConversationCache(
+            CONVERSATIONS
+        )
 
     @property
     def held(self) -> list[Key]:
@@ -116,7 +101,7 @@ class Lookout:
         A kept summary is used only when the head that was read with the window says it is still in force.
         With `since`, entries after that position are read too, even those that are covered.
         """
-        place, store = place_of(memory, key), memory.store
+        place, store = store_key(memory.store, key), memory.store
         limit = limits.hard + limits.batch + 1
         identity, state = self._states.get(place, (None, None))
         if identity != store.identity:
@@ -175,7 +160,7 @@ class Lookout:
 
     def _digest(self, memory: Memory, key: Key, seen: Seen, cut: int, settings: Settings) -> StoredSegment:
         covered, last = seen.state.covered, seen.entries[cut - 1].position
-        place = (*place_of(memory, key), seen.head.generation, covered, last)
+        place = (store_key(memory.store, key), seen.head.generation, covered, last)
         digest = self._digests.get(place)
         if digest is None:
             digest = stand_in(seen.entries[:cut], covered + 1, settings.size, memory.token_counter)
@@ -184,12 +169,8 @@ class Lookout:
 
     def forget(self, scope: str | None, conversation: str | None) -> None:
         """Drop what is kept of a conversation, a scope or all."""
-        caches: list[Any] = [self._states, self._digests]
-        for cache in caches:
-            for place in list(cache):
-                key: Key = place[1]
-                if scope in (None, key.scope) and conversation in (None, key.conversation):
-                    cache.pop(place, None)
+        self._states.forget(scope=scope, conversation=conversation)
+        self._digests.forget(scope=scope, conversation=conversation)
 
 
 def _torn(entries: list[Entry], covered: int, limits: Limits) -> bool:

@@ -21,7 +21,6 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 import anyio
 from anyio.abc import TaskGroup
-from cachetools import LRUCache
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.breaker import breaker_of, delay_after
@@ -29,11 +28,11 @@ from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics, summary_span
 from autonomy_ctx.compaction.segment_writer import Batch, Job, SegmentWriter, Unfit
-from autonomy_ctx.compaction.snapshot import Place, place_of
 from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, checked_hooks, fire
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
 
@@ -87,7 +86,7 @@ class Summarizer:
         background: Background,
         hooks: Iterable[Hook] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        find_cached: Callable[[Place, int], CachedRequest | None] | None = None,
+        find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
     ) -> None:
         self.settings, self._metrics, self._find_cached = settings, metrics, find_cached
         self._background, self._clock = background, clock
@@ -96,12 +95,12 @@ class Summarizer:
         self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
         self._task = settings.fingerprint()
         # By store and key: two memories may hold conversations with the same name.
-        self._running: set[Place] = set()
-        self._standing_in: set[Place] = set()
+        self._running: set[StoreKey] = set()
+        self._standing_in: set[StoreKey] = set()
         # Those for which there was no room: they are owed in the store, and taken up when there is.
-        self._owed: LRUCache[Place, bool] = LRUCache(_KEPT)
+        self._owed: ConversationCache[StoreKey, bool] = ConversationCache(_KEPT)
         self._freed = anyio.Event()
-        self._not_before: LRUCache[Place, float] = LRUCache(_KEPT)
+        self._not_before: ConversationCache[StoreKey, float] = ConversationCache(_KEPT)
         # Stores that are looked after, and how to have a look taken earlier.
         self._swept: WeakSet[Any] = WeakSet()
         self._alarms: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
@@ -114,7 +113,7 @@ class Summarizer:
     def wanted(self, memory: Memory, key: Key) -> None:
         """Have a conversation summarized soon, unless that is under way or has to wait."""
         self._sweep(memory)
-        place = place_of(memory, key)
+        place = store_key(memory.store, key)
         if place in self._running or self._not_before.get(place, 0.0) > self._clock():
             return
         if len(self._running) >= self.settings.parallel or self.writer.breaker.wait() > 0:
@@ -125,15 +124,13 @@ class Summarizer:
 
     def stand_in(self, memory: Memory, key: Key) -> None:
         """Have the digest that a context showed stored, so that the next one need not make it."""
-        name = place_of(memory, key)
+        name = store_key(memory.store, key)
         if name not in self._standing_in and self._background.start(partial(self._stand_in, memory, key)):
             self._standing_in.add(name)
 
     def forget(self, scope: str | None = None, conversation: str | None = None) -> None:
         """Forget when to ask again, of a conversation, a scope or all; of all, also that the model failed."""
-        for place in list(self._not_before):
-            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
-                self._not_before.pop(place, None)
+        self._not_before.forget(scope=scope, conversation=conversation)
         if scope is None:
             self.writer.breaker.reset()
 
@@ -151,7 +148,7 @@ class Summarizer:
                     if not isinstance(found, Lease):
                         break
                     took = True
-                    self._take(place_of(memory, found.key))
+                    self._take(store_key(memory.store, found.key))
                     group.start_soon(self._take_up, memory, found, errors)
             if errors:
                 raise errors[0]
@@ -162,12 +159,12 @@ class Summarizer:
     def _terms(self) -> _Terms:
         return {"owner": self._owner, "task": self._task, "seconds": self.settings.lease}
 
-    def _take(self, place: Place) -> None:
+    def _take(self, place: StoreKey) -> None:
         self._running.add(place)
         self._owed.pop(place, None)
         self._metrics.add("background_tasks_started")
 
-    def _let_go(self, place: Place) -> None:
+    def _let_go(self, place: StoreKey) -> None:
         """Make room for another, and have it looked for if some are owed."""
         self._running.discard(place)
         freed, self._freed = self._freed, anyio.Event()
@@ -180,7 +177,7 @@ class Summarizer:
         try:
             await memory.store.owe(key, task=self._task)
         except StoreError:
-            self._owed.pop(place_of(memory, key), None)
+            self._owed.pop(store_key(memory.store, key), None)
 
     async def _take_up(self, memory: Memory, lease: Lease, errors: list[StoreError]) -> None:
         try:
@@ -188,10 +185,10 @@ class Summarizer:
         except StoreError as error:
             errors.append(error)
         finally:
-            self._let_go(place_of(memory, lease.key))
+            self._let_go(store_key(memory.store, lease.key))
 
     async def _run(self, memory: Memory, key: Key) -> None:
-        place = place_of(memory, key)
+        place = store_key(memory.store, key)
         try:
             lease = await memory.store.claim(key, **self._terms())
             if isinstance(lease, Lease):
@@ -246,7 +243,7 @@ class Summarizer:
             await memory.store.settle(lease)
             return
         changed, seconds = again
-        self._not_before[place_of(memory, lease.key)] = self._clock() + seconds
+        self._not_before[store_key(memory.store, lease.key)] = self._clock() + seconds
         await memory.store.settle(changed, again_in=seconds)
         alarm = self._alarms.get(memory.store)
         if alarm is not None:
@@ -305,7 +302,7 @@ class Summarizer:
         except StoreError as error:
             logger.warning("a digest could not be stored: %s", error)
         finally:
-            self._standing_in.discard(place_of(memory, key))
+            self._standing_in.discard(store_key(memory.store, key))
 
     async def _tell(self, kind: SummaryHook, event: SummaryEvent) -> None:
         """Call the hooks; what they raise is their own affair."""

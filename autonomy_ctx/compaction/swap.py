@@ -12,14 +12,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cachetools import LRUCache
-
 from autonomy_ctx.compaction.config import Settings
 from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.plan import Count
-from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Place, Seen
+from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Seen
 from autonomy_ctx.compaction.swap_policy import SwapChoice
 from autonomy_ctx.compaction.view import room
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.models.catalog import Price
 
@@ -43,18 +42,18 @@ class Swaps:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._showing: LRUCache[Place, _Showing] = LRUCache(CONVERSATIONS)
+        self._showing: ConversationCache[StoreKey, _Showing] = ConversationCache(CONVERSATIONS)
 
-    def covered(self, place: Place) -> int | None:
+    def covered(self, place: StoreKey) -> int | None:
         """The last position covered by the summary that was shown last."""
         last = self._showing.get(place)
         return None if last is None else _covered(last.segments)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: StoreKey) -> None:
         """Show the newest summary next time."""
         self._showing.pop(place, None)
 
-    def view(self, place: Place, seen: Seen, settings: Settings, count: Count, now: float) -> Seen:
+    def view(self, place: StoreKey, seen: Seen, settings: Settings, count: Count, now: float) -> Seen:
         """What to show: the newest summary, or for now the one that was shown and all it does not cover."""
         last = self._showing.get(place)
         older = None if last is None else _older(last, seen, settings, count)
@@ -76,9 +75,7 @@ class Swaps:
 
     def forget_all(self, scope: str | None, conversation: str | None) -> None:
         """The same for a conversation, a scope or all."""
-        for place in list(self._showing):
-            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
-                self._showing.pop(place, None)
+        self._showing.forget(scope=scope, conversation=conversation)
 
 
 def _wanted(settings: Settings, choice: SwapChoice) -> bool:

@@ -12,9 +12,8 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from cachetools import LRUCache
-
 from autonomy_ctx.items.message import Message
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import weight
 from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, Window
 
@@ -45,7 +44,7 @@ class HotWindows:
     def __init__(self, log: Store, conversations: int = CONVERSATIONS) -> None:
         self._log = log
         least = TOTAL_WEIGHT // conversations
-        self._kept: LRUCache[Key, _Kept] = LRUCache(
+        self._kept: ConversationCache[Key, _Kept] = ConversationCache(
             TOTAL_WEIGHT, getsizeof=lambda kept: max(kept.weight, least)
         )
         # The cache is not made for threads; memory may be used from several.
@@ -131,13 +130,7 @@ class HotWindows:
     def forget(self, agent: str | None, scope: str, conversation: str | None) -> None:
         """Drop the kept windows of a scope, or of one conversation in it."""
         with self._lock:
-            for key in list(self._kept):
-                if (
-                    key.scope == scope
-                    and agent in (None, key.agent)
-                    and conversation in (None, key.conversation)
-                ):
-                    self._kept.pop(key, None)
+            self._kept.forget(agent=agent, scope=scope, conversation=conversation)
 
     async def _caught_up(self, key: Key, kept: _Kept, head: Head) -> _Kept | None:
         """The kept window with what came after it, or None when it has to be read anew."""

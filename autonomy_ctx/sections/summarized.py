@@ -19,7 +19,7 @@ from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequest
 from autonomy_ctx.compaction.config import ContextSummaryConfig, settings_of
 from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
 from autonomy_ctx.compaction.plan import Count, expected, is_due
-from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Bounded, Lookout, Place, Seen, place_of
+from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Bounded, Lookout, Seen
 from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.swap import Swaps
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, eager
@@ -31,6 +31,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
 from autonomy_ctx.memory.encoding import encoded, same_content
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
@@ -103,7 +104,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 class _Given(Contribution):
     """What was contributed, for which conversation and which generation of it."""
 
-    place: Place = field(kw_only=True)
+    place: StoreKey = field(kw_only=True)
     generation: int = field(kw_only=True)
 
 
@@ -185,9 +186,9 @@ class SummarizedHistorySection(ContributingSection, Closing):
         self._reuse = PrefixReuse(self._metrics)
         self._mirrors = Mirrors()
         self._clock = clock
-        self._cut: LRUCache[tuple[Place, int, int], Entry] = LRUCache(CONVERSATIONS)
-        self._summaries: LRUCache[Place, tuple[Any, Summary]] = LRUCache(CONVERSATIONS)
-        self._late_since: LRUCache[Place, float] = LRUCache(CONVERSATIONS)
+        self._cut: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(CONVERSATIONS)
+        self._summaries: ConversationCache[StoreKey, tuple[Any, Summary]] = ConversationCache(CONVERSATIONS)
+        self._late_since: ConversationCache[StoreKey, float] = ConversationCache(CONVERSATIONS)
 
     @classmethod
     def of(cls, config: ContextSummaryConfig, **options: Any) -> SummarizedHistorySection:
@@ -241,7 +242,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
         def count(message: Message) -> int:
             return scaled(uncalibrated(message))
 
-        place = place_of(memory, key)
+        place = store_key(memory.store, key)
         waits = self._settings.swap is not eager
         seen = await self._lookout.look(memory, key, limits, self._swaps.covered(place) if waits else None)
         params["conversation_message_count"] = seen.head.count
@@ -281,7 +282,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
             # The budget wants less of it: a summary that is ready is shorter.
             self._swaps.forget(contribution.place)
 
-    def _find_cached(self, place: Place, generation: int) -> CachedRequest | None:
+    def _find_cached(self, place: StoreKey, generation: int) -> CachedRequest | None:
         """The request that the reader's provider has cached for a conversation, if it still has."""
         return self._requests.find(place, generation, self._clock() - self._settings.cache_seconds)
 
@@ -300,7 +301,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
         pins = [pin for pin in pins if pin.position != newest]
         if shown.before:
             window = standing(window)
-        shorten = partial(self._shortened, place_of(memory, key), counter)
+        shorten = partial(self._shortened, store_key(memory.store, key), counter)
         fit = fitted(window, room(self._settings, seen.state), newest, count, shorten)
         messages = [entry.message for entry in pins]
         positions: list[int | None] = [entry.position for entry in pins]
@@ -314,11 +315,11 @@ class SummarizedHistorySection(ContributingSection, Closing):
             messages,
             positions,
             _omissions(shown.missing, window, fit),
-            place=place_of(memory, key),
+            place=store_key(memory.store, key),
             generation=seen.head.generation,
         )
 
-    def _shortened(self, place: Place, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
+    def _shortened(self, place: StoreKey, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
         """An entry cut to so many tokens; a large one is in the window for many turns and cut once."""
         known = self._cut.get((place, entry.position, tokens))
         if known is None:
@@ -328,7 +329,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
 
     def _summary(self, memory: Memory, key: Key, shown: Bounded, created: datetime) -> Message:
         """The summary message; the same object turn after turn, so that it is counted once."""
-        place, parts = place_of(memory, key), (shown.segments, shown.missing)
+        place, parts = store_key(memory.store, key), (shown.segments, shown.missing)
         known = self._summaries.get(place)
         if known is None or known[0] != parts:
             known = self._summaries[place] = (parts, summary_message(*parts, created))
@@ -354,12 +355,8 @@ class SummarizedHistorySection(ContributingSection, Closing):
         if scope is None and conversation is not None:
             raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
         self._lookout.forget(scope, conversation)
-        for cut in list(self._cut):
-            if scope in (None, cut[0][1].scope) and conversation in (None, cut[0][1].conversation):
-                self._cut.pop(cut, None)
-        for place in list(self._summaries):
-            if scope in (None, place[1].scope) and conversation in (None, place[1].conversation):
-                self._summaries.pop(place, None)
+        self._cut.forget(scope=scope, conversation=conversation)
+        self._summaries.forget(scope=scope, conversation=conversation)
         self._summarizer.forget(scope, conversation)
         self._swaps.forget_all(scope, conversation)
         self._requests.forget(scope, conversation)
@@ -396,7 +393,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
             # A turn must not fail for it: the limits that were known stay.
             logger.warning("the limits of summaries cannot follow the model's context window: %s", error)
 
-    def _note_lag(self, place: Place, seen: Seen) -> None:
+    def _note_lag(self, place: StoreKey, seen: Seen) -> None:
         """Note by how much the last conversation is behind what its ceiling asks for, and for how long."""
         late = seen.head.position - seen.state.written - self.ceiling
         self._metrics.lag_messages = max(late, 0)

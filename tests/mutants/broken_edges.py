@@ -9,6 +9,13 @@ FILES = "tests/tools/test_files.py"
 PREPARED = "tests/items/formats/test_prepared.py"
 MUTANTS = [
     Mutant(
+        "True is no number",
+        "validation.py",
+        "    return isinstance(value, kind) and not isinstance(value, bool)\n",
+        "    return isinstance(value, kind)\n",
+        "tests/test_validation.py",
+    ),
+    Mutant(
         "a tool is given what its annotations say",
         "tools/arguments.py",
         "    elif type(value) is kind.type:\n",

@@ -138,6 +138,13 @@ MUTANTS = [
         "tests/memory/test_hot.py",
     ),
     Mutant(
+        "what is kept of a scope goes, and of no other",
+        "memory/conversation_cache.py",
+        "                and scope in (None, key.scope)\n",
+        "",
+        "tests/memory/test_conversation_cache.py",
+    ),
+    Mutant(
         "what nobody waits for is let go",
         "memory/worker.py",
         "        self.work = _nothing\n",

@@ -24,6 +24,7 @@ from autonomy_ctx.compaction.metrics import Metrics
 from autonomy_ctx.compaction.snapshot import Seen
 from autonomy_ctx.compaction.swap import Swaps
 from autonomy_ctx.compaction.swap_policy import by_cost
+from autonomy_ctx.memory.conversation_cache import StoreKey
 from autonomy_ctx.stores import Entry, Head, Key, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 
@@ -215,7 +216,7 @@ async def test_two_contexts_at_the_same_time_hide_and_double_nothing() -> None:
 
 # -- what was read beside what was shown ------------------------------------------------------------------
 
-PLACE = (1, Key("", "ana", "trip"))
+PLACE = StoreKey(1, Key("", "ana", "trip"))
 WAITING = settings_of(ContextSummaryConfig(floor=2, ceiling=4, hard_limit=20, swap=never))
 
 
@@ -264,7 +265,7 @@ def test_a_stand_in_that_was_shown_does_not_wait() -> None:
 def test_what_two_conversations_are_shown_is_kept_apart() -> None:
     swaps = Swaps(Metrics())
     view(swaps, seen())
-    other = (1, Key("", "bob", "trip"))
+    other = StoreKey(1, Key("", "bob", "trip"))
     assert swaps.covered(PLACE) == 0
     assert swaps.covered(other) is None
     swaps.forget_all("ana", None)
