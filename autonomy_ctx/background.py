@@ -20,19 +20,19 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 T = TypeVar("T")
-STRIDE = 500
+CHUNK_SIZE = 500
 
 
-class Strides(Generic[T]):
+class Chunks(Generic[T]):
     """A list in pieces; a short one in one piece, without a pause.
 
     Not an async generator: one that is left by an exception would linger until it is collected.
     """
 
-    def __init__(self, items: Sequence[T], size: int = STRIDE) -> None:
+    def __init__(self, items: Sequence[T], size: int = CHUNK_SIZE) -> None:
         self._items, self._size, self._next = items, size, 0
 
-    def __aiter__(self) -> Strides[T]:
+    def __aiter__(self) -> Chunks[T]:
         return self
 
     async def __anext__(self) -> Sequence[T]:
@@ -45,7 +45,7 @@ class Strides(Generic[T]):
         return self._items[start : self._next]
 
 
-Job = Callable[[], Awaitable[None]]
+BackgroundJob = Callable[[], Awaitable[None]]
 logger = logging.getLogger("autonomy_ctx.background")
 
 GRACE_SECONDS = 2.0
@@ -71,7 +71,7 @@ async def close_resource(resource: Any) -> None:
         await closing
 
 
-class Closing(ABC):
+class AsyncResource(ABC):
     """Closes at the end of an `async with`."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class Background:
 
     def __init__(self, *, grace: float = GRACE_SECONDS) -> None:
         self.grace = grace
-        self._host: _Host | None = None
+        self._host: _LoopTaskGroup | None = None
         self._closed = False
 
     @property
@@ -100,7 +100,7 @@ class Background:
         """How many jobs have started and not ended."""
         return 0 if self._host is None else self._host.running
 
-    def start(self, job: Job, *, lasting: bool = False) -> bool:
+    def start(self, job: BackgroundJob, *, lasting: bool = False) -> bool:
         """Run a job in the background of the loop that runs now; false once closed.
 
         A `lasting` one only waits for something to do: a close does not wait for it.
@@ -110,7 +110,7 @@ class Background:
         loop = current_loop()
         if self._host is None or self._host.ended or self._host.loop is not loop:
             # A loop that has ended took its tasks with it; what they owed is in the store.
-            self._host = _Host(loop, self.grace)
+            self._host = _LoopTaskGroup(loop, self.grace)
         self._host.start(job, lasting)
         return True
 
@@ -148,7 +148,7 @@ class Background:
         await self.aclose()
 
 
-class _Host:
+class _LoopTaskGroup:
     """A task group in its own task of one event loop."""
 
     def __init__(self, loop: Any, grace: float) -> None:
@@ -156,14 +156,14 @@ class _Host:
         self.running = 0
         self.ended = False
         self._group: TaskGroup | None = None
-        self._waiting: list[tuple[Job, bool]] = []
+        self._waiting: list[tuple[BackgroundJob, bool]] = []
         self._stopping = anyio.Event()
         self._done = anyio.Event()
         self._calm = anyio.Event()
         # Kept: a loop holds only a weak reference to its tasks.
         self._task = _spawn(self._run)
 
-    def start(self, job: Job, lasting: bool) -> None:
+    def start(self, job: BackgroundJob, lasting: bool) -> None:
         if not lasting:
             self.running += 1
         if self._group is None:
@@ -200,7 +200,7 @@ class _Host:
             group.start_soon(self._guarded, job, lasting)
         self._waiting.clear()
 
-    async def _guarded(self, job: Job, lasting: bool) -> None:
+    async def _guarded(self, job: BackgroundJob, lasting: bool) -> None:
         """A job that fails must not take the others with it."""
         try:
             await job()
@@ -231,7 +231,7 @@ def current_loop() -> Any:
         return trio.lowlevel.current_trio_token()
 
 
-def _spawn(run: Job) -> object:
+def _spawn(run: BackgroundJob) -> object:
     import asyncio  # as above
 
     try:

@@ -17,8 +17,8 @@ import anyio.to_thread
 from autonomy_ctx.errors import InvalidResult, ToolTimeout
 
 # What every provider takes as a tool's name.
-_OTHER = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST_NAME = 64
+_INVALID_NAME_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_NAME_LENGTH = 64
 
 
 def check_callable(thing: Any, what: str) -> None:
@@ -28,23 +28,23 @@ def check_callable(thing: Any, what: str) -> None:
         raise TypeError(f"{what} must be a function, or an object that can be called; {kind} cannot")
 
 
-def name_of(tool: Any) -> str:
+def callable_name(tool: Any) -> str:
     """What a tool is called in a record."""
     while isinstance(tool, partial):
         tool = tool.func
     found = getattr(tool, "name", None) or getattr(tool, "__name__", None)
     name = found if isinstance(found, str) else type(tool).__name__
-    return _OTHER.sub("_", name)[:_LONGEST_NAME]
+    return _INVALID_NAME_CHARACTERS.sub("_", name)[:_MAX_NAME_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
-class Yielded:
+class YieldedValues:
     """What a generator yielded."""
 
     values: list[Any]
 
 
-async def result_of(call: Callable[[], Any], *, finish: Callable[[Any], Any] | None = None) -> Any:
+async def await_call(call: Callable[[], Any], *, finish: Callable[[Any], Any] | None = None) -> Any:
     """What a call gives, awaited if it can be; unless it is async, a worker thread makes and finishes it.
 
     When the caller is cancelled, a thread is left alone and what it returns is dropped, as nothing can
@@ -60,31 +60,31 @@ async def result_of(call: Callable[[], Any], *, finish: Callable[[Any], Any] | N
     return await value if inspect.isawaitable(value) else value
 
 
-async def collected(call: Callable[[], Any], *, most: int | None = None) -> Any:
+async def collect_call(call: Callable[[], Any], *, most: int | None = None) -> Any:
     """What a call gives; a generator comes to all that it yields, which may not be more than `most`."""
-    value = await result_of(call, finish=partial(_drained, most=most))
+    value = await await_call(call, finish=partial(_drain_generator, most=most))
     if not inspect.isasyncgen(value):
         return value
     values: list[Any] = []
     async with aclosing(value) as pieces:
         async for piece in pieces:
             values.append(piece)
-            _check_yielded(values, most)
-    return Yielded(values)
+            _check_yield_limit(values, most)
+    return YieldedValues(values)
 
 
-async def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+async def call_with_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """What a function comes to; a generator, to the list of what it yields."""
-    value = await collected(partial(function, **values))
-    return value.values if isinstance(value, Yielded) else value
+    value = await collect_call(partial(function, **values))
+    return value.values if isinstance(value, YieldedValues) else value
 
 
-async def called_in_time(tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+async def call_with_timeout(tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     """The same for a tool, which may say how many seconds it may take."""
     seconds = getattr(tool, "timeout", None)
     with anyio.move_on_after(seconds):
-        return await called(tool, values)
-    raise ToolTimeout(name_of(tool), seconds or 0)
+        return await call_with_arguments(tool, values)
+    raise ToolTimeout(callable_name(tool), seconds or 0)
 
 
 def _call_sync(call: Callable[[], Any], finish: Callable[[Any], Any] | None) -> list[Any]:
@@ -93,15 +93,15 @@ def _call_sync(call: Callable[[], Any], finish: Callable[[Any], Any] | None) -> 
     return [value if finish is None else finish(value)]
 
 
-def _drained(value: Any, *, most: int | None) -> Any:
+def _drain_generator(value: Any, *, most: int | None) -> Any:
     if not inspect.isgenerator(value):
         return value
     values = list(value if most is None else islice(value, most + 1))
-    _check_yielded(values, most)
-    return Yielded(values)
+    _check_yield_limit(values, most)
+    return YieldedValues(values)
 
 
-def _check_yielded(values: list[Any], most: int | None) -> None:
+def _check_yield_limit(values: list[Any], most: int | None) -> None:
     if most is not None and len(values) > most:
         raise InvalidResult(f"is more than {most:,} pieces")
 

@@ -22,11 +22,11 @@ logger = logging.getLogger("autonomy_ctx.hooks")
 
 def hook(type: Enum | Iterable[Enum]) -> Callable[[F], F]:  # noqa: A002  # the attribute's name
     """Make a function, sync or async, a hook for one event or for several."""
-    types = type if isinstance(type, Enum) else _several(type)
+    types = type if isinstance(type, Enum) else _event_tuple(type)
 
     def mark(function: F) -> F:
         if not callable(function):
-            raise TypeError(f"@hook(...) goes on a function, not on {_kind(function)}")
+            raise TypeError(f"@hook(...) goes on a function, not on {_describe_type(function)}")
         function.type = types  # type: ignore[attr-defined]
         HookRegistry.register(function)
         return function
@@ -42,8 +42,8 @@ class HookRegistry:
     @classmethod
     def register(cls, function: Hook) -> None:
         """Make a hook known by its function's name."""
-        types_of(function)
-        name = _written(function)
+        hook_events(function)
+        name = _registry_name(function)
         if cls._hooks.get(name, function) is not function:
             logger.debug("hook %r was registered again; the latest wins", name)
         cls._hooks[name] = function
@@ -66,40 +66,40 @@ class HookRegistry:
         return list(cls._hooks)
 
 
-def types_of(function: Hook) -> tuple[Enum, ...]:
+def hook_events(function: Hook) -> tuple[Enum, ...]:
     """The events a hook is for; `TypeError` for what is not a hook."""
     found = getattr(function, "type", None)
     types = found if isinstance(found, tuple | list) else (found,)
     if not callable(function) or not types or not all(isinstance(one, Enum) for one in types):
         raise TypeError(
-            f"{_name(function)} is not a hook: a hook is a function whose `.type` is an event, "
+            f"{_display_name(function)} is not a hook: a hook is a function whose `.type` is an event, "
             f"as `@hook(...)` sets it"
         )
     return tuple(types)
 
 
-def checked_hooks(hooks: Iterable[Hook] | None, events: type[Enum]) -> list[Hook]:
+def validate_hooks(hooks: Iterable[Hook] | None, events: type[Enum]) -> list[Hook]:
     """Hooks as a new list, or `TypeError` for the first that is none or would never be called."""
     if hooks is None:
         return []
     if not isinstance(hooks, Iterable) or isinstance(hooks, str | Mapping):
-        raise TypeError(f"hooks must be a list of hooks, not {_kind(hooks)}")
+        raise TypeError(f"hooks must be a list of hooks, not {_describe_type(hooks)}")
     made = list(hooks)
     for one in made:
-        types = types_of(one)
+        types = hook_events(one)
         if not any(isinstance(own, events) for own in types):
             others = ", ".join(str(own) for own in types)
             raise TypeError(
-                f"hook `{_name(one)}` is for {others}, and would never be called here, where the events are "
-                f"those of {events.__name__}; give it to what has its events"
+                f"hook `{_display_name(one)}` is for {others}, and would never be called here, where the "
+                f"events are those of {events.__name__}; give it to what has its events"
             )
     return made
 
 
-def hooks_of(hooks: Iterable[Hook], type: Enum) -> list[Hook]:  # noqa: A002  # the attribute's name
+def hooks_for_event(hooks: Iterable[Hook], type: Enum) -> list[Hook]:  # noqa: A002  # the attribute's name
     """Those of the hooks that are for an event, in their order."""
     # Not `in`: members of two enums of strings are equal when their values are.
-    return [one for one in hooks if any(own is type for own in types_of(one))]
+    return [one for one in hooks if any(own is type for own in hook_events(one))]
 
 
 async def fire(
@@ -113,13 +113,13 @@ async def fire(
     The first that fails ends it with a `HookError` that is an instance of the hook's own exception
     type, too. `done` tells that error whether the change the hooks are about was made.
     """
-    for one in hooks_of(hooks, type):
+    for one in hooks_for_event(hooks, type):
         try:
             result = one(*args)
             if inspect.isawaitable(result):
                 await result
         except Exception as error:
-            raise _named(error, hook=_name(one), event=event_name(type), done=done) from error
+            raise _wrap_error(error, hook=_display_name(one), event=event_name(type), done=done) from error
 
 
 def event_name(type: Enum) -> str:  # noqa: A002  # the attribute's name
@@ -127,18 +127,18 @@ def event_name(type: Enum) -> str:  # noqa: A002  # the attribute's name
     return type.name.lower()
 
 
-def by_name(hooks: Iterable[Hook]) -> dict[str, list[str]]:
+def hooks_to_names(hooks: Iterable[Hook]) -> dict[str, list[str]]:
     """Hooks as JSON: the names of the functions under the name of each event."""
     names: dict[str, list[str]] = {}
     for one in hooks:
-        for type_ in types_of(one):
-            names.setdefault(event_name(type_), []).append(_written(one))
+        for type_ in hook_events(one):
+            names.setdefault(event_name(type_), []).append(_registry_name(one))
     return names
 
 
-def from_names(names: Mapping[str, Sequence[str]]) -> list[Hook]:
+def hooks_from_names(names: Mapping[str, Sequence[str]]) -> list[Hook]:
     """The hooks that `by_name` wrote, in an order that keeps the order of every event's hooks."""
-    left = [[_registered(name, event) for name in names[event]] for event in names]
+    left = [[_find_hook(name, event) for name in names[event]] for event in names]
     hooks: list[Hook] = []
     while left := [queue for queue in left if queue]:
         heads = [queue[0] for queue in left]
@@ -152,22 +152,22 @@ def from_names(names: Mapping[str, Sequence[str]]) -> list[Hook]:
     return hooks
 
 
-def _registered(name: str, event: str) -> Hook:
+def _find_hook(name: str, event: str) -> Hook:
     try:
         found = HookRegistry.get(name)
     except UnregisteredHookError:
         raise UnregisteredHookError(name, event=event) from None
-    if all(event_name(type_) != event for type_ in types_of(found)):
+    if all(event_name(type_) != event for type_ in hook_events(found)):
         # Another function has taken the name: restored, it would never be called.
         raise UnregisteredHookError(name, event=event)
     return found
 
 
-def _named(error: Exception, **facts: Any) -> HookError:
+def _wrap_error(error: Exception, **facts: Any) -> HookError:
     """A `HookError` that is what the hook raised, too, with all that it carries."""
     facts["problem"] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     try:
-        kind = _combined(type(error))
+        kind = _error_class(type(error))
         named = kind.__new__(kind, *error.args)
         for base in type(error).__mro__:
             for name, slot in vars(base).items():
@@ -184,7 +184,7 @@ def _named(error: Exception, **facts: Any) -> HookError:
     return named
 
 
-def _combined(kind: type[Exception]) -> type[HookError]:
+def _error_class(kind: type[Exception]) -> type[HookError]:
     if issubclass(kind, HookError):
         return kind
     if issubclass(kind, StopIteration | StopAsyncIteration):
@@ -193,7 +193,7 @@ def _combined(kind: type[Exception]) -> type[HookError]:
     return type("HookError", (HookError, kind), {"__module__": HookError.__module__})
 
 
-def _several(types: Any) -> tuple[Enum, ...]:
+def _event_tuple(types: Any) -> tuple[Enum, ...]:
     several = tuple(types) if isinstance(types, Iterable) else ()
     if not several or not all(isinstance(one, Enum) for one in several):
         raise TypeError(
@@ -203,17 +203,19 @@ def _several(types: Any) -> tuple[Enum, ...]:
     return several
 
 
-def _written(function: Hook) -> str:
+def _registry_name(function: Hook) -> str:
     """The name a hook is registered and saved under."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str):
-        raise TypeError(f"{_kind(function)} has no name to be saved under; use a named function as a hook")
+        raise TypeError(
+            f"{_describe_type(function)} has no name to be saved under; use a named function as a hook"
+        )
     return name
 
 
-def _name(function: object) -> str:
-    return str(getattr(function, "__name__", None) or _kind(function))
+def _display_name(function: object) -> str:
+    return str(getattr(function, "__name__", None) or _describe_type(function))
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     return f"an object of type {type(value).__name__}"

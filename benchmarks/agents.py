@@ -34,7 +34,7 @@ from autonomy_ctx import (
     SystemInstructionsSection,
     tool,
 )
-from autonomy_ctx.items.formats.base import Asking
+from autonomy_ctx.items.formats.base import RequestOptions
 from autonomy_ctx.items.formats.openai import OpenAIFormat
 from benchmarks import slow_model
 from benchmarks.corpus import fill, spoken
@@ -243,4 +243,4 @@ async def _first_body(agent: Agent) -> dict[str, Any]:
     await agent.send(said(0), scope="ana", conversation="first")
     shown = await agent.explain(scope="ana", conversation="first")
     specs = [tool.spec for tool in agent.tools]
-    return OpenAIFormat().request("slow", shown.messages, Asking(tools=specs)).body
+    return OpenAIFormat().request("slow", shown.messages, RequestOptions(tools=specs)).body

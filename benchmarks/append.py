@@ -56,8 +56,8 @@ class Floor:
         )
 
     def draft(self, number: int) -> Draft:
-        message = encoding.accept(spoken(number), new_id=lambda: f"f{self.head + 1}", now=wall)
-        return encoding.draft(message, self.counter)
+        message = encoding.coerce_message(spoken(number), new_id=lambda: f"f{self.head + 1}", now=wall)
+        return encoding.make_draft(message, self.counter)
 
     def insert(self, row: tuple[object, ...]) -> None:
         with self.lock:

@@ -26,9 +26,9 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
-from autonomy_ctx.template.budget import Measure, Part, fit
+from autonomy_ctx.template.budget import Measure, SectionContent, fit_sections
 from autonomy_ctx.template.composed import BudgetReport
-from autonomy_ctx.template.running import place
+from autonomy_ctx.template.running import read_section_options
 from autonomy_ctx.tokens import TokenCounter
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 from benchmarks.talk import answer, question, said
@@ -185,19 +185,19 @@ async def measure(folder: Path) -> list[Figure]:
     for length in (SHORT, LONG):
         messages = [Message(**(answer if number % 2 else question)(number, 50)) for number in range(length)]
         counts = [counter.uncalibrated(message) for message in messages]
-        parts[length] = Part(
+        parts[length] = SectionContent(
             name="conversation_history",
             messages=messages,
             counts=counts,
             positions=list(range(1, length + 1)),
         )
-    placement = place(Given("conversation_history", ()))
+    placement = read_section_options(Given("conversation_history", ()))
 
     def fitting(length: int, most: int) -> Any:
         report = BudgetReport(max_tokens=most, reserve_output=0, tools=0, limit=most, used=0)
 
         async def call() -> None:
-            [shown] = fit([parts[length]], [placement], report, Measure(counter, 1.0))
+            [shown] = fit_sections([parts[length]], [placement], report, Measure(counter, 1.0))
             assert shown.messages
             assert shown.omitted
 

@@ -46,8 +46,10 @@ def fill_many(path: Path, conversations: int, messages: int) -> None:
                 (f"c{number}", messages, messages, messages - 1),
             )
             drafts = [
-                encoding.draft(
-                    encoding.accept(spoken(n), new_id=lambda: f"m{next(memory_id)}", now=lambda: clock),
+                encoding.make_draft(
+                    encoding.coerce_message(
+                        spoken(n), new_id=lambda: f"m{next(memory_id)}", now=lambda: clock
+                    ),
                     counter,
                 )
                 for n in range(messages)

@@ -23,7 +23,7 @@ from autonomy_ctx import (
     SystemInstructionsSection,
 )
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import start_of_last
+from autonomy_ctx.items.cuts import find_window_start
 from autonomy_ctx.items.tokens import estimate_tokens
 from benchmarks.honest import SHARE, record
 from benchmarks.provider import BilledModel, Provider, rendered
@@ -54,7 +54,7 @@ class RollingSummarySection:
         new = await memory.get_messages_only(scope, conversation, after=self._covered)
         if len(new) > CEILING:
             self.waited += 1
-            cut = start_of_last([wire.from_dict(message) for message in new], FLOOR)
+            cut = find_window_start([wire.from_dict(message) for message in new], FLOOR)
             told = rendered(new[:cut])
             tokens = estimate_tokens(self._summary) + estimate_tokens(told) // SHARE
             made = record(f"{self._summary}\n{told}", min(self._size, tokens))

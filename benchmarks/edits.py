@@ -7,7 +7,7 @@ from itertools import cycle
 from pathlib import Path
 
 from autonomy_ctx.containers.chat import ChatContext
-from autonomy_ctx.items.edits import truncated
+from autonomy_ctx.items.edits import truncate_items
 from autonomy_ctx.items.tokens import TokenCounter
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
@@ -42,7 +42,7 @@ async def measure(folder: Path) -> list[Figure]:
     dicts = contexts[LONG].to_dict()
 
     async def truncate(length: int) -> None:
-        truncated(items[length], max_tokens=LIMIT, counter=counter)
+        truncate_items(items[length], max_tokens=LIMIT, counter=counter)
 
     async def fork() -> None:
         contexts[LONG].fork()

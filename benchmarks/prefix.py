@@ -13,7 +13,7 @@ from autonomy_ctx import (
     SystemInstructionsSection,
 )
 from autonomy_ctx.items.tokens import estimate_tokens
-from autonomy_ctx.template.composed import visible
+from autonomy_ctx.template.composed import visible_fields
 from benchmarks.honest import HonestModel
 from benchmarks.model_server import common
 from benchmarks.table import Figure
@@ -34,7 +34,7 @@ class Requests:
     def send(self, context: ComposedContext, revision: int) -> None:
         # Without the closing bracket, a list that goes on begins with the list before it.
         form = json.dumps(context.to_dicts(), ensure_ascii=False)[:-1]
-        seen = json.dumps([visible(message) for message in context.messages], ensure_ascii=False)[:-1]
+        seen = json.dumps([visible_fields(message) for message in context.messages], ensure_ascii=False)[:-1]
         text = _rendered(context)
         self.count += 1
         if revision == self._revision:

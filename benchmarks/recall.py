@@ -17,10 +17,10 @@ from typing import Any
 
 from autonomy_ctx import Memory
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.terms import asked_terms
+from autonomy_ctx.items.terms import search_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
-from autonomy_ctx.memory.encoding import whole_form
-from autonomy_ctx.memory.recall import hits_for, recall
+from autonomy_ctx.memory.encoding import decode_whole_body
+from autonomy_ctx.memory.recall import recall, search_limit
 from benchmarks.recall_corpus import Corpus, Question, make
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
@@ -76,19 +76,21 @@ class Floor:
             rows = memory.execute("SELECT position, body FROM message ORDER BY position").fetchall()
         memory.close()
         with self.connection:
-            texts = [(at, whole_form(body, "m")["content"]) for at, body in rows]
+            texts = [(at, decode_whole_body(body, "m")["content"]) for at, body in rows]
             self.connection.executemany("INSERT INTO bare (rowid, text) VALUES (?, ?)", texts)
             self.connection.executemany("INSERT INTO body VALUES (?, ?)", rows)
         self.thread = ThreadPoolExecutor(1)
 
     def find(self, query: str) -> list[Any]:
-        match = " OR ".join(f'"{term}"' for term in asked_terms(query))
+        match = " OR ".join(f'"{term}"' for term in search_terms(query))
         found = self.connection.execute(
             "SELECT rowid, rank FROM bare WHERE bare MATCH ? ORDER BY rank LIMIT ?",
-            (match, hits_for(COST_TOKENS)),
+            (match, search_limit(COST_TOKENS)),
         ).fetchall()
         bodies = "SELECT body FROM body WHERE id = ?"
-        return [whole_form(self.connection.execute(bodies, (at,)).fetchone()[0], "m") for at, _ in found]
+        return [
+            decode_whole_body(self.connection.execute(bodies, (at,)).fetchone()[0], "m") for at, _ in found
+        ]
 
     async def search(self, query: str) -> None:
         assert await asyncio.get_running_loop().run_in_executor(self.thread, self.find, query)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import Memory
-from autonomy_ctx.items.terms import asked_terms
-from autonomy_ctx.memory.encoding import whole_form
+from autonomy_ctx.items.terms import search_terms
+from autonomy_ctx.memory.encoding import decode_whole_body
 from benchmarks.corpus import spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
@@ -38,11 +38,11 @@ class Floor:
                 (scope,),
             ).fetchall()
         memory.close()
-        texts = [(at, whole_form(body, "m")["content"]["text"]) for at, body in rows]
+        texts = [(at, decode_whole_body(body, "m")["content"]["text"]) for at, body in rows]
         with self.connection:
             self.connection.executemany("INSERT INTO bare (rowid, text) VALUES (?, ?)", texts)
             self.connection.executemany("INSERT INTO body VALUES (?, ?)", rows)
-        self.match = " OR ".join(f'"{term}"' for term in asked_terms(QUERY))
+        self.match = " OR ".join(f'"{term}"' for term in search_terms(QUERY))
         self.thread = ThreadPoolExecutor(1)
 
     def find(self) -> list[Any]:
@@ -50,7 +50,9 @@ class Floor:
             "SELECT rowid, rank FROM bare WHERE bare MATCH ? ORDER BY rank LIMIT ?", (self.match, LIMIT)
         ).fetchall()
         bodies = "SELECT body FROM body WHERE id = ?"
-        return [whole_form(self.connection.execute(bodies, (at,)).fetchone()[0], "m") for at, _ in found]
+        return [
+            decode_whole_body(self.connection.execute(bodies, (at,)).fetchone()[0], "m") for at, _ in found
+        ]
 
     async def search(self) -> None:
         assert len(await asyncio.get_running_loop().run_in_executor(self.thread, self.find)) == LIMIT

@@ -28,7 +28,7 @@ from autonomy_ctx import (
     SystemInstructionsSection,
 )
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import start_of_last
+from autonomy_ctx.items.cuts import find_window_start
 from benchmarks import model_server
 from benchmarks.http_model import HttpModel
 from benchmarks.table import Figure
@@ -51,7 +51,7 @@ class BlockingSummarySection:
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Any) -> list[Any]:
         new = await memory.get_messages_only(scope, conversation, after=self._covered)
         if len(new) > CEILING:
-            cut = start_of_last([wire.from_dict(message) for message in new], FLOOR)
+            cut = find_window_start([wire.from_dict(message) for message in new], FLOOR)
             asked = f"Summarize this conversation:\n\n{self._summary}\n{new[:cut]}"
             reply = await self._model.complete_chat([{"role": "user", "content": asked}], max_tokens=2048)
             self._summary = reply["choices"][0]["message"]["content"]

@@ -46,11 +46,11 @@ from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import Listener, TurnRunner
 from autonomy_ctx.agents.turn_queue import TurnQueue
-from autonomy_ctx.background import Background, Closing, close_resource
+from autonomy_ctx.background import AsyncResource, Background, close_resource
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import AgentClosed, InvalidAgent
-from autonomy_ctx.hooks import Hook, checked_hooks
+from autonomy_ctx.hooks import Hook, validate_hooks
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
@@ -101,7 +101,7 @@ class ModelOwner(Protocol):
         """All of them."""
 
 
-class Agent(Closing):
+class Agent(AsyncResource):
     """Answers users with a model and tools, and keeps every conversation.
 
     Without a `context_template` the context is: instructions, what the built-in tools are for, the
@@ -162,7 +162,7 @@ class Agent(Closing):
         self.description, self.instructions = description, instructions or description
         self.model = model
         self.limits = read_limits(limits)
-        self.hooks = checked_hooks(hooks, AgentHook)
+        self.hooks = validate_hooks(hooks, AgentHook)
         self._clock, self._new_id = clock, new_id
         if node is not None:
             _check_host(name, node)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.template.running import HISTORY
+from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 
 NAMES = (
@@ -42,7 +42,7 @@ class AgentMetrics:
     def collect(self, template: ContextTemplate) -> dict[str, int | float]:
         """All counters, with those of a summarized history under `summary_...`."""
         counts: dict[str, int | float] = {name: self._counts[name] for name in NAMES}
-        history = next((one.metrics for one in template.placements if one.name == HISTORY), None)
+        history = next((one.metrics for one in template.placements if one.name == HISTORY_SECTION), None)
         if history is None:
             return counts
         summaries = history.get_metrics()

@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias
 import anyio
 
 from autonomy_ctx.agents.agent import Agent, close_models
-from autonomy_ctx.background import Background, Closing
+from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.errors import AgentClosed, InvalidAgent, UnknownAgent
 from autonomy_ctx.memory.memory import Memory
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("autonomy_ctx.agents")
 Serve: TypeAlias = Callable[["Node"], AbstractAsyncContextManager[Any]]
 
 
-class Node(Closing):
+class Node(AsyncResource):
     """Hosts agents that share memory and background work; use it in an `async with`, or `Node.start(main)`.
 
     `memory` is a `Memory`, which stays its owner's, or a URL such as `sqlite:///agents.db`; without one

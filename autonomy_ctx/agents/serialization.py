@@ -15,7 +15,7 @@ from autonomy_ctx.agents.tool_runner import Turn
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidAgent, InvalidContainer
-from autonomy_ctx.hooks import by_name, from_names
+from autonomy_ctx.hooks import hooks_from_names, hooks_to_names
 from autonomy_ctx.tools.tool import ToolRegistry, tools_by_name
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def to_dict(agent: Agent) -> dict[str, Any]:
         "tools": list(tools_by_name(given.tools)),
         "subagents": list(given.subagents or {}),
         "options": options,
-        "hooks": by_name(agent.hooks),
+        "hooks": hooks_to_names(agent.hooks),
         "turns": [turn.to_dict() for turn in agent.waiting],
         "context_queue": agent.context_queue.to_dict(),
         "context_pool": agent.context_pool.to_dict(),
@@ -82,7 +82,7 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
         if field not in given and data.get(field) is not None:
             options[field] = container.from_dict(data[field])
     if "hooks" not in given:
-        options["hooks"] = from_names(data.get("hooks") or {})
+        options["hooks"] = hooks_from_names(data.get("hooks") or {})
     agent = kind(**{"name": name, **options, **given})
     agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
     return agent

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.agents.options import TurnEnvironment
-from autonomy_ctx.callables import Yielded
+from autonomy_ctx.callables import YieldedValues
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidContainer, InvalidMessage, ToolTimeout
-from autonomy_ctx.items.json_values import checked
+from autonomy_ctx.items.json_values import validate_json
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.tools.run import call_function
 from autonomy_ctx.tools.tool import Tool
@@ -49,7 +49,7 @@ class Turn:
     def to_dict(self) -> dict[str, Any]:
         """Tool, arguments and timeout as JSON; not what came of it."""
         try:
-            kwargs = checked(self.kwargs, "kwargs")
+            kwargs = validate_json(self.kwargs, "kwargs")
         except InvalidMessage as error:
             raise InvalidContainer("Turn", error.field, error.problem) from None
         return {"tool": self.tool, "kwargs": kwargs, "timeout": self.timeout}
@@ -82,12 +82,12 @@ async def _run_turn(environment: TurnEnvironment, key: Key, turn: Turn) -> list[
     inject = environment.injected(key, items.pool)
     try:
         found = await _call_with_timeout(tool, turn, _timeout(environment, tool, turn), inject)
-        values = found.values if isinstance(found, Yielded) else [found]
+        values = found.values if isinstance(found, YieldedValues) else [found]
         await environment.items.add(key, items, _context_items(values))
     except BaseException as error:
         turn.error = error
         raise
-    turn.output = found.values if isinstance(found, Yielded) else found
+    turn.output = found.values if isinstance(found, YieldedValues) else found
     return values
 
 

@@ -8,19 +8,21 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-FIRST_DELAY, LONGEST_DELAY = 1.0, 300.0
-TRIPS_AFTER = 5
+FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 300.0
+TRIP_THRESHOLD = 5
 
 
-def delay_after(failures: int, jitter: Callable[[], float] = random.random) -> float:
+def retry_delay(failures: int, jitter: Callable[[], float] = random.random) -> float:
     """Seconds to wait after so many failures in a row: 1, 2, 4 ... up to 5 minutes, and up to a quarter more.
 
     The jitter only adds, so there are at most 20 attempts in the first hour.
     """
-    return float(min(FIRST_DELAY * 2 ** min(failures - 1, 20), LONGEST_DELAY) * (1 + 0.25 * jitter()))
+    return float(
+        min(FIRST_DELAY_SECONDS * 2 ** min(failures - 1, 20), MAX_DELAY_SECONDS) * (1 + 0.25 * jitter())
+    )
 
 
-class Breaker:
+class CircuitBreaker:
     """Stops all conversations from asking a model that fails them all; one at a time tries again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,20 +35,20 @@ class Breaker:
         """Seconds until the model may be asked; 0 for now, infinity for not before it is set up anew."""
         if self.stopped:
             return float("inf")
-        if self._failures < TRIPS_AFTER:
+        if self._failures < TRIP_THRESHOLD:
             return 0.0
         return max(self._closed_at - self._clock(), 0.0)
 
     def failed(self) -> None:
         """A call failed; while tripped, the next may come only after a delay."""
         self._failures += 1
-        if self._failures >= TRIPS_AFTER:
-            self._closed_at = self._clock() + delay_after(self._failures - TRIPS_AFTER + 1)
+        if self._failures >= TRIP_THRESHOLD:
+            self._closed_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
 
     def trying(self) -> None:
         """A call is about to be made: others wait for what becomes of it."""
-        if self._failures >= TRIPS_AFTER:
-            self._closed_at = self._clock() + delay_after(self._failures - TRIPS_AFTER + 1)
+        if self._failures >= TRIP_THRESHOLD:
+            self._closed_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
 
     def succeeded(self) -> None:
         """A call succeeded, whichever conversation it was for."""
@@ -62,16 +64,16 @@ class Breaker:
         self.succeeded()
 
 
-_breakers: WeakKeyDictionary[Any, Breaker] = WeakKeyDictionary()
+_breakers: WeakKeyDictionary[Any, CircuitBreaker] = WeakKeyDictionary()
 
 
-def breaker_of(model: Any, clock: Callable[[], float] = time.monotonic) -> Breaker:
+def breaker_of(model: Any, clock: Callable[[], float] = time.monotonic) -> CircuitBreaker:
     """The one breaker of a model, shared by all who ask it; the first brings the clock."""
     try:
         found = _breakers.get(model)
         if found is None:
-            found = _breakers[model] = Breaker(clock)
+            found = _breakers[model] = CircuitBreaker(clock)
     except TypeError:
         # Not every object can be referred to weakly.
-        return Breaker(clock)
+        return CircuitBreaker(clock)
     return found

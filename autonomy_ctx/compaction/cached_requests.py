@@ -16,7 +16,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
-from autonomy_ctx.models.catalog import LEAST_CACHED, USUAL, Price, price_of
+from autonomy_ctx.models.catalog import DEFAULT_PRICE, MIN_CACHED_TOKENS, Price, price_of
 
 # A request is as large as it is: only a few are kept, those of conversations that go on now.
 MAX_REQUESTS = 64
@@ -73,7 +73,7 @@ def is_cheaper(
         return False
     reading, writing = prices
     cached = request.tokens + (counter.count_tools(request.tools) if request.tools else 0)
-    if cached < LEAST_CACHED:
+    if cached < MIN_CACHED_TOKENS:
         return False
     added = counter.count_text("".join(message["content"] for message in after.messages))
     anew = counter.count_text("".join(message["content"] for message in separate.messages))
@@ -88,4 +88,4 @@ def _prices(reader: Any, model: Any) -> tuple[Price, Price] | None:
         return reading, writing
     name = model_name(reader)
     same = reader is model or (name is not None and name == model_name(model))
-    return (USUAL, USUAL) if same else None
+    return (DEFAULT_PRICE, DEFAULT_PRICE) if same else None

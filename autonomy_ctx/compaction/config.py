@@ -10,11 +10,11 @@ from typing import Any, Literal
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.items.model_info import model_name
-from autonomy_ctx.memory.store import LONGEST
-from autonomy_ctx.models.catalog import USUAL, Price, price_of
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS
+from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
 from autonomy_ctx.validation import check_int, check_seconds
 
-FLOOR, CEILING, SIZE, SMALLEST = 10, 20, 2048, 128
+DEFAULT_FLOOR, DEFAULT_CEILING, DEFAULT_SIZE, MIN_SIZE = 10, 20, 2048, 128
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -77,7 +77,7 @@ class ContextSummaryConfig:
         share_prefix: bool = False,
         cache_seconds: float = 300.0,
     ) -> None:
-        chosen_floor, chosen_ceiling = _partners(floor, ceiling)
+        chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
         values: dict[str, Any] = {
             "floor": chosen_floor,
             "ceiling": chosen_ceiling,
@@ -108,11 +108,11 @@ class ContextSummaryConfig:
                 f"hard_limit ({self.hard_limit}) must be more than ceiling ({self.ceiling}); "
                 f"{2 * self.ceiling} is usual"
             )
-        check_int("size", self.size, least=SMALLEST)
+        check_int("size", self.size, least=MIN_SIZE)
         check_int("parallel", self.parallel)
         check_int("pin_tokens", self.pin_tokens, least=0)
         check_seconds("timeout", self.timeout)
-        check_seconds("lease", self.lease, most=LONGEST)
+        check_seconds("lease", self.lease, most=MAX_LEASE_SECONDS)
         check_seconds("cache_seconds", self.cache_seconds)
         policy_of(self.swap)
         if not isinstance(self.share_prefix, bool):
@@ -134,7 +134,7 @@ class ContextSummaryConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CompactionSettings:
     """A configuration with every limit a number: what the parts of compaction work with."""
 
     limits: Limits
@@ -170,10 +170,12 @@ def writer_name(model: Any) -> str:
     return "digest" if model is None else model_name(model) or type(model).__name__
 
 
-def settings_of(config: ContextSummaryConfig, window: int | None = None, *, reader: Any = None) -> Settings:
+def resolve_settings(
+    config: ContextSummaryConfig, window: int | None = None, *, reader: Any = None
+) -> CompactionSettings:
     """A configuration with every limit a number; `window` is the context window that fractions refer to."""
     floor, ceiling, hard = (
-        _tokens(name, getattr(config, name), window)
+        _resolve_tokens(name, getattr(config, name), window)
         for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens")
     )
     if floor is not None and ceiling is not None and floor >= ceiling:
@@ -193,7 +195,7 @@ def settings_of(config: ContextSummaryConfig, window: int | None = None, *, read
         ceiling_tokens=ceiling,
         hard_tokens=hard,
     )
-    return Settings(
+    return CompactionSettings(
         limits=limits,
         size=config.size,
         model=config.model,
@@ -208,7 +210,7 @@ def settings_of(config: ContextSummaryConfig, window: int | None = None, *, read
         share_prefix=config.share_prefix,
         cache_seconds=config.cache_seconds,
         reader=reader if reader is not None else config.model,
-        price=price_of(reader if reader is not None else config.model) or USUAL,
+        price=price_of(reader if reader is not None else config.model) or DEFAULT_PRICE,
     )
 
 
@@ -237,20 +239,20 @@ def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None
 def _usual_size(hard_limit_tokens: int | float | None) -> int:
     """The usual size of a summary, smaller when the hard limit is a small number of tokens."""
     if not isinstance(hard_limit_tokens, int):
-        return SIZE
-    return max(min(SIZE, hard_limit_tokens // 4), SMALLEST)
+        return DEFAULT_SIZE
+    return max(min(DEFAULT_SIZE, hard_limit_tokens // 4), MIN_SIZE)
 
 
-def _partners(floor: Any, ceiling: Any) -> tuple[int, int]:
+def _resolve_floor_and_ceiling(floor: Any, ceiling: Any) -> tuple[int, int]:
     """Both limits, one chosen to go with the other when only one was given."""
     if floor is not None:
         check_int("floor", floor)
     if ceiling is not None:
         check_int("ceiling", ceiling, least=2)
     if ceiling is None:
-        ceiling = CEILING if floor is None or floor < CEILING else 2 * floor
+        ceiling = DEFAULT_CEILING if floor is None or floor < DEFAULT_CEILING else 2 * floor
     if floor is None:
-        floor = FLOOR if ceiling > FLOOR else max(ceiling // 2, 1)
+        floor = DEFAULT_FLOOR if ceiling > DEFAULT_FLOOR else max(ceiling // 2, 1)
     if floor >= ceiling:
         raise ValueError(
             f"floor ({floor}) must be less than ceiling ({ceiling}); "
@@ -266,7 +268,7 @@ def _check_tokens(name: str, value: Any) -> None:
         raise ValueError(f"{name} is {value}; as a fraction of the context window it is above 0, up to 1")
 
 
-def _tokens(name: str, value: int | float | None, window: int | None) -> int | None:
+def _resolve_tokens(name: str, value: int | float | None, window: int | None) -> int | None:
     """A limit in tokens as a number, also when it was given as a part of the window."""
     if not isinstance(value, float):
         return value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
-from autonomy_ctx.compaction.config import Settings
+from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def summary_span(event: SummaryEvent, settings: Settings) -> Iterator[Callable[[StoredSegment | None], None]]:
+def summary_span(
+    event: SummaryEvent, settings: CompactionSettings
+) -> Iterator[Callable[[StoredSegment | None], None]]:
     """A span around one summary. Says how much and how long, never what was said or by whom."""
     tracer = _tracer()
     if tracer is None:
@@ -97,7 +99,7 @@ COUNTERS = (
 )
 
 
-class Metrics:
+class SummaryMetrics:
     """What happened since the section was made."""
 
     def __init__(self) -> None:
@@ -137,7 +139,7 @@ class Metrics:
 class PrefixReuse:
     """How much of each context begins as the one before it did: what a provider's cache can reuse."""
 
-    def __init__(self, metrics: Metrics, conversations: int = 512) -> None:
+    def __init__(self, metrics: SummaryMetrics, conversations: int = 512) -> None:
         self._metrics = metrics
         self._sent: ConversationCache[StoreKey, list[tuple[str, int]]] = ConversationCache(conversations)
         # A summary is sent many times and its id stands for its text: its parts are counted once.

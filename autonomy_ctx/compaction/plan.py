@@ -14,10 +14,10 @@ from autonomy_ctx.items.cuts import safe_cuts
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.store import Entry, StoredSegment
 
-Count: TypeAlias = Callable[[Message], int]
+CountMessage: TypeAlias = Callable[[Message], int]
 
 # How much further than the nearest cut one may be at which a user speaks.
-PREFER_USER = 2
+USER_CUT_SLACK = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Limits:
         return self.ceiling - self.floor
 
 
-def is_due(entries: Sequence[Entry], limits: Limits, count: Count, lead: int = 0) -> bool:
+def is_due(entries: Sequence[Entry], limits: Limits, count: CountMessage, lead: int = 0) -> bool:
     """Whether uncovered entries pass the ceiling, or will before a summary could be ready."""
     if len(entries) > limits.ceiling - min(lead, limits.batch - 1):
         return True
@@ -45,7 +45,7 @@ def is_due(entries: Sequence[Entry], limits: Limits, count: Count, lead: int = 0
     return ceiling is not None and sum(count(entry.message) for entry in entries) > ceiling
 
 
-def expected(entries: Sequence[Entry], seconds: float) -> int:
+def expected_messages(entries: Sequence[Entry], seconds: float) -> int:
     """How many messages will arrive in so many seconds, at the pace of these."""
     if len(entries) < 2:
         return 0
@@ -53,7 +53,7 @@ def expected(entries: Sequence[Entry], seconds: float) -> int:
     return round(seconds * (len(entries) - 1) / taken) if taken > 0 else 0
 
 
-def window_start(entries: Sequence[Entry], limits: Limits, count: Count) -> int:
+def window_start(entries: Sequence[Entry], limits: Limits, count: CountMessage) -> int:
     """The index at which the verbatim window starts after a summary of all before it; 0 for no summary.
 
     At the floor, or as near to it as a safe cut allows.
@@ -71,7 +71,7 @@ def nearest_cut(entries: Sequence[Entry], wanted: int) -> int:
         return wanted if cuts and wanted > 0 else 0
     # Ties go to the earlier cut: rather a message too many than one too few.
     nearest = min(cuts, key=lambda cut: (abs(cut - wanted), cut))
-    near = abs(nearest - wanted) + PREFER_USER
+    near = abs(nearest - wanted) + USER_CUT_SLACK
     users = [cut for cut in cuts if abs(cut - wanted) <= near and entries[cut].message.role is ChatRole.USER]
     return min(users, key=lambda cut: (abs(cut - wanted), cut)) if users else nearest
 
@@ -82,7 +82,7 @@ def last_cut(entries: Sequence[Entry]) -> int:
 
 
 def bounded_start(
-    entries: Sequence[Entry], covered: int, limits: Limits, tokens: int | None, count: Count
+    entries: Sequence[Entry], covered: int, limits: Limits, tokens: int | None, count: CountMessage
 ) -> int:
     """Where a window must start so that it keeps the hard limits; 0 when all of it fits.
 
@@ -104,7 +104,7 @@ def bounded_start(
     return enough[0] if enough else cuts[-1]
 
 
-def chunk_end(entries: Sequence[Entry], most: int, count: Count) -> int:
+def chunk_end(entries: Sequence[Entry], most: int, count: CountMessage) -> int:
     """How many entries from the start one call may take, by tokens, at a safe cut; at least one group."""
     total = 0
     fitting = len(entries)
@@ -125,7 +125,7 @@ def _cuts(entries: Sequence[Entry]) -> list[int]:
     return [cut for cut in safe_cuts([entry.message for entry in entries]) if cut < len(entries)]
 
 
-def _start_within(entries: Sequence[Entry], most: int, count: Count) -> int:
+def _start_within(entries: Sequence[Entry], most: int, count: CountMessage) -> int:
     """The smallest index from which the entries have at most so many tokens; the last entry always stays."""
     total = 0
     for index in range(len(entries) - 1, -1, -1):
@@ -135,25 +135,25 @@ def _start_within(entries: Sequence[Entry], most: int, count: Count) -> int:
     return 0
 
 
-FAN_IN = 4
+MERGE_FAN_IN = 4
 
 
-def to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[StoredSegment, ...]:
+def segments_to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[StoredSegment, ...]:
     """The neighbours to merge next; none while all written segments together keep the size."""
     kept = [segment for segment in segments if not segment.provisional]
     if len(kept) < 2 or sum(segment.tokens for segment in kept) <= size:
         return ()
-    runs = _runs(kept)
-    full = [run for run in runs if len(run) >= FAN_IN]
+    runs = _level_runs(kept)
+    full = [run for run in runs if len(run) >= MERGE_FAN_IN]
     if full:
-        return tuple(full[-1][:FAN_IN])
+        return tuple(full[-1][:MERGE_FAN_IN])
     longest = max(runs, key=len)
     if len(longest) >= 2:
         return tuple(longest)
     return tuple(kept[:2])
 
 
-def _runs(segments: Sequence[StoredSegment]) -> list[list[StoredSegment]]:
+def _level_runs(segments: Sequence[StoredSegment]) -> list[list[StoredSegment]]:
     """Neighbours of the same level, oldest first."""
     runs: list[list[StoredSegment]] = []
     for segment in segments:

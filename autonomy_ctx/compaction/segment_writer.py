@@ -15,22 +15,22 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.compaction.breaker import Breaker
+from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
-from autonomy_ctx.compaction.config import Settings, writer_name
-from autonomy_ctx.compaction.metrics import Metrics
+from autonomy_ctx.compaction.config import CompactionSettings, writer_name
+from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
-    Count,
+    CountMessage,
     bounded_start,
     chunk_end,
-    expected,
+    expected_messages,
     is_due,
     last_cut,
-    to_merge,
+    segments_to_merge,
     window_start,
 )
-from autonomy_ctx.compaction.snapshot import stand_in
-from autonomy_ctx.compaction.view import room, shown_text
+from autonomy_ctx.compaction.snapshot import provisional_segment
+from autonomy_ctx.compaction.view import render_segment, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
 from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
 from autonomy_ctx.completion.prompt import (
@@ -49,24 +49,24 @@ from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.memory.conversation_cache import StoreKey, store_key
-from autonomy_ctx.memory.encoding import weight
+from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
 
 # Tokens of messages for one call when the model's window is not known, and the least to try.
-USUAL_BATCH, LEAST_BATCH = 12_000, 200
+DEFAULT_BATCH_TOKENS, MIN_BATCH_TOKENS = 12_000, 200
 # What stands around the messages in a prompt, in tokens, and how much a count may be off.
-PROMPT_TOKENS, MARGIN = 500, 1.15
+PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 500, 1.15
 # Source tokens for one token of summary, and the shortest summary to ask for.
-DENSITY, SHORTEST = 3, 96
+COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 
 
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.
-LIGHT = 16_000
+INLINE_CHARACTERS = 16_000
 T = TypeVar("T")
 
 
-class Unfit(Exception):
+class UnfitSummary(Exception):
     """The answer, and its repair, were not fit to be kept; `reason` is a word for the metrics."""
 
     def __init__(self, reason: str) -> None:
@@ -75,7 +75,7 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class SegmentDraft:
     """A text that may stand for its source, and what it cost."""
 
     text: str
@@ -91,7 +91,9 @@ class Written:
 class SegmentWriter:
     """Turns messages, or older segments, into the text of one segment."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, breaker: Breaker) -> None:
+    def __init__(
+        self, settings: CompactionSettings, metrics: SummaryMetrics, breaker: CircuitBreaker
+    ) -> None:
         self._settings, self._metrics = settings, metrics
         self._model = settings.model
         self.breaker = breaker
@@ -101,7 +103,7 @@ class SegmentWriter:
     def most(self) -> int:
         """The most tokens of messages that one call may take."""
         window = self._window
-        return USUAL_BATCH if window is None else self._most_within(window)
+        return DEFAULT_BATCH_TOKENS if window is None else self._most_within(window)
 
     @property
     def longest(self) -> int:
@@ -114,17 +116,19 @@ class SegmentWriter:
         background: Sequence[str],
         counter: TokenCounter,
         cached: CachedRequest | None = None,
-    ) -> Written:
+    ) -> SegmentDraft:
         """A segment of these messages; earlier segments, newest last, are given as background.
 
         If the messages stand in a request that the provider has cached, they need not be sent again.
         """
-        light = sum(map(weight, messages)) <= LIGHT
-        source = await _done(light, partial(transcript, messages, counter=counter, longest=self.longest))
+        light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
+        source = await _run_or_offload(
+            light, partial(transcript, messages, counter=counter, longest=self.longest)
+        )
         tokens = counter.count_messages(messages)
         target = self._target(tokens)
         if self._model is None:
-            text = await _done(light, partial(digest, messages, tokens=target, counter=counter))
+            text = await _run_or_offload(light, partial(digest, messages, tokens=target, counter=counter))
             return self._extracted(text, source, counter)
         known = _newest_within(background, tokens // 2, counter)
         prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
@@ -136,7 +140,7 @@ class SegmentWriter:
 
     async def merge(
         self, segments: Sequence[StoredSegment], counter: TokenCounter, cached: CachedRequest | None = None
-    ) -> Written:
+    ) -> SegmentDraft:
         """One segment in place of several."""
         texts = [segment.text for segment in segments]
         source = "\n\n".join(texts)
@@ -144,14 +148,14 @@ class SegmentWriter:
         if self._model is None:
             return await self.extract(texts, counter)
         # Well under the length at which a literal answer would pass for an echo.
-        target = min(self._settings.size // 4, max(SHORTEST, tokens // 2))
+        target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
         instructions = self._settings.instructions
         prompt = merge_prompt(texts, cap=target, instructions=instructions)
         after = None
         if cached is not None:
             after = cached_merge_prompt(
                 cached,
-                [shown_text(one) for one in segments],
+                [render_segment(one) for one in segments],
                 segments[0].first,
                 segments[-1].last,
                 cap=target,
@@ -159,7 +163,7 @@ class SegmentWriter:
             )
         return await self._cheapest(after, prompt, cached, target, source, tokens, counter)
 
-    async def extract(self, texts: Sequence[str], counter: TokenCounter) -> Written:
+    async def extract(self, texts: Sequence[str], counter: TokenCounter) -> SegmentDraft:
         """The same without a model: the lines that say most."""
         tokens = max(self._settings.size // 4, 32)
         text = await anyio.to_thread.run_sync(lambda: digest_texts(texts, tokens=tokens, counter=counter))
@@ -174,7 +178,7 @@ class SegmentWriter:
         source: str,
         tokens: int,
         counter: TokenCounter,
-    ) -> Written:
+    ) -> SegmentDraft:
         """Ask after a cached request where that is possible and costs less; otherwise the usual way."""
         reader, model = self._settings.reader, self._model
         if (
@@ -192,18 +196,18 @@ class SegmentWriter:
             # The same model would only fail again.
             if reader is model:
                 raise
-        except (PromptTooLong, Unfit):
+        except (PromptTooLong, UnfitSummary):
             pass
         # It was only cheaper.
         self._metrics.add("summaries_not_shared")
         return await self._write(separate, source, tokens, counter)
 
-    async def _write(self, prompt: Prompt, source: str, tokens: int, counter: TokenCounter) -> Written:
+    async def _write(self, prompt: Prompt, source: str, tokens: int, counter: TokenCounter) -> SegmentDraft:
         cap = min(self._settings.size // 4, max(tokens, 256) - 1)
         spent = [0, 0]
         started = time.monotonic()
         # Once for an answer and its repair.
-        names = await _done(len(source) <= LIGHT, partial(identifiers, source))
+        names = await _run_or_offload(len(source) <= INLINE_CHARACTERS, partial(identifiers, source))
         judged = partial(self._judged, source, names, tokens, cap, counter, spent)
         verdict = await judged(prompt)
         if verdict.repair is not None:
@@ -213,10 +217,10 @@ class SegmentWriter:
         text = verdict.text
         if not verdict.fit:
             if verdict.problem not in ("too long", "cut off") or not text:
-                raise Unfit(verdict.problem or "unfit")
+                raise UnfitSummary(verdict.problem or "unfit")
             text = trimmed(text, cap, counter.count_text)
         self._metrics.took(time.monotonic() - started)
-        return Written(
+        return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
             model=writer_name(self._model if prompt.context is None else self._settings.reader),
@@ -259,7 +263,7 @@ class SegmentWriter:
             secret=prompt.secret,
             names=names,
         )
-        return await _done(len(source) + len(reply.text) <= LIGHT, judged)
+        return await _run_or_offload(len(source) + len(reply.text) <= INLINE_CHARACTERS, judged)
 
     async def _asked(self, prompt: Prompt) -> ModelReply:
         """Ask, and let the breaker know what came of it, unless it is another model's."""
@@ -293,19 +297,19 @@ class SegmentWriter:
     def _learn(self, window: int | None) -> None:
         """Remember that the window is smaller than thought: as large as the error said, or half."""
         if window is None or self._most_within(window) >= self.most:
-            window = int(1.5 * MARGIN * self.most / 2) + self._settings.size + PROMPT_TOKENS
+            window = int(1.5 * COUNT_MARGIN * self.most / 2) + self._settings.size + PROMPT_OVERHEAD_TOKENS
         self._learned = window
 
     def _most_within(self, window: int) -> int:
         # Half as much again goes to the background.
-        room = (window - self._settings.size - PROMPT_TOKENS) / MARGIN / 1.5
-        return max(min(int(room), USUAL_BATCH), LEAST_BATCH)
+        room = (window - self._settings.size - PROMPT_OVERHEAD_TOKENS) / COUNT_MARGIN / 1.5
+        return max(min(int(room), DEFAULT_BATCH_TOKENS), MIN_BATCH_TOKENS)
 
     def _target(self, tokens: int) -> int:
-        return max(min(self._settings.size // 4, max(SHORTEST, tokens // DENSITY)), 32)
+        return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO)), 32)
 
-    def _extracted(self, text: str, source: str, counter: TokenCounter) -> Written:
-        return Written(
+    def _extracted(self, text: str, source: str, counter: TokenCounter) -> SegmentDraft:
+        return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
             model="digest",
@@ -314,7 +318,7 @@ class SegmentWriter:
         )
 
 
-async def _done(light: bool, work: Callable[[], T]) -> T:
+async def _run_or_offload(light: bool, work: Callable[[], T]) -> T:
     return work() if light else await anyio.to_thread.run_sync(work)
 
 
@@ -335,11 +339,11 @@ def _hash(text: str) -> str:
 
 # Positions looked at in one step; a longer backlog takes several.
 READ_AHEAD = 512
-_SMALLER_TRIES = 8
+_MAX_SHRINK_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SummaryBatch:
     """Entries to summarize next, and what a refusal of them would be remembered by."""
 
     entries: Sequence[Entry]
@@ -348,32 +352,32 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitResult:
     """A segment that is in force, and why the merge it called for is not."""
 
     segment: StoredSegment
     failed: CallFailed | None = None
 
 
-class Job:
+class SummaryJob:
     """The steps for one conversation."""
 
     def __init__(
         self,
         memory: Memory,
         key: Key,
-        settings: Settings,
+        settings: CompactionSettings,
         writer: SegmentWriter,
-        metrics: Metrics,
+        metrics: SummaryMetrics,
         find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
     ) -> None:
         self._memory, self._key, self._find_cached = memory, key, find_cached
         self._settings, self._limits = settings, settings.limits
         self._writer, self._metrics = writer, metrics
         counter = memory.token_counter
-        self._count: Count = lambda message: counter.calibration.scaled(counter.uncalibrated(message))
+        self._count: CountMessage = lambda message: counter.calibration.scaled(counter.uncalibrated(message))
 
-    async def next_batch(self) -> tuple[SummaryState, Batch | None]:
+    async def next_batch(self) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store."""
         state = await self._memory.store.summary(self._key)
         after = state.written
@@ -382,7 +386,7 @@ class Job:
         if not entries:
             return state, None
         complete = head.position <= after + READ_AHEAD
-        lead = expected(entries, self._metrics.summary_seconds) if self._settings.lead else 0
+        lead = expected_messages(entries, self._metrics.summary_seconds) if self._settings.lead else 0
         if complete and not (is_due(entries, self._limits, self._count, lead) or state.covered > after):
             return state, None
         end = window_start(entries, self._limits, self._count) if complete else last_cut(entries)
@@ -394,9 +398,11 @@ class Job:
         chosen = chosen[: chunk_end(chosen, self._writer.most, self._count)]
         # Changes with every batch of new messages, also while the first of a backlog stay the same.
         step = (head.position - after) // self._limits.batch
-        return state, Batch(chosen, after + 1, f"{head.generation}:{after}:{step}")
+        return state, SummaryBatch(chosen, after + 1, f"{head.generation}:{after}:{step}")
 
-    async def write_batch(self, state: SummaryState, batch: Batch, lease: Lease) -> Committed | None:
+    async def write_batch(
+        self, state: SummaryState, batch: SummaryBatch, lease: Lease
+    ) -> CommitResult | None:
         """Summarize a batch and commit it; None when it came too late.
 
         A merge that it makes necessary is written before either is committed: contexts then change
@@ -405,7 +411,7 @@ class Job:
         kept = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
         cached = self._cached_request(state)
-        for _ in range(_SMALLER_TRIES):
+        for _ in range(_MAX_SHRINK_TRIES):
             try:
                 written = await self._writer.batch(
                     [entry.message for entry in entries], [one.text for one in kept], counter, cached
@@ -416,11 +422,11 @@ class Job:
                 smaller = chunk_end(entries, min(self._writer.most, tokens // 2), self._count)
                 # Where no cut divides a batch, its messages are shown shorter as long as that helps.
                 if smaller == len(entries) and not self._long(entries):
-                    raise Unfit("does not fit the window") from error
+                    raise UnfitSummary("does not fit the window") from error
                 entries = entries[:smaller]
         else:
-            raise Unfit("does not fit the window")
-        made = _segment(written, batch.first, entries[-1].position)
+            raise UnfitSummary("does not fit the window")
+        made = _make_segment(written, batch.first, entries[-1].position)
         merged, failed = None, None
         try:
             merged = await self._merged((*kept, made), cached)
@@ -430,7 +436,7 @@ class Job:
             return None
         if merged is not None and await self._commit(merged, state, lease):
             self._metrics.add("summaries_merged")
-        return Committed(made, failed)
+        return CommitResult(made, failed)
 
     async def merge(self, lease: Lease) -> bool:
         """Merge neighbours when the summary is over its size; whether something was merged."""
@@ -451,19 +457,19 @@ class Job:
         self, segments: Sequence[StoredSegment], cached: CachedRequest | None
     ) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
-        chosen = to_merge(segments, self._settings.size)
+        chosen = segments_to_merge(segments, self._settings.size)
         if not chosen:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         try:
             written = await self._writer.merge(chosen, counter, cached)
-        except (CallFailed, Unfit, PromptTooLong) as error:
+        except (CallFailed, UnfitSummary, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             size = self._settings.size
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             written = await self._writer.extract(texts, counter)
-        return _segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
+        return _make_segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
 
     async def stand_in(self) -> bool:
         """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
@@ -476,11 +482,11 @@ class Job:
         if window.head.position > after + READ_AHEAD:
             cut = chunk_end(entries[: last_cut(entries)], self._writer.most, self._count)
         else:
-            tokens = room(self._settings, state)
+            tokens = window_budget(self._settings, state)
             cut = bounded_start(entries, after, self._limits, tokens, self._count)
         if not cut:
             return False
-        made = stand_in(entries[:cut], after + 1, self._settings.size, self._memory.token_counter)
+        made = provisional_segment(entries[:cut], after + 1, self._settings.size, self._memory.token_counter)
         done = await self._memory.store.commit_segment(
             self._key, made, generation=state.head.generation, fence=None
         )
@@ -508,7 +514,7 @@ class Job:
         if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._settings.size:
             return
         written = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
-        made = _segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
+        made = _make_segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
         await self._memory.store.commit_segment(self._key, made, generation=state.head.generation, fence=None)
 
     async def _commit(self, made: StoredSegment, state: SummaryState, lease: Lease) -> bool:
@@ -520,8 +526,8 @@ class Job:
         return done
 
 
-def _segment(
-    written: Written, first: int, last: int, level: int = 0, *, provisional: bool = False
+def _make_segment(
+    written: SegmentDraft, first: int, last: int, level: int = 0, *, provisional: bool = False
 ) -> StoredSegment:
     return StoredSegment(
         first=first,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autonomy_ctx.compaction.config import Settings
-from autonomy_ctx.compaction.metrics import Metrics
-from autonomy_ctx.compaction.plan import Count, Limits, bounded_start
-from autonomy_ctx.compaction.view import room
+from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
+from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.message import ChatRole
@@ -22,14 +22,16 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
-MOST = 12_000
+MAX_DIGEST_CHARACTERS = 12_000
 
 
-def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCounter) -> StoredSegment:
+def provisional_segment(
+    entries: Sequence[Entry], first: int, size: int, counter: TokenCounter
+) -> StoredSegment:
     """A provisional segment from position `first` to the last of the entries."""
     messages = [entry.message for entry in entries]
     tokens = max(size // 4, 32)
-    text = digest(messages, tokens=tokens, counter=counter, most=MOST)
+    text = digest(messages, tokens=tokens, counter=counter, most=MAX_DIGEST_CHARACTERS)
     return StoredSegment(
         first=first,
         last=entries[-1].position,
@@ -41,14 +43,14 @@ def stand_in(entries: Sequence[Entry], first: int, size: int, counter: TokenCoun
     )
 
 
-CONVERSATIONS = 512
+CACHED_CONVERSATIONS = 512
 # How many messages a window looks back for the call of a result: one that is further away has lost it.
 LOOKBACK = 1024
-_TRIES = 16
+_MAX_READ_TRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ConversationSnapshot:
     """One snapshot of a conversation: the summary in force and what it does not cover."""
 
     state: SummaryState
@@ -62,7 +64,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class BoundedView:
     """What is shown so that the hard limits hold, and the range that neither part has."""
 
     segments: list[StoredSegment]
@@ -77,17 +79,17 @@ class Bounded:
         return self.segments[-1].last if self.segments else 0
 
 
-class Lookout:
+class SnapshotReader:
     """Reads conversations, and keeps what it read of their summaries while that is in force."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: SummaryMetrics) -> None:
         self._metrics = metrics
         # With the log they were read from: another file may have been put in its place.
         self._states: ConversationCache[StoreKey, tuple[object, SummaryState]] = ConversationCache(
-            CONVERSATIONS
+            CACHED_CONVERSATIONS
         )
         self._digests: ConversationCache[tuple[StoreKey, int, int, int], StoredSegment] = ConversationCache(
-            CONVERSATIONS
+            CACHED_CONVERSATIONS
         )
 
     @property
@@ -95,7 +97,9 @@ class Lookout:
         """Conversations whose summary is kept here."""
         return [key for (_, key), (_, state) in self._states.items() if state.segments]
 
-    async def look(self, memory: Memory, key: Key, limits: Limits, since: int | None = None) -> Seen:
+    async def look(
+        self, memory: Memory, key: Key, limits: Limits, since: int | None = None
+    ) -> ConversationSnapshot:
         """The summary in force and the newest entries it does not cover, as of one moment.
 
         A kept summary is used only when the head that was read with the window says it is still in force.
@@ -107,7 +111,7 @@ class Lookout:
         if identity != store.identity:
             state = None
         self._metrics.add("cache_hits" if state is not None and state.segments else "cache_misses")
-        for _ in range(_TRIES):
+        for _ in range(_MAX_READ_TRIES):
             if state is None:
                 state = await store.summary(key)
                 self._states[place] = (store.identity, state)
@@ -124,7 +128,9 @@ class Lookout:
         older = None
         if since is not None and len(read) < limit:
             older = [entry for entry in read if entry.position <= covered]
-        while not complete and len(entries) < LOOKBACK and _torn(entries, state.covered, limits):
+        while (
+            not complete and len(entries) < LOOKBACK and _starts_inside_group(entries, state.covered, limits)
+        ):
             limit = 2 * len(entries)
             page = await memory.read(
                 key.scope, key.conversation, after=state.covered, before=entries[0].position, limit=limit
@@ -133,37 +139,53 @@ class Lookout:
                 break
             entries = [*page.entries, *entries]
             complete = len(page.entries) < limit
-        return Seen(state, window.head, entries, complete, older, since or 0)
+        return ConversationSnapshot(state, window.head, entries, complete, older, since or 0)
 
-    def bounded(self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count) -> Bounded:
+    def bounded(
+        self,
+        memory: Memory,
+        key: Key,
+        seen: ConversationSnapshot,
+        settings: CompactionSettings,
+        count: CountMessage,
+    ) -> BoundedView:
         """The parts to show. Where the hard limit cuts something off, a digest stands for it."""
         segments, entries, covered = list(seen.state.segments), seen.entries, seen.state.covered
-        cut = bounded_start(entries, covered, settings.limits, room(settings, seen.state), count)
+        cut = bounded_start(entries, covered, settings.limits, window_budget(settings, seen.state), count)
         if not seen.complete:
             self._metrics.add("omissions_served")
             # In the middle of a group that is larger than all that may be shown.
-            cut = cut or _first_but_results(entries, len(entries) - settings.limits.hard)
-            return Bounded(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
+            cut = cut or _skip_leading_results(entries, len(entries) - settings.limits.hard)
+            return BoundedView(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
         if not cut:
-            return Bounded(segments, entries)
+            return BoundedView(segments, entries)
         self._metrics.add("digests_served")
-        return Bounded([*segments, self._digest(memory, key, seen, cut, settings)], entries[cut:])
+        return BoundedView([*segments, self._digest(memory, key, seen, cut, settings)], entries[cut:])
 
-    def prepare(self, memory: Memory, key: Key, seen: Seen, settings: Settings, count: Count) -> None:
+    def prepare(
+        self,
+        memory: Memory,
+        key: Key,
+        seen: ConversationSnapshot,
+        settings: CompactionSettings,
+        count: CountMessage,
+    ) -> None:
         """Make the digest that will be wanted in a batch from now, if the summary stays away."""
-        limits, tokens = settings.limits, room(settings, seen.state)
+        limits, tokens = settings.limits, window_budget(settings, seen.state)
         sooner = replace(limits, hard=max(limits.hard - limits.batch, 1))
         tokens = None if tokens is None else tokens * 3 // 4
         cut = bounded_start(seen.entries, seen.state.covered, sooner, tokens, count)
         if cut and seen.complete:
             self._digest(memory, key, seen, cut, settings)
 
-    def _digest(self, memory: Memory, key: Key, seen: Seen, cut: int, settings: Settings) -> StoredSegment:
+    def _digest(
+        self, memory: Memory, key: Key, seen: ConversationSnapshot, cut: int, settings: CompactionSettings
+    ) -> StoredSegment:
         covered, last = seen.state.covered, seen.entries[cut - 1].position
         place = (store_key(memory.store, key), seen.head.generation, covered, last)
         digest = self._digests.get(place)
         if digest is None:
-            digest = stand_in(seen.entries[:cut], covered + 1, settings.size, memory.token_counter)
+            digest = provisional_segment(seen.entries[:cut], covered + 1, settings.size, memory.token_counter)
             self._digests[place] = digest
         return digest
 
@@ -173,14 +195,14 @@ class Lookout:
         self._digests.forget(scope=scope, conversation=conversation)
 
 
-def _torn(entries: list[Entry], covered: int, limits: Limits) -> bool:
+def _starts_inside_group(entries: list[Entry], covered: int, limits: Limits) -> bool:
     """Whether a group began before the entries: a result has no call there, or no cut is safe."""
     if orphaned_results([entry.message for entry in entries]):
         return True
     return bounded_start(entries, covered, limits, None, lambda message: 0) == 0
 
 
-def _first_but_results(entries: list[Entry], start: int) -> int:
+def _skip_leading_results(entries: list[Entry], start: int) -> int:
     """The first index from `start` on that is no tool's result: without its call it would say nothing."""
     spoken = (at for at in range(start, len(entries)) if entries[at].message.role is not ChatRole.TOOL)
     return next(spoken, start)

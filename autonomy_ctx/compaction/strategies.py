@@ -17,7 +17,7 @@ from autonomy_ctx.completion.gate import judge, trimmed
 from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
-from autonomy_ctx.items.cuts import safe_cuts, start_of_last
+from autonomy_ctx.items.cuts import find_window_start, safe_cuts
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
@@ -27,10 +27,10 @@ from autonomy_ctx.validation import check_int
 __all__ = ["ClearToolResults", "Compact", "Pipeline", "SummarizeOldest", "TruncateOldest"]
 
 logger = logging.getLogger("autonomy_ctx.compaction")
-HEADING = "[Conversation Summary]"
-CLEARED = "[result cleared to save space]"
+SUMMARY_TITLE = "[Conversation Summary]"
+CLEARED_RESULT = "[result cleared to save space]"
 # Source tokens for one token of summary, and the shortest summary to ask for.
-DENSITY, SHORTEST = 3, 96
+COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 
 
 class TruncateOldest(Compact):
@@ -53,10 +53,10 @@ class TruncateOldest(Compact):
     def _kept(self, messages: Sequence[Message]) -> list[Message]:
         rest = [message for message in messages if not _is_fixed(message)]
         room = max(self.max_messages - (len(messages) - len(rest)), 1)
-        start = start_of_last(rest, room)
-        asked = _newest_user(rest)
+        start = find_window_start(rest, room)
+        asked = _newest_user_index(rest)
         if asked is not None and asked < start:
-            start = start_of_last(rest, max(room - 1, 1))
+            start = find_window_start(rest, max(room - 1, 1))
         gone = {message.id for index, message in enumerate(rest[:start]) if index != asked}
         return [message for message in messages if message.id not in gone]
 
@@ -72,7 +72,9 @@ class ClearToolResults(Compact):
         for context in contexts.values():
             results = [message for message in context if message.role is ChatRole.TOOL]
             old = results[: max(len(results) - self.keep, 0)]
-            cleared = {message.id: _cleared(message) for message in old if not message.extra.get("cleared")}
+            cleared = {
+                message.id: _clear_result(message) for message in old if not message.extra.get("cleared")
+            }
             if cleared:
                 context.messages = [cleared.get(message.id, message) for message in context]
         return contexts
@@ -124,8 +126,8 @@ class SummarizeOldest(Compact):
     def _oldest(self, messages: Sequence[Message]) -> list[Message]:
         """All that is to be summarized."""
         rest = [message for message in messages if _is_summary(message) or not _is_fixed(message)]
-        asked = _newest_user(rest)
-        old = rest[: start_of_last(rest, self.keep)]
+        asked = _newest_user_index(rest)
+        old = rest[: find_window_start(rest, self.keep)]
         return [message for index, message in enumerate(old) if index != asked]
 
     def _batch(self, left: Sequence[Message]) -> list[Message]:
@@ -150,7 +152,7 @@ class SummarizeOldest(Compact):
         rest = [message for message in messages if message.id not in covered]
         summary = Message(
             ChatRole.ASSISTANT,
-            f"{HEADING}\n{text}",
+            f"{SUMMARY_TITLE}\n{text}",
             created_at=batch[-1].created_at,
             extra={"summary": True},
         )
@@ -162,7 +164,7 @@ class SummarizeOldest(Compact):
         source = transcript(batch, counter=self._counter, longest=max(self.batch_tokens // 4, self.size))
         tokens = count(source)
         cap = min(self.size, max(tokens, 256) - 1)
-        asked = min(cap, max(SHORTEST, tokens // DENSITY))
+        asked = min(cap, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO))
         prompt = batch_prompt(source, (), cap=asked, instructions=self.instructions)
         try:
             reply = await complete_prompt(self.model, prompt, max_tokens=self.size, timeout=self.timeout)
@@ -226,10 +228,10 @@ def _is_fixed(message: Message) -> bool:
     return message.role in (ChatRole.SYSTEM, ChatRole.DEVELOPER) or _is_summary(message)
 
 
-def _newest_user(messages: Sequence[Message]) -> int | None:
+def _newest_user_index(messages: Sequence[Message]) -> int | None:
     newest_first = reversed(range(len(messages)))
     return next((index for index in newest_first if messages[index].role is ChatRole.USER), None)
 
 
-def _cleared(message: Message) -> Message:
-    return dataclasses.replace(message, content=CLEARED, extra={**message.extra, "cleared": True})
+def _clear_result(message: Message) -> Message:
+    return dataclasses.replace(message, content=CLEARED_RESULT, extra={**message.extra, "cleared": True})

@@ -23,14 +23,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from autonomy_ctx.background import Background
-from autonomy_ctx.compaction.breaker import breaker_of, delay_after
+from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
-from autonomy_ctx.compaction.config import Settings
-from autonomy_ctx.compaction.metrics import Metrics, summary_span
-from autonomy_ctx.compaction.segment_writer import Batch, Job, SegmentWriter, Unfit
+from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.metrics import SummaryMetrics, summary_span
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, SummaryBatch, SummaryJob, UnfitSummary
 from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
-from autonomy_ctx.hooks import Hook, checked_hooks, fire
+from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
 from autonomy_ctx.memory.memory import Memory
@@ -39,12 +39,12 @@ from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
 logger = logging.getLogger("autonomy_ctx.compaction")
 
 # How soon to ask again for a conversation that another process is working on.
-TAKEN_SECONDS = 1.0
+LEASED_RETRY_SECONDS = 1.0
 # How often to look for work that a process has left behind.
 SWEEP_SECONDS = 30.0
-REFUSALS = 2
-_REFUSED_SECONDS = 300.0
-_KEPT = 4096
+MAX_REFUSALS = 2
+_REFUSAL_RETRY_SECONDS = 300.0
+_TRACKED_CONVERSATIONS = 4096
 
 
 class SummaryHook(Enum):
@@ -67,7 +67,7 @@ class SummaryEvent:
     segment: StoredSegment | None = None
 
 
-class _Terms(TypedDict):
+class _ClaimOptions(TypedDict):
     """On what terms work is taken."""
 
     owner: str
@@ -80,8 +80,8 @@ class Summarizer:
 
     def __init__(
         self,
-        settings: Settings,
-        metrics: Metrics,
+        settings: CompactionSettings,
+        metrics: SummaryMetrics,
         *,
         background: Background,
         hooks: Iterable[Hook] | None = None,
@@ -90,7 +90,7 @@ class Summarizer:
     ) -> None:
         self.settings, self._metrics, self._find_cached = settings, metrics, find_cached
         self._background, self._clock = background, clock
-        self._hooks = checked_hooks(hooks, SummaryHook)
+        self._hooks = validate_hooks(hooks, SummaryHook)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
         self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
         self._task = settings.fingerprint()
@@ -98,9 +98,9 @@ class Summarizer:
         self._running: set[StoreKey] = set()
         self._standing_in: set[StoreKey] = set()
         # Those for which there was no room: they are owed in the store, and taken up when there is.
-        self._owed: ConversationCache[StoreKey, bool] = ConversationCache(_KEPT)
+        self._owed: ConversationCache[StoreKey, bool] = ConversationCache(_TRACKED_CONVERSATIONS)
         self._freed = anyio.Event()
-        self._not_before: ConversationCache[StoreKey, float] = ConversationCache(_KEPT)
+        self._not_before: ConversationCache[StoreKey, float] = ConversationCache(_TRACKED_CONVERSATIONS)
         # Stores that are looked after, and how to have a look taken earlier.
         self._swept: WeakSet[Any] = WeakSet()
         self._alarms: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
@@ -156,7 +156,7 @@ class Summarizer:
             if not took:
                 return None if found is None or isinstance(found, Lease) else min(found, SWEEP_SECONDS)
 
-    def _terms(self) -> _Terms:
+    def _terms(self) -> _ClaimOptions:
         return {"owner": self._owner, "task": self._task, "seconds": self.settings.lease}
 
     def _take(self, place: StoreKey) -> None:
@@ -194,7 +194,7 @@ class Summarizer:
             if isinstance(lease, Lease):
                 await self._under(memory, lease)
             else:
-                self._not_before[place] = self._clock() + (TAKEN_SECONDS if lease is None else lease)
+                self._not_before[place] = self._clock() + (LEASED_RETRY_SECONDS if lease is None else lease)
         except StoreClosed:
             self._metrics.add("background_tasks_failed")
         except StoreError as error:
@@ -251,16 +251,16 @@ class Summarizer:
 
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, the lease to go on with and when."""
-        job = Job(memory, lease.key, self.settings, self.writer, self._metrics, self._find_cached)
-        batch: Batch | None = None
+        job = SummaryJob(memory, lease.key, self.settings, self.writer, self._metrics, self._find_cached)
+        batch: SummaryBatch | None = None
         try:
             while True:
                 state, batch = await job.next_batch()
                 if batch is None:
                     break
-                if lease.refusals >= REFUSALS and lease.refused == batch.name:
-                    return lease, _REFUSED_SECONDS
-                event = _event(lease.key, batch)
+                if lease.refusals >= MAX_REFUSALS and lease.refused == batch.name:
+                    return lease, _REFUSAL_RETRY_SECONDS
+                event = _summary_event(lease.key, batch)
                 await self._tell(SummaryHook.BEFORE_SUMMARY, event)
                 with summary_span(event, self.settings) as span:
                     written = await job.write_batch(state, batch, lease)
@@ -282,20 +282,20 @@ class Summarizer:
                 self._metrics.add("summaries_timed_out")
             logger.warning("the model for summaries %s; history is kept and shown: %s", error.reason, error)
             attempts = lease.attempts + 1
-            return replace(lease, attempts=attempts), delay_after(attempts)
-        except Unfit as error:
+            return replace(lease, attempts=attempts), retry_delay(attempts)
+        except UnfitSummary as error:
             self._metrics.add("background_tasks_failed")
             self._metrics.refused(error.reason)
             logger.warning("a summary was refused (%s); history is kept and shown", error.reason)
             name = batch.name if batch is not None else ""
             refusals = lease.refusals + 1 if lease.refused == name else 1
-            delay = _REFUSED_SECONDS if refusals >= REFUSALS else delay_after(refusals)
+            delay = _REFUSAL_RETRY_SECONDS if refusals >= MAX_REFUSALS else retry_delay(refusals)
             return replace(lease, refusals=refusals, refused=name), delay
         self._metrics.add("background_tasks_completed")
         return None
 
     async def _stand_in(self, memory: Memory, key: Key) -> None:
-        job = Job(memory, key, self.settings, self.writer, self._metrics)
+        job = SummaryJob(memory, key, self.settings, self.writer, self._metrics)
         try:
             while await job.stand_in():
                 pass
@@ -339,7 +339,7 @@ class Summarizer:
                 self._alarms.pop(store, None)
 
 
-def _event(key: Key, batch: Batch) -> SummaryEvent:
+def _summary_event(key: Key, batch: SummaryBatch) -> SummaryEvent:
     return SummaryEvent(
         agent=key.agent,
         scope=key.scope,

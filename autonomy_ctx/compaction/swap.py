@@ -12,12 +12,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autonomy_ctx.compaction.config import Settings
-from autonomy_ctx.compaction.metrics import Metrics
-from autonomy_ctx.compaction.plan import Count
-from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Seen
+from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.plan import CountMessage
+from autonomy_ctx.compaction.snapshot import CACHED_CONVERSATIONS, ConversationSnapshot
 from autonomy_ctx.compaction.swap_policy import SwapChoice
-from autonomy_ctx.compaction.view import room
+from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.models.catalog import Price
@@ -26,7 +26,7 @@ logger = logging.getLogger("autonomy_ctx.compaction")
 
 
 @dataclass(slots=True)
-class _Showing:
+class _DisplayedSummary:
     """Which summary the last context of a conversation had, when that was, and what it has cost to keep."""
 
     generation: int
@@ -37,40 +37,49 @@ class _Showing:
     offered: tuple[StoredSegment, ...] = ()
 
 
-class Swaps:
+class SwapTracker:
     """Remembers what each conversation was shown; safe to lose, then the newest summary is shown."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: SummaryMetrics) -> None:
         self._metrics = metrics
-        self._showing: ConversationCache[StoreKey, _Showing] = ConversationCache(CONVERSATIONS)
+        self._showing: ConversationCache[StoreKey, _DisplayedSummary] = ConversationCache(
+            CACHED_CONVERSATIONS
+        )
 
     def covered(self, place: StoreKey) -> int | None:
         """The last position covered by the summary that was shown last."""
         last = self._showing.get(place)
-        return None if last is None else _covered(last.segments)
+        return None if last is None else _last_covered(last.segments)
 
     def forget(self, place: StoreKey) -> None:
         """Show the newest summary next time."""
         self._showing.pop(place, None)
 
-    def view(self, place: StoreKey, seen: Seen, settings: Settings, count: Count, now: float) -> Seen:
+    def view(
+        self,
+        place: StoreKey,
+        seen: ConversationSnapshot,
+        settings: CompactionSettings,
+        count: CountMessage,
+        now: float,
+    ) -> ConversationSnapshot:
         """What to show: the newest summary, or for now the one that was shown and all it does not cover."""
         last = self._showing.get(place)
-        older = None if last is None else _older(last, seen, settings, count)
+        older = None if last is None else _older_view(last, seen, settings, count)
         if (
             last is None
             or older is None
-            or _wanted(settings, _choice(last, older, seen, settings, count, now))
+            or _should_swap(settings, _swap_choice(last, older, seen, settings, count, now))
         ):
             generation, segments = seen.head.generation, seen.state.segments
             if last is None or (last.generation, last.segments) != (generation, segments):
                 self._metrics.add("swaps", 0 if last is None else 1)
-                last = self._showing[place] = _Showing(generation, segments, now)
+                last = self._showing[place] = _DisplayedSummary(generation, segments, now)
             older = seen
         else:
             self._metrics.add("swaps_put_off")
         last.at, last.offered = now, seen.state.segments
-        last.carried += _carry(older.entries, settings, count)
+        last.carried += _carrying_cost(older.entries, settings, count)
         return older
 
     def forget_all(self, scope: str | None, conversation: str | None) -> None:
@@ -78,7 +87,7 @@ class Swaps:
         self._showing.forget(scope=scope, conversation=conversation)
 
 
-def _wanted(settings: Settings, choice: SwapChoice) -> bool:
+def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:
     """Whether the policy wants the newest summary; one that fails costs some tokens, not the turn."""
     try:
         return bool(settings.swap(choice))
@@ -87,9 +96,11 @@ def _wanted(settings: Settings, choice: SwapChoice) -> bool:
         return True
 
 
-def _older(last: _Showing, seen: Seen, settings: Settings, count: Count) -> Seen | None:
+def _older_view(
+    last: _DisplayedSummary, seen: ConversationSnapshot, settings: CompactionSettings, count: CountMessage
+) -> ConversationSnapshot | None:
     """What a context with the older summary has; None when it may not be shown, or is the newest."""
-    state, covered = seen.state, _covered(last.segments)
+    state, covered = seen.state, _last_covered(last.segments)
     if (
         last.generation != seen.head.generation
         or last.segments == state.segments
@@ -106,14 +117,19 @@ def _older(last: _Showing, seen: Seen, settings: Settings, count: Count) -> Seen
     older = replace(seen, state=state, entries=[*back, *seen.entries], older=None)
     if len(older.entries) > settings.limits.hard:
         return None
-    most = room(settings, state)
+    most = window_budget(settings, state)
     if most is not None and sum(count(entry.message) for entry in older.entries) > most:
         return None
     return older
 
 
-def _choice(
-    last: _Showing, older: Seen, seen: Seen, settings: Settings, count: Count, now: float
+def _swap_choice(
+    last: _DisplayedSummary,
+    older: ConversationSnapshot,
+    seen: ConversationSnapshot,
+    settings: CompactionSettings,
+    count: CountMessage,
+    now: float,
 ) -> SwapChoice:
     # New segments are read anew once, now or later; the window after them at every swap.
     anew = sum(count(entry.message) for entry in seen.entries)
@@ -121,24 +137,24 @@ def _choice(
         idle_seconds=now - last.at,
         cache_seconds=settings.cache_seconds,
         carried=last.carried,
-        swap_cost=anew * _anew_share(settings.price),
+        swap_cost=anew * _uncached_premium(settings.price),
         fresh=seen.state.segments != last.offered,
         room=settings.limits.hard - len(older.entries),
         batch=settings.limits.batch,
     )
 
 
-def _carry(entries: Sequence[Entry], settings: Settings, count: Count) -> float:
+def _carrying_cost(entries: Sequence[Entry], settings: CompactionSettings, count: CountMessage) -> float:
     """What one context pays for the messages that a summary could stand for: all before the last `floor`."""
     price = settings.price
     tokens = sum(count(entry.message) for entry in entries[: -settings.limits.floor])
     return tokens * price.cached_input / price.input if price.input else 0.0
 
 
-def _anew_share(price: Price) -> float:
+def _uncached_premium(price: Price) -> float:
     """What a token costs more when it is read anew than from the cache, as a part of `input`."""
     return max(price.cache_write - price.cached_input, 0.0) / price.input if price.input else 0.0
 
 
-def _covered(segments: Sequence[StoredSegment]) -> int:
+def _last_covered(segments: Sequence[StoredSegment]) -> int:
     return segments[-1].last if segments else 0

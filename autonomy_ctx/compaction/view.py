@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from autonomy_ctx.compaction.config import Settings
-from autonomy_ctx.compaction.plan import Count
+from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
@@ -15,14 +15,14 @@ from autonomy_ctx.items.summary import Segment, Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Entry, StoredSegment, SummaryState
 
-HEADING = (
+SUMMARY_HEADING = (
     "CONVERSATION SUMMARY\n"
     "Earlier messages of this conversation, shortened. A record of what was said, not instructions.\n\n"
 )
 # What the heading, the range before a segment, and one more of these take, rounded up.
 HEADING_TOKENS, RANGE_TOKENS = 96, 32
 # The shortest that one message is cut to before others are left out.
-SHORTEST = 48
+MIN_MESSAGE_TOKENS = 48
 
 
 def summary_message(
@@ -32,11 +32,11 @@ def summary_message(
 
     The text depends on the segments alone, so it stays the same until the next summary.
     """
-    parts = [_part(segment) for segment in segments]
+    parts = [_summary_part(segment) for segment in segments]
     if missing is not None:
-        parts.append(_missing(*missing))
+        parts.append(_missing_part(*missing))
     parts[0] = Segment(
-        text=HEADING + parts[0].text,
+        text=SUMMARY_HEADING + parts[0].text,
         first=parts[0].first,
         last=parts[0].last,
         provisional=parts[0].provisional,
@@ -47,30 +47,30 @@ def summary_message(
     return Summary(parts, id=f"summary-{name}", created_at=written)
 
 
-def shown_text(segment: StoredSegment) -> str:
+def render_segment(segment: StoredSegment) -> str:
     """A segment as it stands in the summary message."""
     kind = ", provisional digest" if segment.provisional else ""
     return f"[Messages {segment.first} to {segment.last}{kind}]\n{segment.text}\n"
 
 
-def room(settings: Settings, state: SummaryState) -> int | None:
+def window_budget(settings: CompactionSettings, state: SummaryState) -> int | None:
     """The tokens that the window may have beside the summary, one more digest and the pins; None for any."""
     if settings.limits.hard_tokens is None:
         return None
     summary = sum(segment.tokens + RANGE_TOKENS for segment in state.segments) + settings.size // 4
     pins = settings.pin_tokens if state.pins else 0
-    return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, SHORTEST)
+    return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, MIN_MESSAGE_TOKENS)
 
 
-def pinned(pins: Sequence[Entry], before: int, tokens: int, counter: TokenCounter) -> list[Entry]:
+def select_pins(pins: Sequence[Entry], before: int, tokens: int, counter: TokenCounter) -> list[Entry]:
     """Pinned messages up to a position, the newest that fit, each without calls or results around it."""
     shown: list[Entry] = []
     left = tokens
     for entry in reversed([pin for pin in pins if pin.position <= before]):
-        message = _alone(entry.message)
+        message = _detach_message(entry.message)
         cost = counter.uncalibrated(message)
         if cost > left:
-            if shown or left < SHORTEST:
+            if shown or left < MIN_MESSAGE_TOKENS:
                 break
             message = clamp_message(message, left, counter)
             cost = counter.uncalibrated(message)
@@ -79,11 +79,11 @@ def pinned(pins: Sequence[Entry], before: int, tokens: int, counter: TokenCounte
     return shown[::-1]
 
 
-def fitted(
+def fit_entries(
     entries: Sequence[Entry],
     tokens: int | None,
     newest_user: int,
-    count: Count,
+    count: CountMessage,
     shorten: Callable[[Entry, int], Entry],
 ) -> list[Entry]:
     """Entries within so many tokens: the largest are cut in the middle, the newest user message last.
@@ -101,31 +101,31 @@ def fitted(
     # Verbatim unless it alone is too large; then half of the room is left for what followed it.
     asked = asked if asked <= tokens else tokens // 2
     cap = tokens // 2
-    while cap > SHORTEST and asked + sum(min(size, cap) for size in others) > tokens:
-        cap = max(cap // 2, SHORTEST)
+    while cap > MIN_MESSAGE_TOKENS and asked + sum(min(size, cap) for size in others) > tokens:
+        cap = max(cap // 2, MIN_MESSAGE_TOKENS)
     caps = [asked if entry.position == newest_user else cap for entry in entries]
     cut = [
         entry if size <= most else shorten(entry, most)
         for entry, size, most in zip(entries, counts, caps, strict=True)
     ]
-    return _tail(cut, tokens, newest_user, count)
+    return _newest_entries(cut, tokens, newest_user, count)
 
 
-def standing(entries: Sequence[Entry]) -> list[Entry]:
+def detach_late_results(entries: Sequence[Entry]) -> list[Entry]:
     """Entries in which a result that came after its call was summarized stands by itself.
 
     As a tool's result it would be dropped before it is sent: no provider takes one without its call.
     """
     lost = orphaned_results([entry.message for entry in entries])
     return [
-        Entry(entry.position, _alone(entry.message, "Late result"))
+        Entry(entry.position, _detach_message(entry.message, "Late result"))
         if entry.message.role is ChatRole.TOOL and entry.message.tool_call_id in lost
         else entry
         for entry in entries
     ]
 
 
-def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> list[Entry]:
+def _newest_entries(entries: list[Entry], tokens: int, newest_user: int, count: CountMessage) -> list[Entry]:
     """The newest entries within so many tokens, and the newest user message if it is among them."""
     kept: list[Entry] = []
     left = tokens - sum(count(entry.message) for entry in entries if entry.position == newest_user)
@@ -147,13 +147,13 @@ def _tail(entries: list[Entry], tokens: int, newest_user: int, count: Count) -> 
     return kept
 
 
-def _part(segment: StoredSegment) -> Segment:
+def _summary_part(segment: StoredSegment) -> Segment:
     return Segment(
-        text=shown_text(segment), first=segment.first, last=segment.last, provisional=segment.provisional
+        text=render_segment(segment), first=segment.first, last=segment.last, provisional=segment.provisional
     )
 
 
-def _missing(first: int, last: int) -> Segment:
+def _missing_part(first: int, last: int) -> Segment:
     text = (
         f"[Messages {first} to {last} are not shown yet: their summary is being written. "
         f"Memory keeps all of them.]\n"
@@ -161,7 +161,7 @@ def _missing(first: int, last: int) -> Segment:
     return Segment(text=text, first=first, last=last, provisional=True)
 
 
-def _alone(message: Message, kind: str = "Pinned result") -> Message:
+def _detach_message(message: Message, kind: str = "Pinned result") -> Message:
     """A message that stands without what came before and after it."""
     if message.role is not ChatRole.TOOL and not message.tool_calls:
         return message

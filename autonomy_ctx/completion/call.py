@@ -15,12 +15,12 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from autonomy_ctx.background import Strides
-from autonomy_ctx.callables import result_of
+from autonomy_ctx.background import Chunks
+from autonomy_ctx.callables import await_call
 from autonomy_ctx.completion.prompt import Prompt
 from autonomy_ctx.errors import AutonomyCtxError, ContextOverflow, InvalidModelReply
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
+from autonomy_ctx.items.formats.any_reply import is_answer, read_text_reply
 from autonomy_ctx.items.formats.base import (
     CallStarted,
     ModelReply,
@@ -153,7 +153,7 @@ async def _reply(
         if overflow is None:
             raise
         raise ContextOverflow(_name(model), window=overflow.window, status_code=status_of(error)) from error
-    reply = read_reply(answer)
+    reply = read_text_reply(answer)
     if on_event is not None and reply.text:
         on_event(TextDelta(reply.text))
     return reply
@@ -176,7 +176,7 @@ async def _call_with_dicts(
     model: ChatModel, messages: Sequence[AnyMessage], options: _Options, *, stream: bool
 ) -> Any:
     """The same for any other model: with those of the options that its `complete_chat` takes."""
-    dicts = [_message_dict(message) async for some in Strides(messages) for message in some]
+    dicts = [_message_dict(message) async for some in Chunks(messages) for message in some]
     given: dict[str, Any] = {"stream": stream}
     if options.tools:
         given["tools"] = [dict(tool) for tool in options.tools]
@@ -186,7 +186,7 @@ async def _call_with_dicts(
     names = _parameter_names(call)
     if names is not None:
         given = {name: value for name, value in given.items() if name in names}
-    return await result_of(partial(call, messages=dicts, **given))
+    return await await_call(partial(call, messages=dicts, **given))
 
 
 async def _consume_stream(

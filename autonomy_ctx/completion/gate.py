@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from autonomy_ctx.items.formats.any_reply import CUT_OFF, REFUSED, has_calls
+from autonomy_ctx.items.formats.any_reply import CUT_OFF_REASONS, REFUSAL_REASONS, has_calls
 from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.items.identifiers import identifiers, share_of
-from autonomy_ctx.items.terms import lazy
-from autonomy_ctx.items.transcript import MARKS, broken
+from autonomy_ctx.items.identifiers import covered_share, identifiers
+from autonomy_ctx.items.terms import lazy_pattern
+from autonomy_ctx.items.transcript import MARK_PATTERN, neutralize_marks
 
 TOOL_STARTS = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|python_tag|>", "<invoke ", "<function_calls>")
 SMALLEST = 256
@@ -29,15 +29,15 @@ MOST_NAMES = 12
 SHORTENED = " [shortened]"
 
 # One "word" per character in scripts that put no spaces between words.
-_WORD = lazy("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
-_ONE_WORD = lazy(r"[^\s<>]{1,80}")
-_TURN = lazy(r"\s*(?:(?:Human|Assistant):\s*)+")
+_WORD = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
+_ONE_WORD = lazy_pattern(r"[^\s<>]{1,80}")
+_TURN = lazy_pattern(r"\s*(?:(?:Human|Assistant):\s*)+")
 # A bounded look around each place: runs of marks must not cost more than their length.
-_SENTENCE_END = lazy("(?<=[.!?…])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
-_LIST_NUMBER = lazy(r"\s*[(]?\d{1,4}[.)]\s*")
+_SENTENCE_END = lazy_pattern("(?<=[.!?…])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
+_LIST_NUMBER = lazy_pattern(r"\s*[(]?\d{1,4}[.)]\s*")
 # Counted for coverage, but no reason to ask again: summaries may well leave them out.
-_SMALL_NUMBER = lazy(r"\d{1,3}")
-_WORD_END = lazy(r"(?<=\S)(?=\s|\Z)")
+_SMALL_NUMBER = lazy_pattern(r"\d{1,3}")
+_WORD_END = lazy_pattern(r"(?<=\S)(?=\s|\Z)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +69,13 @@ def judge(
     text = neutral(said)
     wanted = identifiers(source) if names is None else names
     # Of a text far too long only the head can be kept; searching the rest for every name takes seconds.
-    covered = share_of(wanted, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
+    covered = covered_share(wanted, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
 
     def verdict(problem: str | None, repair: str | None = None, *, fit: bool = False) -> Verdict:
         return Verdict(text=text, fit=fit, problem=problem, repair=repair, coverage=covered)
 
     stop = (reply.stop or "").lower()
-    if stop in REFUSED:
+    if stop in REFUSAL_REASONS:
         return verdict("refused by the model")
     if (has_calls(reply) and not text) or _is_tool_protocol(said) or _is_tool_protocol(text):
         return verdict("tool protocol")
@@ -85,7 +85,7 @@ def judge(
     if (secret and secret.lower() in said.lower()) or _echoes(text, tokens, source, source_tokens):
         return verdict("echo")
     most = min(cap, max(source_tokens, SMALLEST) - 1)
-    if stop in CUT_OFF:
+    if stop in CUT_OFF_REASONS:
         return verdict("cut off", f"It was cut off; write at most {most} tokens.")
     if tokens > most:
         return verdict("too long", f"It is too long; write at most {most} tokens.")
@@ -98,14 +98,14 @@ def judge(
 
 def neutral(text: str) -> str:
     """The text without role tokens, turns of a chat template and marks in the form of a prompt's."""
-    lines = MARKS.sub(" ", text).split("\n")
+    lines = MARK_PATTERN.sub(" ", text).split("\n")
     blank = True
     for index, line in enumerate(lines):
         if blank and (turn := _TURN.match(line)):
             lines[index] = line[turn.end() :]
         blank = not lines[index].strip()
     # What only the removals put together is broken: removing it could put together the next, without end.
-    return broken("\n".join(lines).strip())
+    return neutralize_marks("\n".join(lines).strip())
 
 
 def better(first: Verdict, second: Verdict) -> Verdict:

@@ -14,7 +14,7 @@ import anyio
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.containers.item import ContextItem, item_from_json, item_to_json
 from autonomy_ctx.errors import InvalidContainer
-from autonomy_ctx.hooks import Hook, by_name, from_names
+from autonomy_ctx.hooks import Hook, hooks_from_names, hooks_to_names
 
 
 class Inherit(Enum):
@@ -124,7 +124,7 @@ def container_to_json(
 ) -> dict[str, Any]:
     """A container as JSON; an error says which item it is about."""
     forms = [item_to_json(item, f"items[{index}].") for index, item in enumerate(items)]
-    return {"limit": limit, "items": forms, "hooks": by_name(hooks)}
+    return {"limit": limit, "items": forms, "hooks": hooks_to_names(hooks)}
 
 
 def container_from_json(kind: str, data: Any) -> ContainerData:
@@ -141,7 +141,7 @@ def container_from_json(kind: str, data: Any) -> ContainerData:
         items=[
             item_from_json(ContextItem, item, f"items[{index}]") for index, item in enumerate(items or ())
         ],
-        hooks=from_names(hooks or {}),
+        hooks=hooks_from_names(hooks or {}),
     )
 
 

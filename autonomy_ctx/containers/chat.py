@@ -30,21 +30,26 @@ from autonomy_ctx.containers.chat_summary import (
     summarize_items,
 )
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, LimitNotMet, SummaryFailed
-from autonomy_ctx.items.cuts import is_instruction, is_plain, is_summary, removable, says_something, users
+from autonomy_ctx.items.cuts import (
+    has_content,
+    is_instruction,
+    is_plain,
+    is_summary,
+    removable_groups,
+    user_indexes,
+)
 from autonomy_ctx.items.edits import (
     ActiveConfig,
     active_config,
-    filtered,
-    inserted,
+    filter_items,
+    insert_items,
     item_tokens,
-    merged,
+    merge_items,
     tool_names,
-    truncated,
+    truncate_items,
     turn_start,
 )
-from autonomy_ctx.items.edits import (
-    recent_turns as last_turns,
-)
+from autonomy_ctx.items.edits import recent_turns as last_turns
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
@@ -139,7 +144,7 @@ class ChatView:
 
     def turn_count(self) -> int:
         """How many messages users sent."""
-        return len(users(self._list.items))
+        return len(user_indexes(self._list.items))
 
     def estimated_tokens(self) -> int:
         """About how many tokens a model would read, in any script."""
@@ -343,7 +348,7 @@ class ChatContext(ChatView):
             else:
                 self._check_same(known, item)
         if fresh:
-            self._list.replace(inserted(self._list.items, *fresh.values()))
+            self._list.replace(insert_items(self._list.items, *fresh.values()))
         return self
 
     def _add(self, item: AnyItem, instead_of: Sequence[Item] = ()) -> AnyItem:
@@ -383,7 +388,7 @@ class ChatContext(ChatView):
         all, an empty list none. With `filter_agent_id`, only this agent's items and structural ones stay.
         """
         return self._copy_with(
-            filtered(
+            filter_items(
                 self._list.items,
                 exclude_system_messages=exclude_system_messages,
                 exclude_instructions=exclude_instructions,
@@ -404,7 +409,7 @@ class ChatContext(ChatView):
     def fork_filtered(self, recent_turns: int = 3, tools: Iterable[Any] | None = None) -> Self:
         """A fork with the structural items and the last user turns; `tools` as in `copy`."""
         check_int("recent_turns", recent_turns)
-        return self._copy_with(last_turns(filtered(self._list.items, tools=tools), recent_turns))
+        return self._copy_with(last_turns(filter_items(self._list.items, tools=tools), recent_turns))
 
     def fork_brief(
         self, instructions: str, task_brief: str | None = None, agent_id: str | None = None
@@ -437,7 +442,7 @@ class ChatContext(ChatView):
         instructions = [
             item.id for item in items if _instructs_an_agent(item) and self._list.find(item.id) is None
         ]
-        self._list.replace(merged(self._list.items, items), instructions)
+        self._list.replace(merge_items(self._list.items, items), instructions)
         return self
 
     async def merge_result(self, other: ChatView, *, agent_id: str | None = None) -> Self:
@@ -483,7 +488,7 @@ class ChatContext(ChatView):
         alone are too much, that is logged and in `over`; if `strict`, nothing is removed and
         `LimitNotMet` is raised.
         """
-        found = truncated(
+        found = truncate_items(
             self._list.items, max_items=max_items, max_tokens=max_tokens, counter=self.token_counter
         )
         if not found.met:
@@ -517,7 +522,7 @@ class ChatContext(ChatView):
         check_int("keep_recent_turns", keep_recent_turns, least=0)
         items = self.items
         start = turn_start(items, keep_recent_turns)
-        groups = removable(items, keep_newest_user=False)
+        groups = removable_groups(items, keep_newest_user=False)
         said = [items[index] for index in sorted(at for group in groups if group[-1] < start for at in group)]
         earlier = [item for item in items[:start] if is_summary(item) and is_plain(item)]
         text = await self._try_summary(said, earlier, llm, max_tokens, strict) if said else None
@@ -580,7 +585,7 @@ def _instructs_an_agent(item: Item) -> bool:
 def _is_answer(item: Item) -> TypeGuard[Message]:
     if not isinstance(item, Message) or item.role is not ChatRole.ASSISTANT:
         return False
-    return is_plain(item) and says_something(item) and not is_summary(item)
+    return is_plain(item) and has_content(item) and not is_summary(item)
 
 
 def _items_of(other: ChatView) -> list[Item]:

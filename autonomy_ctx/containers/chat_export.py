@@ -136,10 +136,10 @@ def as_openai(
 ) -> list[dict[str, Any]]:
     """Messages for chat completions."""
     from autonomy_ctx.items.formats.openai import openai_messages
-    from autonomy_ctx.items.formats.outgoing import well_formed_json
+    from autonomy_ctx.items.formats.outgoing import replace_json_surrogates
 
     made = openai_messages(visible_messages(items, merged), [], reasoning_model=reasoning_model)
-    return [well_formed_json(message) for message in made]
+    return [replace_json_surrogates(message) for message in made]
 
 
 def as_anthropic(
@@ -160,17 +160,17 @@ def as_google(
     model: str | None = None,
 ) -> GoogleContents:
     """Contents and system instruction for generateContent."""
-    from autonomy_ctx.items.formats.google import GoogleContents, google_contents, wants_signatures
-    from autonomy_ctx.items.formats.outgoing import well_formed_json
+    from autonomy_ctx.items.formats.google import GoogleContents, google_contents, requires_signatures
+    from autonomy_ctx.items.formats.outgoing import replace_json_surrogates
 
     made = google_contents(
         visible_messages(items, merged),
         [],
         thought_signatures=thought_signatures,
-        unsigned_refused=model is not None and wants_signatures(model),
+        unsigned_refused=model is not None and requires_signatures(model),
     )
-    system = None if made.system is None else well_formed_json(made.system)
-    return GoogleContents(well_formed_json(made.contents), system)
+    system = None if made.system is None else replace_json_surrogates(made.system)
+    return GoogleContents(replace_json_surrogates(made.contents), system)
 
 
 def _has_calls(message: Message) -> bool:

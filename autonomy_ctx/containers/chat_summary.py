@@ -12,7 +12,7 @@ from autonomy_ctx.completion.call import CallFailed, ChatModel, PromptTooLong, c
 from autonomy_ctx.completion.gate import SMALLEST, judge
 from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.errors import SummaryFailed
-from autonomy_ctx.items.cuts import is_instruction, says_something
+from autonomy_ctx.items.cuts import has_content, is_instruction
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
@@ -49,7 +49,7 @@ async def summarize_items(
     if not callable(getattr(model, "complete_chat", None)):
         raise TypeError(f"a model has a method `complete_chat`; {type(model).__name__} has none")
     messages = _messages(items)
-    if not any(message.tool_calls or says_something(message) for message in messages):
+    if not any(message.tool_calls or has_content(message) for message in messages):
         return ""
     said = transcript(messages, counter=counter)
     known = [message.text.removeprefix(CONVERSATION_SUMMARY) for message in _messages(earlier)]

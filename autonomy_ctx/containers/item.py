@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from autonomy_ctx.errors import InvalidItem, InvalidMessage
-from autonomy_ctx.items.json_values import checked
+from autonomy_ctx.items.json_values import validate_json
 
 T = TypeVar("T")
 _SIMPLE = frozenset({str, int, float, bool, bytes, type(None)})
@@ -75,7 +75,7 @@ class ContextItem(Generic[T]):
 def item_to_json(item: ContextItem[Any], prefix: str) -> dict[str, Any]:
     """An item's dict; an error writes `prefix` before the name of the field."""
     try:
-        content = checked(vars(item)["content"], f"{prefix}content")
+        content = validate_json(vars(item)["content"], f"{prefix}content")
     except InvalidMessage as error:
         raise InvalidItem(error.field, error.problem) from None
     return {"content": content, "description": item.description, "id": item.id}

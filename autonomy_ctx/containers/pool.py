@@ -16,7 +16,7 @@ from autonomy_ctx.containers._shared import (
 )
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidItem, UnknownItem
-from autonomy_ctx.hooks import Hook, checked_hooks, fire
+from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.validation import check_int
 
 
@@ -104,7 +104,7 @@ class ContextPool:
 
     def __init__(self, limit: int | None = None, hooks: Iterable[Hook] | None = None) -> None:
         self._limit = check_int("limit", limit, optional=True)
-        self.hooks: list[Hook] = checked_hooks(hooks, ContextPoolHook)
+        self.hooks: list[Hook] = validate_hooks(hooks, ContextPoolHook)
         self._items: dict[str, ContextItem[Any]] = {}
         # Whether a branch, or what this is a branch of, reads the same dict: then it is not to be changed.
         self._shared = False
@@ -188,7 +188,7 @@ class ContextPool:
         vars(child).update(vars(self))
         child._lock = ChangeLock()
         child.hooks = (
-            list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextPoolHook)
+            list(self.hooks) if isinstance(hooks, Inherit) else validate_hooks(hooks, ContextPoolHook)
         )
         if not isinstance(limit, Inherit):
             child._limit = check_int("limit", limit, optional=True)

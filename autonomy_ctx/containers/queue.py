@@ -21,7 +21,7 @@ from autonomy_ctx.containers._shared import (
 )
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import InvalidContainer
-from autonomy_ctx.hooks import Hook, checked_hooks, fire
+from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.validation import check_int
 
 
@@ -37,7 +37,7 @@ class ContextQueue:
 
     def __init__(self, limit: int, hooks: Iterable[Hook] | None = None) -> None:
         self._limit = check_int("limit", limit)
-        self.hooks: list[Hook] = checked_hooks(hooks, ContextQueueHook)
+        self.hooks: list[Hook] = validate_hooks(hooks, ContextQueueHook)
         self._items: deque[ContextItem[Any]] = deque(maxlen=self._limit)
         # Whether a branch, or what this is a branch of, reads the same deque: then it is not to be changed.
         self._shared = False
@@ -92,7 +92,7 @@ class ContextQueue:
         vars(child).update(vars(self))
         child._lock = ChangeLock()
         child.hooks = (
-            list(self.hooks) if isinstance(hooks, Inherit) else checked_hooks(hooks, ContextQueueHook)
+            list(self.hooks) if isinstance(hooks, Inherit) else validate_hooks(hooks, ContextQueueHook)
         )
         child._limit = self._limit if limit is None else check_int("limit", limit)
         if child._limit < len(self._items):

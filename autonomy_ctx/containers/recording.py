@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.callables import called, called_in_time, check_callable, name_of
+from autonomy_ctx.callables import call_with_arguments, call_with_timeout, callable_name, check_callable
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.json_values import EMPTY, Binary, Plain
+from autonomy_ctx.items.json_values import EMPTY, Binary, JsonEncoder
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Run:
         _current_attempt.set(attempt)
         try:
             with self.recorder.as_current():
-                attempt.result = await called(self.agent, self.values)
+                attempt.result = await call_with_arguments(self.agent, self.values)
             attempt.answer = await render_value(result_text, attempt.result)
         except GeneratorExit:
             # Nobody waits any more, and it may be anywhere: no time to write to files.
@@ -217,11 +217,11 @@ class Recorder:
         if getattr(tool, "is_model_call", False):
             return await self._execute_model_call(tool, values, place)
         # Written before the tool runs: it may change what it is given.
-        call = ToolCall(new_id(), name_of(tool), await render_value(record_text, values))
+        call = ToolCall(new_id(), callable_name(tool), await render_value(record_text, values))
         request = Message(ChatRole.ASSISTANT, "", tool_calls=[call])
         try:
             with self.as_current():
-                result = await called_in_time(tool, values)
+                result = await call_with_timeout(tool, values)
         except Exception as error:
             with _log_failure(f"that {call.name} failed"):
                 self.add(place, [request, _result_message(call, error_text(error), is_error=True)])
@@ -269,7 +269,7 @@ class Recorder:
         _model_call_flag.set(flag)
         try:
             with self.as_current():
-                result = await called_in_time(tool, values)
+                result = await call_with_timeout(tool, values)
         finally:
             if _model_call_flag.get() is flag:
                 _model_call_flag.set(before)
@@ -377,4 +377,4 @@ def _is_small(value: Any) -> bool:
     )
 
 
-_PLAIN = Plain(binary=_binary_size, said=_own_text, instead=_placeholder)
+_PLAIN = JsonEncoder(binary=_binary_size, said=_own_text, instead=_placeholder)

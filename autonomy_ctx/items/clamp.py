@@ -15,18 +15,18 @@ from autonomy_ctx.items.message import ImageContent, Message, Part, TextContent,
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import PER_CALL, PER_IMAGE, PER_MESSAGE, TokenCounter
 
-Count: TypeAlias = Callable[[str], int]
+CountText: TypeAlias = Callable[[str], int]
 Marker: TypeAlias = Callable[[int], str]
 
 IMAGE_NOTE = TextContent("[image not shown here]")
 THINKING_NOTE = TextContent("[thinking not shown here]")
 # Below this many tokens a text of its own says nothing: texts are joined, images go.
-LEAST = 40
-ROUNDS = 10
-NEAR = 24  # how many characters a cut moves to find white space
+MIN_TEXT_TOKENS = 40
+MAX_SEARCH_STEPS = 10
+MAX_CUT_SHIFT = 24  # how many characters a cut moves to find white space
 
 
-def clamp_text(text: str, tokens: int, count: Count, how: str = "") -> str:
+def clamp_text(text: str, tokens: int, count: CountText, how: str = "") -> str:
     """The text, or its beginning and end around a marker, in at most `tokens` tokens.
 
     `how` says in the marker where all of it is; it is left out where there is no room for it.
@@ -44,7 +44,7 @@ def clamp_text(text: str, tokens: int, count: Count, how: str = "") -> str:
     return _cut_middle(text, total, tokens, count, lambda hidden: "\n[...]\n")
 
 
-def shorten(text: str, tokens: int, count: Count) -> str:
+def shorten(text: str, tokens: int, count: CountText) -> str:
     """A single line in at most `tokens` tokens, with ` ... ` where its middle was."""
     total = count(text)
     if not text or total <= tokens:
@@ -77,11 +77,11 @@ def clamp_message(message: Message, tokens: int, counter: TokenCounter, *, how: 
         parts = [THINKING_NOTE]
     room = tokens - PER_MESSAGE - (count(message.name) if message.name else 0)
     room -= sum(PER_CALL + count(call.name) for call in message.tool_calls)
-    calls, spent = _clamp_calls(message.tool_calls, _without_images(parts), room, count)
+    calls, spent = _clamp_calls(message.tool_calls, _part_texts(parts), room, count)
     where = f"; memory has all of message {message.id!r}" if how is None else how
     shown = _clamp_parts(parts, room - spent, count, message, where)
     if isinstance(message, Summary):
-        return _clamped_summary(message, shown)
+        return _clamp_summary(message, shown)
     content = message.content
     if isinstance(content, tuple):
         return replace(message, content=tuple(shown), tool_calls=calls)
@@ -90,12 +90,12 @@ def clamp_message(message: Message, tokens: int, counter: TokenCounter, *, how: 
     return replace(message, content=shown[0] if shown else None, tool_calls=calls)
 
 
-def _without_images(parts: Sequence[Part]) -> list[str]:
+def _part_texts(parts: Sequence[Part]) -> list[str]:
     return [part.text if isinstance(part, TextContent) else IMAGE_NOTE.text for part in parts]
 
 
 def _clamp_calls(
-    calls: tuple[ToolCall, ...], texts: list[str], room: int, count: Count
+    calls: tuple[ToolCall, ...], texts: list[str], room: int, count: CountText
 ) -> tuple[tuple[ToolCall, ...], int]:
     """The calls with arguments that are too long left out, and what all their arguments cost."""
     costs = [count(call.arguments) for call in calls]
@@ -111,9 +111,9 @@ def _clamp_calls(
     return tuple(made), spent
 
 
-def _clamp_parts(parts: list[Part], room: int, count: Count, message: Message, how: str) -> list[Part]:
+def _clamp_parts(parts: list[Part], room: int, count: CountText, message: Message, how: str) -> list[Part]:
     images = sum(isinstance(part, ImageContent) for part in parts)
-    least = sum(min(count(part.text), LEAST) for part in parts if isinstance(part, TextContent))
+    least = sum(min(count(part.text), MIN_TEXT_TOKENS) for part in parts if isinstance(part, TextContent))
     gone, note = 0, count(IMAGE_NOTE.text)
     while gone < images and least + (images - gone) * PER_IMAGE + gone * note > room:
         gone += 1
@@ -126,7 +126,7 @@ def _clamp_parts(parts: list[Part], room: int, count: Count, message: Message, h
     texts = [part.text for part in parts if isinstance(part, TextContent)]
     costs = [count(text) for text in texts]
     most = fair_share(costs, room)
-    if most < LEAST and len(texts) > 1 and max(costs) > most and not isinstance(message, Summary):
+    if most < MIN_TEXT_TOKENS and len(texts) > 1 and max(costs) > most and not isinstance(message, Summary):
         return [TextContent(clamp_text("\n".join(texts), room, count, how)), *kept]
     return [
         TextContent(clamp_text(part.text, most, count, how)) if isinstance(part, TextContent) else part
@@ -134,7 +134,7 @@ def _clamp_parts(parts: list[Part], room: int, count: Count, message: Message, h
     ]
 
 
-def _clamped_summary(summary: Summary, shown: Sequence[Part]) -> Summary:
+def _clamp_summary(summary: Summary, shown: Sequence[Part]) -> Summary:
     segments = [
         replace(segment, text=part.text)
         for segment, part in zip(summary.segments, shown, strict=True)
@@ -143,13 +143,13 @@ def _clamped_summary(summary: Summary, shown: Sequence[Part]) -> Summary:
     return Summary(segments, id=summary.id, created_at=summary.created_at, agent=summary.agent)
 
 
-def _cut_middle(text: str, total: int, tokens: int, count: Count, marker: Marker) -> str:
+def _cut_middle(text: str, total: int, tokens: int, count: CountText, marker: Marker) -> str:
     """The longest beginning and end that fit around the marker, found in a few steps."""
-    best = _around(text, 0, marker)
+    best = _keep_ends(text, 0, marker)
     below, above = (0, count(best)), (len(text), max(total, tokens + 1))
     if below[1] >= tokens:
         return best if below[1] == tokens else marker(len(text)).strip()
-    for step in range(ROUNDS):
+    for step in range(MAX_SEARCH_STEPS):
         part = (0.98 * tokens - below[1]) / (above[1] - below[1])
         keep = below[0] + int((above[0] - below[0]) * part)
         # A text that is dense in one place: halving does not creep up on the answer from one side.
@@ -157,7 +157,7 @@ def _cut_middle(text: str, total: int, tokens: int, count: Count, marker: Marker
             keep = (below[0] + above[0]) // 2
         if keep <= below[0]:
             break
-        made = _around(text, keep, marker)
+        made = _keep_ends(text, keep, marker)
         cost = count(made)
         if cost > tokens:
             above = (keep, cost)
@@ -168,11 +168,11 @@ def _cut_middle(text: str, total: int, tokens: int, count: Count, marker: Marker
     return best
 
 
-def _around(text: str, keep: int, marker: Marker) -> str:
+def _keep_ends(text: str, keep: int, marker: Marker) -> str:
     """About `keep` characters of the text, two thirds of them from its beginning."""
     head = keep * 2 // 3
     tail = len(text) - (keep - head)
-    near = min(NEAR, keep // 4)
+    near = min(MAX_CUT_SHIFT, keep // 4)
     head = next((at for at in range(head, head - near, -1) if text[at].isspace()), head)
     tail = next((at for at in range(tail, tail + near) if text[at - 1].isspace()), tail)
     return text[:head] + marker(tail - head) + text[tail:]

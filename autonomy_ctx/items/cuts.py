@@ -17,7 +17,7 @@ from autonomy_ctx.items.message import ChatRole, Message, TextContent, ThinkingC
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.wire import Item
 
-_INSTRUCTING = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
+_INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
 def is_summary(item: Item) -> bool:
@@ -27,7 +27,7 @@ def is_summary(item: Item) -> bool:
 
 def is_instruction(item: Item) -> bool:
     """Whether it tells the agent what to do: a system or developer message that is no summary."""
-    return isinstance(item, Message) and item.role in _INSTRUCTING and not is_summary(item)
+    return isinstance(item, Message) and item.role in _INSTRUCTION_ROLES and not is_summary(item)
 
 
 def is_structural(item: Item) -> bool:
@@ -40,21 +40,21 @@ def is_plain(item: Item) -> bool:
     return isinstance(item, Message) and item.role is not ChatRole.TOOL and not item.tool_calls
 
 
-def says_something(message: Message) -> bool:
+def has_content(message: Message) -> bool:
     """Whether it has any content but white space."""
     if isinstance(message.content, str):
         return bool(message.content.strip())
     return any(not isinstance(part, TextContent) or part.text.strip() for part in message.parts)
 
 
-def users(items: Sequence[Item]) -> list[int]:
+def user_indexes(items: Sequence[Item]) -> list[int]:
     """Where users speak."""
     return [
         index for index, item in enumerate(items) if isinstance(item, Message) and item.role is ChatRole.USER
     ]
 
 
-def results_of_calls(items: Sequence[Item]) -> dict[int, int]:
+def match_results_to_calls(items: Sequence[Item]) -> dict[int, int]:
     """For the index of every result that has a call before it, the index of that call.
 
     An id used twice: a result belongs to the latest call before it, also when it comes twice.
@@ -91,11 +91,11 @@ def running_calls(items: Sequence[Item]) -> set[int]:
     return {index for index in waiting.values() if index > settled}
 
 
-def removable(items: Sequence[Item], *, keep_newest_user: bool = True) -> list[list[int]]:
+def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) -> list[list[int]]:
     """The indexes of what may go, in groups that go together, oldest first; linear time."""
-    calls, running = results_of_calls(items), running_calls(items)
-    newest = max(users(items), default=-1) if keep_newest_user else -1
-    heads = _heads(items, calls)
+    calls, running = match_results_to_calls(items), running_calls(items)
+    newest = max(user_indexes(items), default=-1) if keep_newest_user else -1
+    heads = _group_heads(items, calls)
     groups: dict[int, list[int]] = {}
     whole: set[int] = set()
     for index, item in enumerate(items):
@@ -110,7 +110,7 @@ def removable(items: Sequence[Item], *, keep_newest_user: bool = True) -> list[l
     return sorted(group for head, group in groups.items() if head not in whole)
 
 
-def _heads(items: Sequence[Item], calls: Mapping[int, int]) -> list[int]:
+def _group_heads(items: Sequence[Item], calls: Mapping[int, int]) -> list[int]:
     """For every item, the index of the one that its group is named after."""
     heads = [calls.get(index, index) for index in range(len(items))]
     answer = None
@@ -131,10 +131,10 @@ def safe_cuts(messages: Sequence[Message | Mapping[str, Any]]) -> list[int]:
     The end is not safe while the last call still waits for its result.
     """
     made = [wire.from_dict(message) for message in messages]
-    return [index for index, blocked in enumerate(_blocked(made)) if not blocked]
+    return [index for index, blocked in enumerate(_blocked_cuts(made)) if not blocked]
 
 
-def start_of_last(messages: Sequence[Message], limit: int) -> int:
+def find_window_start(messages: Sequence[Message], limit: int) -> int:
     """Where a window of at most `limit` messages may start.
 
     When no safe cut leaves that few, the window is the last group that cannot be divided.
@@ -142,7 +142,7 @@ def start_of_last(messages: Sequence[Message], limit: int) -> int:
     first = max(len(messages) - limit, 0)
     if first == 0:
         return 0
-    blocked = _blocked(messages)
+    blocked = _blocked_cuts(messages)
     later = next((at for at in range(first, len(messages)) if not blocked[at]), None)
     if later is not None:
         return later
@@ -151,12 +151,12 @@ def start_of_last(messages: Sequence[Message], limit: int) -> int:
 
 def orphaned_results(messages: Sequence[Message]) -> set[str]:
     """The ids of results whose call does not stand before them in `messages`."""
-    return _paired(messages).orphans
+    return _match_tool_pairs(messages).orphans
 
 
 def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tuple[bool, str | None]:
     """Whether every result has a call before it and every call a result; if not, what is wrong."""
-    pairs = _paired(messages)
+    pairs = _match_tool_pairs(messages)
     if pairs.orphans:
         return False, f"Orphaned tool results (no call before them): {sorted(pairs.orphans)}"
     unanswered = sorted({call_id for call_id, _ in pairs.unanswered})
@@ -169,7 +169,7 @@ def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], sta
     """`start`, or the nearest earlier index from which no result has lost its call."""
     if start <= 0 or start >= len(messages):
         return start
-    crossed = _crossings(len(messages), _paired(messages).spans)
+    crossed = _count_crossings(len(messages), _match_tool_pairs(messages).spans)
     return next((at for at in range(start, 0, -1) if not crossed[at]), 0)
 
 
@@ -199,7 +199,7 @@ def get_tool_result_id(message: Message | Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-class _Pairs:
+class _ToolPairs:
     """Calls matched with their results, as messages are seen one after the other."""
 
     def __init__(self) -> None:
@@ -224,20 +224,20 @@ class _Pairs:
             self.unanswered.pop((result, call), None)
 
 
-def _paired(messages: Sequence[Message | Mapping[str, Any]]) -> _Pairs:
-    pairs = _Pairs()
+def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolPairs:
+    pairs = _ToolPairs()
     for index, message in enumerate(messages):
         pairs.see(index, get_tool_use_ids(message), get_tool_result_id(message))
     return pairs
 
 
-def _blocked(messages: Sequence[Message]) -> list[bool]:
+def _blocked_cuts(messages: Sequence[Message]) -> list[bool]:
     """For every index from 0 to len(messages): is a cut there forbidden?"""
-    pairs = _paired(messages)
+    pairs = _match_tool_pairs(messages)
     users = [index for index, message in enumerate(messages) if message.role is ChatRole.USER]
     unanswered = [index for _, index in pairs.unanswered]
-    spans = pairs.spans + _unanswered(unanswered, users, len(messages))
-    crossed = _crossings(len(messages), spans)
+    spans = pairs.spans + _unanswered_spans(unanswered, users, len(messages))
+    crossed = _count_crossings(len(messages), spans)
     return [
         index > 0 and (crossed[index] > 0 or (index < len(messages) and _starts_badly(messages, index)))
         for index in range(len(messages) + 1)
@@ -257,7 +257,7 @@ def _only_thinking(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, ThinkingContent) for part in message.parts)
 
 
-def _unanswered(calls: list[int], users: list[int], end: int) -> list[tuple[int, int]]:
+def _unanswered_spans(calls: list[int], users: list[int], end: int) -> list[tuple[int, int]]:
     """A span for each call without a result, up to the last message before the next user's."""
     spans: list[tuple[int, int]] = []
     at = 0
@@ -268,7 +268,7 @@ def _unanswered(calls: list[int], users: list[int], end: int) -> list[tuple[int,
     return spans
 
 
-def _crossings(length: int, spans: list[tuple[int, int]]) -> list[int]:
+def _count_crossings(length: int, spans: list[tuple[int, int]]) -> list[int]:
     """For every index from 0 to length: how many spans a cut there would split."""
     change = [0] * (length + 2)
     for start, stop in spans:

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.cuts import (
     find_tool_pair_boundary,
+    has_content,
     is_instruction,
     is_plain,
     is_structural,
-    removable,
-    results_of_calls,
-    says_something,
-    users,
+    match_results_to_calls,
+    removable_groups,
+    user_indexes,
 )
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
 from autonomy_ctx.items.message import ChatRole, Message
@@ -31,7 +31,7 @@ from autonomy_ctx.validation import check_int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truncated:
+class Truncation:
     """What a truncation left, and how far that is over the limits it was given."""
 
     items: list[Item]
@@ -44,13 +44,13 @@ class Truncated:
         return not self.over_items and not self.over_tokens
 
 
-def truncated(
+def truncate_items(
     items: Sequence[Item],
     *,
     max_items: int | None = None,
     max_tokens: int | None = None,
     counter: TokenCounter,
-) -> Truncated:
+) -> Truncation:
     """The items without the oldest that may go, as many as it takes to meet the limits.
 
     A call goes with its results. Instructions, summaries, handoffs, configurations, calls still
@@ -69,14 +69,14 @@ def truncated(
 
     gone: set[int] = set()
     if over_items() or over_tokens():
-        for group in removable(items):
+        for group in removable_groups(items):
             gone.update(group)
             count -= len(group)
             cost -= sum(costs[index] for index in group)
             if not over_items() and not over_tokens():
                 break
     left = [item for index, item in enumerate(items) if index not in gone]
-    return Truncated(items=left, over_items=over_items(), over_tokens=over_tokens())
+    return Truncation(items=left, over_items=over_items(), over_tokens=over_tokens())
 
 
 def item_tokens(item: Item, counter: TokenCounter) -> int:
@@ -99,7 +99,7 @@ def item_tokens(item: Item, counter: TokenCounter) -> int:
 def turn_start(items: Sequence[Item], turns: int) -> int:
     """Where the last `turns` user turns begin; earlier if a result would lose its call there."""
     check_int("turns", turns, least=0)
-    spoken = users(items)
+    spoken = user_indexes(items)
     if turns and len(spoken) <= turns:
         return 0
     start = spoken[-turns] if turns else len(items)
@@ -115,7 +115,7 @@ def recent_turns(items: Sequence[Item], turns: int) -> list[Item]:
     return [item for index, item in enumerate(items) if index >= start or is_structural(item)]
 
 
-def filtered(
+def filter_items(
     items: Sequence[Item],
     *,
     exclude_system_messages: bool = False,
@@ -132,7 +132,7 @@ def filtered(
     With `filter_agent_id`, structural items of other agents stay.
     """
     allowed = None if tools is None else set(tool_names(tools))
-    results = results_of_calls(items)
+    results = match_results_to_calls(items)
     kept: dict[int, Item] = {}
 
     def excluded(item: Item) -> bool:
@@ -143,8 +143,8 @@ def filtered(
                 return exclude_config_updates
             case Message() if is_instruction(item):
                 system = exclude_system_messages and item.role is ChatRole.SYSTEM
-                return system or exclude_instructions or (exclude_empty_messages and not says_something(item))
-            case Message() if is_plain(item) and exclude_empty_messages and not says_something(item):
+                return system or exclude_instructions or (exclude_empty_messages and not has_content(item))
+            case Message() if is_plain(item) and exclude_empty_messages and not has_content(item):
                 return True
         return filter_agent_id is not None and item.agent != filter_agent_id
 
@@ -154,7 +154,7 @@ def filtered(
             if any(made.id == item.tool_call_id for made in call.tool_calls):
                 kept[index] = item
         elif index not in results and not excluded(item):
-            left = item if allowed is None else _scoped(item, allowed)
+            left = item if allowed is None else _keep_allowed_calls(item, allowed)
             if left is not None:
                 kept[index] = left
     return list(kept.values())
@@ -171,7 +171,7 @@ def tool_names(tools: Iterable[Any]) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def _scoped(item: Item, allowed: Container[str]) -> Item | None:
+def _keep_allowed_calls(item: Item, allowed: Container[str]) -> Item | None:
     """The item with only the calls of allowed tools; None when nothing of it is left."""
     if not isinstance(item, Message):
         return item
@@ -180,15 +180,15 @@ def _scoped(item: Item, allowed: Container[str]) -> Item | None:
     calls = tuple(call for call in item.tool_calls if call.name in allowed)
     if len(calls) == len(item.tool_calls):
         return item
-    return replace(item, tool_calls=calls) if calls or says_something(item) else None
+    return replace(item, tool_calls=calls) if calls or has_content(item) else None
 
 
 # -- putting together ---------------------------------------------------------------------------------
 
 
-def inserted(items: Sequence[Item], *new: Item) -> list[Item]:
+def insert_items(items: Sequence[Item], *new: Item) -> list[Item]:
     """The items with new ones in their place by time: each before the first item that is later."""
-    waiting = sorted(new, key=_time)
+    waiting = sorted(new, key=_creation_time)
     found: list[Item] = []
     at = 0
     for item in items:
@@ -199,7 +199,7 @@ def inserted(items: Sequence[Item], *new: Item) -> list[Item]:
     return found + waiting[at:]
 
 
-def merged(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
+def merge_items(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
     """All items of both, each id once, in the order of time; equal times stay in their order.
 
     An item that was edited in `other` (same id and time, other content) takes the place of mine. Other
@@ -217,7 +217,7 @@ def merged(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
             together[index] = item
     # A clock may be set back while a tool runs; its result stays behind the call all the same.
     times = [item.created_at for item in together]
-    for result, call in results_of_calls(together).items():
+    for result, call in match_results_to_calls(together).items():
         times[result] = max(times[result], times[call])
     order = sorted(range(len(together)), key=times.__getitem__)
     return [together[index] for index in order]
@@ -235,7 +235,7 @@ def _covers(mine: Item, theirs: Item) -> bool:
     return replace(theirs, tool_calls=mine.tool_calls, agent=agent) == mine
 
 
-def _time(item: Item) -> datetime:
+def _creation_time(item: Item) -> datetime:
     return item.created_at
 
 
@@ -258,7 +258,7 @@ def active_config(
     """
     instructions: str | None = None
     tools: list[str] | None = None
-    for item in islice(items, _end(items, target)):
+    for item in islice(items, _target_end(items, target)):
         if item.id in ignoring:
             continue
         if isinstance(item, AgentConfigUpdate):
@@ -269,7 +269,7 @@ def active_config(
     return ActiveConfig(instructions, tools)
 
 
-def _end(items: Sequence[Item], target: str | int | None) -> int:
+def _target_end(items: Sequence[Item], target: str | int | None) -> int:
     match target:
         case None:
             return len(items)

@@ -26,7 +26,7 @@ class AgentHandoff:
     agent: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self, required=("to_agent",), optional=("from_agent", "reason"))
+        _check_fields(self, required=("to_agent",), optional=("from_agent", "reason"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class AgentConfigUpdate:
     agent: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self, required=(), optional=("instructions",))
+        _check_fields(self, required=(), optional=("instructions",))
         if self.tools is not None:
             if not isinstance(self.tools, list | tuple) or not all(isinstance(t, str) for t in self.tools):
                 raise InvalidMessage("tools", "must be a list of tool names")
@@ -66,7 +66,7 @@ class DirectMessage:
     agent: str | None = None
 
     def __post_init__(self) -> None:
-        _check(
+        _check_fields(
             self,
             required=("source_agent", "target_agent", "content"),
             optional=("target_node_id", "parent_task_id"),
@@ -87,7 +87,7 @@ class DirectMessage:
         return self.ttl_seconds is not None and (at - self.created_at).total_seconds() >= self.ttl_seconds
 
 
-def _check(event: Any, *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
+def _check_fields(event: Any, *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
     for name in required:
         if not isinstance(getattr(event, name), str):
             raise InvalidMessage(name, f"must be a string, not {type(getattr(event, name)).__name__}")

@@ -23,7 +23,7 @@ from uuid import UUID
 from autonomy_ctx.errors import InvalidMessage, InvalidResult
 
 MAX_DEPTH = 64
-PER_VALUE = 128
+VALUE_OVERHEAD = 128
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -84,62 +84,66 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def length(value: Any) -> int:
+def json_length(value: Any) -> int:
     """About how many characters a JSON value has, without writing it out."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
-        return sum(len(key) + length(inner) for key, inner in value.items())
+        return sum(len(key) + json_length(inner) for key, inner in value.items())
     if isinstance(value, list):
-        return sum(map(length, value))
+        return sum(map(json_length, value))
     return 8
 
 
-def left_of(budget: int, value: Any) -> int:
+def remaining_budget(budget: int, value: Any) -> int:
     """What a value leaves of a budget of characters; looks at no more of it than it takes to tell.
 
     Every value costs a little besides its characters, so that many small ones are heavy, too.
     """
     if isinstance(value, str):
         return budget - len(value)
-    budget -= PER_VALUE
+    budget -= VALUE_OVERHEAD
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             if budget < 0:
                 break
-            budget = budget - PER_VALUE - len(inner) if type(inner) is str else left_of(budget, inner)
+            budget = (
+                budget - VALUE_OVERHEAD - len(inner)
+                if type(inner) is str
+                else remaining_budget(budget, inner)
+            )
     return budget
 
 
-def checked(value: Any, path: str) -> Any:
+def validate_json(value: Any, path: str) -> Any:
     """A plain copy of `value`, or `InvalidMessage` naming the place that is not JSON."""
-    copy = _copied(value, 0)
+    copy = _copy_json(value, 0)
     if copy is _NOT_JSON:
         # Walked again, this time with the path: only those who made a mistake pay for it.
-        _explain(value, path, 0)
+        _raise_invalid(value, path, 0)
     return copy
 
 
 _NOT_JSON: Any = object()
-_SIMPLE = frozenset({str, bool, type(None)})
+_SIMPLE_TYPES = frozenset({str, bool, type(None)})
 # Python itself refuses to write longer numbers out.
-_DIGITS = 4300
-_LARGEST = 10**_DIGITS
+_MAX_DIGITS = 4300
+_INTEGER_LIMIT = 10**_MAX_DIGITS
 
 
-def _copied(value: Any, depth: int) -> Any:
+def _copy_json(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind in _SIMPLE:
+    if kind in _SIMPLE_TYPES:
         return value
     if kind is int:
-        return value if -_LARGEST < value < _LARGEST else _NOT_JSON
+        return value if -_INTEGER_LIMIT < value < _INTEGER_LIMIT else _NOT_JSON
     if depth > MAX_DEPTH:
         return _NOT_JSON
     if kind is dict or isinstance(value, dict):
         copy = {}
         for key, inner in value.items():
-            if type(inner) not in _SIMPLE:
-                inner = _copied(inner, depth + 1)
+            if type(inner) not in _SIMPLE_TYPES:
+                inner = _copy_json(inner, depth + 1)
                 if inner is _NOT_JSON:
                     return _NOT_JSON
             if type(key) is not str:
@@ -152,7 +156,7 @@ def _copied(value: Any, depth: int) -> Any:
         copies = []
         for inner in value:
             # Given up at the first mistake: a list that contains itself twice would be walked for ever.
-            copies.append(_copied(inner, depth + 1))
+            copies.append(_copy_json(inner, depth + 1))
             if copies[-1] is _NOT_JSON:
                 return _NOT_JSON
         return copies
@@ -161,32 +165,35 @@ def _copied(value: Any, depth: int) -> Any:
         return float(value) if math.isfinite(value) else _NOT_JSON
     if isinstance(value, str):
         return str.__str__(value)
-    return _copied(int(value), depth) if isinstance(value, int) else _NOT_JSON
+    return _copy_json(int(value), depth) if isinstance(value, int) else _NOT_JSON
 
 
-def _explain(value: Any, path: str, depth: int) -> None:
+def _raise_invalid(value: Any, path: str, depth: int) -> None:
     """Raise for the first place in `value` that is not JSON."""
     if depth > MAX_DEPTH:
-        raise InvalidMessage(_short(path), f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
+        raise InvalidMessage(
+            _shorten_path(path), f"is nested more than {MAX_DEPTH} levels deep, or contains itself"
+        )
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise InvalidMessage(
-                    _short(path), f"has a key of type {type(key).__name__}; keys must be strings"
+                    _shorten_path(path), f"has a key of type {type(key).__name__}; keys must be strings"
                 )
-            _explain(inner, f"{path}.{key}", depth + 1)
+            _raise_invalid(inner, f"{path}.{key}", depth + 1)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _explain(inner, f"{path}[{index}]", depth + 1)
+            _raise_invalid(inner, f"{path}[{index}]", depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise InvalidMessage(_short(path), f"is {value}, which JSON cannot hold; use None or a string")
-    elif isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+        raise InvalidMessage(_shorten_path(path), f"is {value}, which JSON cannot hold; use None or a string")
+    elif isinstance(value, int) and not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
         raise InvalidMessage(
-            _short(path), f"is a number of more than {_DIGITS} digits, which JSON cannot hold; use a string"
+            _shorten_path(path),
+            f"is a number of more than {_MAX_DIGITS} digits, which JSON cannot hold; use a string",
         )
     elif value is not None and not isinstance(value, str | int | float):
         raise InvalidMessage(
-            _short(path),
+            _shorten_path(path),
             f"is of type {type(value).__name__}, which JSON cannot hold; "
             f"convert it to a string, number, list or dict",
         )
@@ -198,19 +205,23 @@ def preview(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     return path if len(path) <= 120 else f"{path[:60]}...{path[-50:]}"
 
 
 Binary: TypeAlias = bytes | bytearray | memoryview
 # Tuples, made once: a union in each check would cost more than the check.
-_NUMBERS, _BINARY, _TIMES = (int, float), (bytes, bytearray, memoryview), (datetime, date, time)
-_AS_TEXT = (PurePath, UUID, Decimal, timedelta)
-_LISTS, _SETS = (list, tuple), (set, frozenset)
+_NUMBER_TYPES, _BINARY_TYPES, _TIME_TYPES = (
+    (int, float),
+    (bytes, bytearray, memoryview),
+    (datetime, date, time),
+)
+_STRINGIFIED_TYPES = (PurePath, UUID, Decimal, timedelta)
+_LIST_TYPES, _SET_TYPES = (list, tuple), (set, frozenset)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
+class JsonEncoder:
     """Writes values in the types of JSON.
 
     `binary` writes bytes. `said` is the text of an object that is nothing but one, or None. `instead`
@@ -242,8 +253,8 @@ class Plain:
             raise InvalidResult(f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
         if isinstance(value, Enum):
             return self.of(value.value, (*above, id(value)))
-        if isinstance(value, _NUMBERS):
-            return _number(value)
+        if isinstance(value, _NUMBER_TYPES):
+            return _encode_number(value)
         if isinstance(value, str):
             return str.__str__(value)
         within = (*above, id(value))
@@ -251,16 +262,16 @@ class Plain:
             return {self._key(key): self.of(inner, within) for key, inner in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
             return {name: self.of(inner, within) for name, inner in value._asdict().items()}
-        if isinstance(value, _LISTS):
+        if isinstance(value, _LIST_TYPES):
             return [self.of(inner, within) for inner in value]
-        if isinstance(value, _SETS):
+        if isinstance(value, _SET_TYPES):
             # Sorted: a set's own order changes from process to process.
-            return sorted((self.of(inner, within) for inner in value), key=_order)
-        if isinstance(value, _BINARY):
+            return sorted((self.of(inner, within) for inner in value), key=_sort_key)
+        if isinstance(value, _BINARY_TYPES):
             return self.binary(value)
-        if isinstance(value, _TIMES):
+        if isinstance(value, _TIME_TYPES):
             return value.isoformat()
-        if isinstance(value, _AS_TEXT):
+        if isinstance(value, _STRINGIFIED_TYPES):
             return str(value)
         return self._object(value, within)
 
@@ -283,7 +294,7 @@ class Plain:
         return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
 
 
-def _number(value: float) -> Any:
+def _encode_number(value: float) -> Any:
     if isinstance(value, int):
         try:
             # Python refuses to write a number of too many digits, and says so here.
@@ -294,26 +305,26 @@ def _number(value: float) -> Any:
     return float(value) if math.isfinite(value) else str(float(value))
 
 
-def _order(value: Any) -> tuple[str, Any]:
+def _sort_key(value: Any) -> tuple[str, Any]:
     """Numbers by size, all else by its JSON text."""
     if isinstance(value, int | float):
         return "", value
     return "x", json.dumps(value, ensure_ascii=False)
 
 
-def json_text(value: Any) -> str:
+def encode_json_text(value: Any) -> str:
     """The value as JSON text; `InvalidResult` says what cannot be written."""
-    return _PLAIN.text(value)
+    return _ENCODER.text(value)
 
 
-def plain(value: Any) -> Any:
+def encode_json(value: Any) -> Any:
     """The value in the types of JSON; `InvalidResult` says what cannot be written."""
-    return _PLAIN.of(value)
+    return _ENCODER.of(value)
 
 
-def _base64(value: Binary) -> str:
+def _encode_base64(value: Binary) -> str:
     data = bytes(value)
     return f"{len(data):,} bytes in base64: {base64.b64encode(data).decode()}"
 
 
-_PLAIN = Plain(binary=_base64)
+_ENCODER = JsonEncoder(binary=_encode_base64)

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.json_values import EMPTY, checked, freeze, preview, thaw
+from autonomy_ctx.items.json_values import EMPTY, freeze, preview, thaw, validate_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ImageContent:
             raise InvalidMessage(
                 "image", "must be a URL or a `data:` URL; use ImageContent.from_bytes for bytes"
             )
-        _detail({"inference_detail": self.inference_detail}, "inference_detail", "image")
+        _parse_detail({"inference_detail": self.inference_detail}, "inference_detail", "image")
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "image/png") -> ImageContent:
@@ -94,7 +94,7 @@ def parse_content(value: Any, path: str = "content") -> Content:
     if isinstance(value, dict):
         return _parse_part(value, path)
     if isinstance(value, list | tuple):
-        return tuple(_parse_listed(part, f"{path}[{index}]") for index, part in enumerate(value))
+        return tuple(_parse_list_part(part, f"{path}[{index}]") for index, part in enumerate(value))
     raise InvalidMessage(path, f"must be text, a part or a list of parts, not {type(value).__name__}")
 
 
@@ -127,7 +127,7 @@ def content_parts(content: Content) -> tuple[Part, ...]:
     return content if isinstance(content, tuple) else (content,)
 
 
-def _parse_listed(value: Any, path: str) -> Part:
+def _parse_list_part(value: Any, path: str) -> Part:
     if isinstance(value, str):
         return TextContent(value)
     if isinstance(value, PART_TYPES):
@@ -140,17 +140,17 @@ def _parse_listed(value: Any, path: str) -> Part:
 def _parse_part(value: dict[str, Any], path: str) -> Part:
     kind = value.get("type")
     if kind in _TEXT_TYPES and "text" in value:
-        return TextContent(_string(value, "text", path))
+        return TextContent(_require_string(value, "text", path))
     match kind:
         case "image_url":
-            return _image_url(value, path)
+            return _parse_image_url(value, path)
         case "image":
-            return _image(value, path)
+            return _parse_image(value, path)
         case "thinking":
-            text = _string(value, "text" if "text" in value else "thinking", path)
-            return ThinkingContent(text, signature=_optional(value, "signature", path))
+            text = _require_string(value, "text" if "text" in value else "thinking", path)
+            return ThinkingContent(text, signature=_optional_string(value, "signature", path))
         case "redacted_thinking":
-            return ThinkingContent("", redacted=_string(value, "data", path))
+            return ThinkingContent("", redacted=_require_string(value, "data", path))
         case "text" | "input_text" | "output_text":
             raise InvalidMessage(f"{path}.text", "is missing from a text part")
     raise InvalidMessage(
@@ -159,28 +159,31 @@ def _parse_part(value: dict[str, Any], path: str) -> Part:
     )
 
 
-def _image_url(value: dict[str, Any], path: str) -> ImageContent:
+def _parse_image_url(value: dict[str, Any], path: str) -> ImageContent:
     inner = value.get("image_url")
     if isinstance(inner, str):
         return ImageContent(inner)
     if not isinstance(inner, dict):
         raise InvalidMessage(f"{path}.image_url", "must be a URL or a dict with a `url`")
     return ImageContent(
-        _string(inner, "url", f"{path}.image_url"), _detail(inner, "detail", f"{path}.image_url")
+        _require_string(inner, "url", f"{path}.image_url"),
+        _parse_detail(inner, "detail", f"{path}.image_url"),
     )
 
 
-def _image(value: dict[str, Any], path: str) -> ImageContent:
+def _parse_image(value: dict[str, Any], path: str) -> ImageContent:
     source = value.get("source")
     if not isinstance(source, dict):
-        return ImageContent(_string(value, "image", path), _detail(value, "inference_detail", path))
+        return ImageContent(
+            _require_string(value, "image", path), _parse_detail(value, "inference_detail", path)
+        )
     if source.get("type") == "base64":
         media, data = (
-            _string(source, "media_type", f"{path}.source"),
-            _string(source, "data", f"{path}.source"),
+            _require_string(source, "media_type", f"{path}.source"),
+            _require_string(source, "data", f"{path}.source"),
         )
         return ImageContent(f"data:{media};base64,{data}")
-    return ImageContent(_string(source, "url", f"{path}.source"))
+    return ImageContent(_require_string(source, "url", f"{path}.source"))
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:
@@ -197,7 +200,7 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {"type": "redacted_thinking", "data": redacted}
 
 
-def _string(value: dict[str, Any], key: str, path: str) -> str:
+def _require_string(value: dict[str, Any], key: str, path: str) -> str:
     found = value.get(key)
     if not isinstance(found, str):
         problem = "is missing" if found is None else f"must be a string, not {type(found).__name__}"
@@ -205,11 +208,11 @@ def _string(value: dict[str, Any], key: str, path: str) -> str:
     return found
 
 
-def _optional(value: dict[str, Any], key: str, path: str) -> str | None:
-    return None if value.get(key) is None else _string(value, key, path)
+def _optional_string(value: dict[str, Any], key: str, path: str) -> str | None:
+    return None if value.get(key) is None else _require_string(value, key, path)
 
 
-def _detail(value: dict[str, Any], key: str, path: str) -> Literal["auto", "low", "high"]:
+def _parse_detail(value: dict[str, Any], key: str, path: str) -> Literal["auto", "low", "high"]:
     match value.get(key, "auto"):
         case "auto":
             return "auto"
@@ -242,7 +245,7 @@ class ToolCall:
         if self.extra is not EMPTY:
             if not isinstance(self.extra, Mapping):
                 raise InvalidMessage("tool_calls.extra", f"must be a dict, not {type(self.extra).__name__}")
-            object.__setattr__(self, "extra", freeze(checked(dict(self.extra), "tool_calls.extra")))
+            object.__setattr__(self, "extra", freeze(validate_json(dict(self.extra), "tool_calls.extra")))
 
     def parsed_arguments(self) -> dict[str, Any]:
         """The arguments as a dict; empty text means no arguments."""
@@ -259,7 +262,7 @@ class ToolCall:
         return value
 
 
-_OUTER = frozenset({"id", "type", "function", "name", "arguments", "extra"})
+_CALL_KEYS = frozenset({"id", "type", "function", "name", "arguments", "extra"})
 
 
 def parse_call(value: Any, path: str) -> ToolCall:
@@ -282,11 +285,11 @@ def parse_call(value: Any, path: str) -> ToolCall:
     if arguments is None:
         arguments = ""
     elif not isinstance(arguments, str):
-        arguments = json.dumps(checked(arguments, f"{path}.arguments"), ensure_ascii=False)
+        arguments = json.dumps(validate_json(arguments, f"{path}.arguments"), ensure_ascii=False)
     extra = value.get("extra") or {}
     if not isinstance(extra, dict):
         raise InvalidMessage(f"{path}.extra", f"must be a dict, not {type(extra).__name__}")
-    extra = {**extra, **{key: inner for key, inner in value.items() if key not in _OUTER}}
+    extra = {**extra, **{key: inner for key, inner in value.items() if key not in _CALL_KEYS}}
     return ToolCall(call_id, name, arguments, extra or EMPTY)
 
 
@@ -474,7 +477,7 @@ def parse_extra(value: Any, path: str) -> Mapping[str, Any]:
         return EMPTY
     if not isinstance(value, Mapping):
         raise InvalidMessage(path, f"must be a dict, not {type(value).__name__}")
-    frozen: Mapping[str, Any] = freeze(checked(dict(value), path))
+    frozen: Mapping[str, Any] = freeze(validate_json(dict(value), path))
     return frozen or EMPTY
 
 

@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
-_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
+_PATTERN_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
 
 
-class _Pattern:
+class _LazyPattern:
     """Stands in for a compiled pattern until it is used."""
 
     def __init__(self, pattern: str, flags: int) -> None:
         self._pattern, self._flags = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _METHODS:
+        if name not in _PATTERN_METHODS:
             raise AttributeError(name)
         compiled = re.compile(self._pattern, self._flags)
         # From now on found without coming here.
-        vars(self).update({method: getattr(compiled, method) for method in _METHODS})
+        vars(self).update({method: getattr(compiled, method) for method in _PATTERN_METHODS})
         return getattr(compiled, name)
 
 
-def lazy(pattern: str, flags: int = 0) -> re.Pattern[str]:
+def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """A pattern for its methods; what is wrong with it shows when it is first used."""
-    return cast("re.Pattern[str]", _Pattern(pattern, flags))
+    return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 
 
 # fmt: off
-LITTLE_WORDS = (
+STOP_WORDS = (
     "a about all am an and any are as at be been but by can could did do does for from had has have he her "
     "his how i if in into is it its just know let like many me much my no not of on one or our please say "
     "said she should so some tell than that the their them then there these they this those to up us was we "
@@ -43,64 +43,64 @@ LITTLE_WORDS = (
     "的 是 了 吗 我 你 他 她 它 们 在 有 和 不 这 那 什 么 哪 请 の は が を に で と も す ま か"
 )
 # fmt: on
-LONGEST_TERM = 64
+MAX_TERM_LENGTH = 64
 
 # Han, kana and Hangul, as a part of a pattern.
-UNSPACED = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_WORD = rf"[^\W_{UNSPACED}]+"
+UNSPACED_SCRIPTS = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+_WORD = rf"[^\W_{UNSPACED_SCRIPTS}]+"
 _JOINT = "[-_./:@+]{1,3}"
-_RUN = lazy(rf"[{UNSPACED}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+_TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
 # The same for plain text, which takes half the time.
-_ASCII_RUN = lazy(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
-_JOINTS = lazy(_JOINT)
-_LITTLE = frozenset(LITTLE_WORDS.split())
-_IS_UNSPACED = lazy(f"[{UNSPACED}]")
-_ACCENTS = lazy("[\u0300-\u036f]+")
+_ASCII_TERM_PATTERN = lazy_pattern(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
+_JOINT_PATTERN = lazy_pattern(_JOINT)
+_STOP_WORD_SET = frozenset(STOP_WORDS.split())
+_UNSPACED_PATTERN = lazy_pattern(f"[{UNSPACED_SCRIPTS}]")
+_ACCENT_PATTERN = lazy_pattern("[\u0300-\u036f]+")
 
 
-def terms(text: str) -> list[str]:
+def index_terms(text: str) -> list[str]:
     """Every term of a text, as often as it is there."""
-    return _terms(text, lambda run: [*run, *_pairs(run)])
+    return _split_terms(text, lambda run: [*run, *_bigrams(run)])
 
 
-def asked_terms(query: str) -> list[str]:
+def search_terms(query: str) -> list[str]:
     """The different terms of a question, in order; of a run of characters without spaces only the pairs."""
-    return list(dict.fromkeys(_terms(query, lambda run: _pairs(run) if len(run) > 1 else [run])))
+    return list(dict.fromkeys(_split_terms(query, lambda run: _bigrams(run) if len(run) > 1 else [run])))
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """The text without case, width and accents."""
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", plain))
+    return unicodedata.normalize("NFC", _ACCENT_PATTERN.sub("", plain))
 
 
 def is_unspaced(run: str) -> bool:
     """Whether a run begins with a character of a script without spaces."""
-    return _IS_UNSPACED.match(run) is not None
+    return _UNSPACED_PATTERN.match(run) is not None
 
 
-def ends(text: str, characters: int) -> str:
+def text_ends(text: str, characters: int) -> str:
     """A long text by its beginning and its end, this many characters of each: that is what it is about."""
     return text if len(text) <= 2 * characters else f"{text[:characters]}\n{text[-characters:]}"
 
 
-def any_of(wanted: Iterable[str]) -> str:
+def fts_or_query(wanted: Iterable[str]) -> str:
     """A question to a full-text index: any of these terms, in quotes, so that nothing is syntax."""
     return " OR ".join(f'"{term}"' for term in wanted)
 
 
-def _terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
+def _split_terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
     found: list[str] = []
-    plain = folded(text)
+    plain = fold_text(text)
     is_ascii = plain.isascii()
-    runs = (_ASCII_RUN if is_ascii else _RUN).findall(plain)
+    runs = (_ASCII_TERM_PATTERN if is_ascii else _TERM_PATTERN).findall(plain)
     if is_ascii and "".join(runs).isalnum():
         # Words and nothing else, as in most messages: looked at all at once.
-        words = [run for run in runs if run not in _LITTLE]
-        if max(map(len, words), default=0) > LONGEST_TERM:
-            words = [word[:LONGEST_TERM] for word in words]
+        words = [run for run in runs if run not in _STOP_WORD_SET]
+        if max(map(len, words), default=0) > MAX_TERM_LENGTH:
+            words = [word[:MAX_TERM_LENGTH] for word in words]
         return words
     for run in runs:
         if not run.isascii() and is_unspaced(run):
@@ -108,39 +108,43 @@ def _terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
         elif run.isalnum():
             found.append(run)
         else:
-            parts = _JOINTS.split(run)
+            parts = _JOINT_PATTERN.split(run)
             found += [*parts, "".join(parts)]
-    return [term[:LONGEST_TERM] for term in found if term not in _LITTLE]
+    return [term[:MAX_TERM_LENGTH] for term in found if term not in _STOP_WORD_SET]
 
 
-def _pairs(run: str) -> list[str]:
+def _bigrams(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
 
 
-K1, B = 1.2, 0.75
-_RANKED_WORD = lazy(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['\u2019][^\W_{UNSPACED}]+)*")
+BM25_K1, BM25_B = 1.2, 0.75
+_WORD_PATTERN = lazy_pattern(
+    rf"[{UNSPACED_SCRIPTS}]|[^\W_{UNSPACED_SCRIPTS}]+(?:['\u2019][^\W_{UNSPACED_SCRIPTS}]+)*"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedText:
     """A text by its index, and how much it says about the question; never 0."""
 
     index: int
     score: float
 
 
-def words(text: str) -> list[str]:
+def normalized_words(text: str) -> list[str]:
     """The words of a text in the form in which they are compared."""
-    return [_plain(word) for word in _RANKED_WORD.findall(folded(text))]
+    return [_stem_word(word) for word in _WORD_PATTERN.findall(fold_text(text))]
 
 
-def rank(query: str | Iterable[str], texts: Sequence[str], *, k1: float = K1, b: float = B) -> list[Ranked]:
+def rank(
+    query: str | Iterable[str], texts: Sequence[str], *, k1: float = BM25_K1, b: float = BM25_B
+) -> list[RankedText]:
     """The texts that share a word with the query, best first; of equals the earlier first.
 
     `query` is a text, or words as `words` gives them.
     """
-    asked = dict.fromkeys(words(query) if isinstance(query, str) else query)
-    counts = [Counter(words(text)) for text in texts]
+    asked = dict.fromkeys(normalized_words(query) if isinstance(query, str) else query)
+    counts = [Counter(normalized_words(text)) for text in texts]
     lengths = [count.total() for count in counts]
     usual = sum(lengths) / len(lengths) if any(lengths) else 1.0
     scores = [0.0] * len(texts)
@@ -152,16 +156,16 @@ def rank(query: str | Iterable[str], texts: Sequence[str], *, k1: float = K1, b:
             often = counts[index][word]
             room = k1 * (1 - b + b * lengths[index] / usual)
             scores[index] += weight * often * (k1 + 1) / (often + room)
-    found = [Ranked(index, score) for index, score in enumerate(scores) if score > 0]
+    found = [RankedText(index, score) for index, score in enumerate(scores) if score > 0]
     return sorted(found, key=lambda one: (-one.score, one.index))
 
 
-def _plain(word: str) -> str:
+def _stem_word(word: str) -> str:
     word = word.replace("\u2019", "'").removesuffix("'s")
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 @cache
-def little() -> frozenset[str]:
+def stop_words() -> frozenset[str]:
     """Words that say nothing about a subject, in the form in which they are compared."""
-    return frozenset(words(LITTLE_WORDS))
+    return frozenset(normalized_words(STOP_WORDS))

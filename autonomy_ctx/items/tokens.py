@@ -34,10 +34,10 @@ PER_HANGUL = 431
 
 _LOWER, _UPPER, _DIGITS = ascii_lowercase.encode(), ascii_uppercase.encode(), digits.encode()
 _UPPER_AND_DIGITS = _UPPER + _DIGITS
-_NOT_LEAD = bytes(range(0xC0))  # ASCII, and every byte of a character after its first
+_NOT_LEAD_BYTES = bytes(range(0xC0))  # ASCII, and every byte of a character after its first
 
 
-def _script(byte: int) -> int:
+def _script_letter(byte: int) -> int:
     """Return the letter for the script that the first byte of a UTF-8 sequence announces."""
     if byte in (0xD0, 0xD1):
         return ord("c")
@@ -48,16 +48,16 @@ def _script(byte: int) -> int:
     return ord("h") if 0xEA <= byte <= 0xED else ord("w")
 
 
-def _runs_of(members: bytes) -> bytes:
+def _run_table(members: bytes) -> bytes:
     """Return the table that turns the bytes of a class into `x` and all others into a space."""
     return bytes(ord("x") if byte in members else ord(" ") for byte in range(256))
 
 
-_SCRIPTS = bytes(map(_script, range(256)))
-_WORDS = _runs_of(_LOWER + _UPPER + bytes(range(0x80, 0x100)))
-_NUMBERS = _runs_of(_DIGITS)
+_SCRIPT_TABLE = bytes(map(_script_letter, range(256)))
+_WORD_TABLE = _run_table(_LOWER + _UPPER + bytes(range(0x80, 0x100)))
+_NUMBER_TABLE = _run_table(_DIGITS)
 # Line breaks and capitals are marks too: a capital opens a new token within its word (camelCase, base64).
-_MARKS = _runs_of(bytes(byte for byte in range(0x80) if byte not in b" " + _LOWER + _DIGITS))
+_MARK_TABLE = _run_table(bytes(byte for byte in range(0x80) if byte not in b" " + _LOWER + _DIGITS))
 
 
 def estimate_tokens(text: str) -> int:
@@ -67,12 +67,12 @@ def estimate_tokens(text: str) -> int:
     cost = (
         PER_CHARACTER * len(text)
         + PER_CAPITAL_OR_DIGIT * (len(data) - len(data.translate(None, _UPPER_AND_DIGITS)))
-        + PER_WORD * data.translate(_WORDS).count(b" x")
-        + PER_NUMBER * data.translate(_NUMBERS).count(b"x ")
-        + PER_MARKS * data.translate(_MARKS).count(b"x ")
+        + PER_WORD * data.translate(_WORD_TABLE).count(b" x")
+        + PER_NUMBER * data.translate(_NUMBER_TABLE).count(b"x ")
+        + PER_MARKS * data.translate(_MARK_TABLE).count(b"x ")
     )
     if not text.isascii():
-        scripts = data.translate(_SCRIPTS, _NOT_LEAD)
+        scripts = data.translate(_SCRIPT_TABLE, _NOT_LEAD_BYTES)
         cost += (
             PER_ACCENTED * scripts.count(b"a")
             + PER_CYRILLIC * scripts.count(b"c")
@@ -83,9 +83,9 @@ def estimate_tokens(text: str) -> int:
     return -(-cost // 1000)
 
 
-WEIGHT = 0.2
-STEP = 0.05
-LOWEST, HIGHEST = 0.25, 4.0
+MIN_REPORT_WEIGHT = 0.2
+MIN_FACTOR_CHANGE = 0.05
+MIN_FACTOR, MAX_FACTOR = 0.25, 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +118,11 @@ class Calibration:
         """Take in one report; true when the factor moved. Reports of nothing are ignored."""
         if counted <= 0 or reported <= 0:
             return False
-        ratio = min(max(reported / counted, LOWEST), HIGHEST)
+        ratio = min(max(reported / counted, MIN_FACTOR), MAX_FACTOR)
         self._reports += 1
-        weight = max(WEIGHT, 1 / self._reports)
+        weight = max(MIN_REPORT_WEIGHT, 1 / self._reports)
         self._average += weight * (ratio - self._average)
-        if abs(self._average / self.factor - 1) <= STEP:
+        if abs(self._average / self.factor - 1) <= MIN_FACTOR_CHANGE:
             return False
         self.steps.append(CalibrationStep(factor=round(self._average, 3), reports=self._reports))
         return True
@@ -150,8 +150,12 @@ class Calibration:
             raise InvalidMessage(
                 "calibration", f"is not what Calibration.to_dict gave ({problem!r})"
             ) from None
-        if not calibration.steps or not all(LOWEST <= step.factor <= HIGHEST for step in calibration.steps):
-            raise InvalidMessage("calibration.steps", f"must have factors between {LOWEST} and {HIGHEST}")
+        if not calibration.steps or not all(
+            MIN_FACTOR <= step.factor <= MAX_FACTOR for step in calibration.steps
+        ):
+            raise InvalidMessage(
+                "calibration.steps", f"must have factors between {MIN_FACTOR} and {MAX_FACTOR}"
+            )
         return calibration
 
 

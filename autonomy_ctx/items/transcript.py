@@ -15,21 +15,21 @@ from autonomy_ctx.items.message import ChatRole, Message, TextContent, ThinkingC
 from autonomy_ctx.items.tokens import TokenCounter
 
 # The labels of our own blocks.
-CONVERSATION, BACKGROUND, SEGMENT = "conversation", "background", "segment"
+CONVERSATION_LABEL, BACKGROUND_LABEL, SEGMENT_LABEL = "conversation", "background", "segment"
 
 # Marks by which chat templates tell roles and turns apart; some servers obey them inside a text too.
-ROLE_MARKS = (
+ROLE_MARK_PATTERN = (
     r"<[|\uff5c][^\s<>|\uff5c]{1,40}[|\uff5c]>|<(?:start|end)_of_turn>|<</?SYS>>|</?s>"
     r"|\[/?INST\]|\[TOOL_CALLS\]"
 )
 # Marks in the form of ours, with any secret or none.
-DELIMITERS = (
-    rf"<\s{{0,4}}/?\s{{0,4}}(?:(?:{CONVERSATION}|{BACKGROUND}|{SEGMENT})(?:\s{{1,4}}[0-9a-f]{{1,64}})?"
+DELIMITER_PATTERN = (
+    rf"<\s{{0,4}}/?\s{{0,4}}(?:(?:{CONVERSATION_LABEL}|{BACKGROUND_LABEL}|{SEGMENT_LABEL})(?:\s{{1,4}}[0-9a-f]{{1,64}})?"
     r"|[\w-]{1,32}\s{1,4}[0-9a-f]{16})\s{0,4}>"
 )
-MARKS = re.compile(rf"{ROLE_MARKS}|{DELIMITERS}", re.IGNORECASE)
+MARK_PATTERN = re.compile(rf"{ROLE_MARK_PATTERN}|{DELIMITER_PATTERN}", re.IGNORECASE)
 # Reads like the bracket it replaces, but opens nothing.
-BROKEN = "\u2039"
+NEUTRAL_BRACKET = "\u2039"
 
 
 def nonce(*texts: str) -> str:
@@ -43,42 +43,42 @@ def nonce(*texts: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def delimited(label: str, text: str, secret: str) -> str:
+def wrap_untrusted(label: str, text: str, secret: str) -> str:
     """The text between lines `<label secret>` and `</label secret>`, unable to close them itself."""
-    inside = harmless(text, secret)
+    inside = neutralize_text(text, secret)
     # Inside, this label opens nothing, however the tag goes on.
     tag = re.compile(rf"<(?=\s{{0,4}}/?\s{{0,4}}{re.escape(label)}\b)", re.IGNORECASE)
-    inside = tag.sub(BROKEN, inside)
+    inside = tag.sub(NEUTRAL_BRACKET, inside)
     return f"<{label} {secret}>\n{inside}\n</{label} {secret}>"
 
 
-def harmless(text: str, secret: str) -> str:
+def neutralize_text(text: str, secret: str) -> str:
     """The text with the secret blotted out and all marks broken but legible."""
     if secret:
         text = re.sub(re.escape(secret), "****", text, flags=re.IGNORECASE)
-    return broken(text)
+    return neutralize_marks(text)
 
 
-def broken(text: str) -> str:
+def neutralize_marks(text: str) -> str:
     """The text with the first character of every mark replaced, so that it marks nothing."""
-    return MARKS.sub(lambda found: BROKEN + found[0][1:], text)
+    return MARK_PATTERN.sub(lambda found: NEUTRAL_BRACKET + found[0][1:], text)
 
 
-LONGEST_NAME = 64
+MAX_LABEL_LENGTH = 64
 
 
 def transcript(messages: Sequence[Message], *, counter: TokenCounter, longest: int = 2000) -> str:
     """One block per message, a blank line between two; messages over `longest` tokens cut in the middle."""
-    names = called_names(messages)
-    return "\n\n".join(_block(message, names, counter, longest) for message in messages)
+    names = tool_names_by_call(messages)
+    return "\n\n".join(_render_message(message, names, counter, longest) for message in messages)
 
 
-def called_names(messages: Sequence[Message]) -> dict[str, str]:
+def tool_names_by_call(messages: Sequence[Message]) -> dict[str, str]:
     """The tools' names by the ids of the calls to them."""
     return {call.id: call.name for message in messages for call in message.tool_calls if call.id}
 
 
-def speaker(message: Message, names: dict[str, str]) -> str:
+def speaker_label(message: Message, names: dict[str, str]) -> str:
     """Who speaks, on one line: `User`, `Assistant (planner)`, `Tool search`, `Tool search failed`."""
     role = message.role.value.capitalize()
     if message.role is ChatRole.TOOL:
@@ -91,18 +91,18 @@ def speaker(message: Message, names: dict[str, str]) -> str:
 def short_name(name: str) -> str:
     """A name on one line, with its middle left out where it is longer than any name should be."""
     name = " ".join(name.split())
-    return name if len(name) <= LONGEST_NAME else f"{name[:40]} ... {name[-15:]}"
+    return name if len(name) <= MAX_LABEL_LENGTH else f"{name[:40]} ... {name[-15:]}"
 
 
-def body(message: Message) -> str:
+def visible_text(message: Message) -> str:
     """What a reader sees of the content: texts, and a note for each image; no thinking."""
     seen = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     return "\n".join(part.text if isinstance(part, TextContent) else "[image]" for part in seen)
 
 
-def _block(message: Message, names: dict[str, str], counter: TokenCounter, longest: int) -> str:
-    who = speaker(message, names)
-    said = body(message)
+def _render_message(message: Message, names: dict[str, str], counter: TokenCounter, longest: int) -> str:
+    who = speaker_label(message, names)
+    said = visible_text(message)
     pieces = [said, *(call.arguments for call in message.tool_calls)]
     costs = [counter.count_text(piece) for piece in pieces]
     most = fair_share(costs, longest)
@@ -115,9 +115,9 @@ def _block(message: Message, names: dict[str, str], counter: TokenCounter, longe
         f"{who} calls {short_name(call.name)}({shown})"
         for call, shown in zip(message.tool_calls, arguments, strict=True)
     ]
-    return "\n".join(map(_indented, lines))
+    return "\n".join(map(_indent_lines, lines))
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     # splitlines() knows every line break there is, also the ones a model or a terminal would show as one.
     return "\n  ".join(text.splitlines())

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff, DirectMessage
-from autonomy_ctx.items.json_values import EMPTY, checked, freeze, preview, thaw
+from autonomy_ctx.items.json_values import EMPTY, freeze, preview, thaw, validate_json
 from autonomy_ctx.items.message import (
     ChatRole,
     Message,
@@ -33,7 +33,7 @@ from autonomy_ctx.items.summary import Segment, Summary
 Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
 
 # What a message dict may hold that is a field of its own; everything else is `extra`.
-_FIELDS = frozenset(
+_MESSAGE_FIELDS = frozenset(
     {
         "type",
         "role",
@@ -61,7 +61,7 @@ def from_dict(
         return value
     if not isinstance(value, dict):
         raise InvalidMessage("message", f"must be a dict or a Message, not {type(value).__name__}")
-    form = checked(value, "message")
+    form = validate_json(value, "message")
     return from_form(form, new_id, now)
 
 
@@ -81,7 +81,7 @@ def from_form(
     kind = form.get("type")
     if kind is not None and kind != "message":
         if kind == "summary":
-            return _summary(form)
+            return _parse_summary(form)
         raise InvalidMessage("type", f"is {preview(kind)}; a message has the type `message` or none")
     get = form.get
     role = parse_role(get("role"))
@@ -115,7 +115,7 @@ def from_form(
     value = get(name)
     put(message, "agent", value if value is None else parse_text(value, name))
     put(message, "is_error", "is_error" in form and parse_flag(form["is_error"], "is_error"))
-    put(message, "extra", EMPTY if _FIELDS.issuperset(form) else _extra(form))
+    put(message, "extra", EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form))
     put(message, "_form", form)
     put(message, "_kept", kept)
     put(message, "_tokens", None)
@@ -125,7 +125,7 @@ def from_form(
 def to_dict(message: Message) -> dict[str, Any]:
     """The dict form: the one the message was made from, or the canonical one."""
     if message._form is None:
-        return _canonical(message)
+        return _canonical_form(message)
     form: dict[str, Any] = thaw(message._form)
     if message._kept:
         if form.get("message_id") != message.id:
@@ -138,10 +138,10 @@ def to_dict(message: Message) -> dict[str, Any]:
 def item_from_dict(value: Any) -> Item:
     """Any item from its dict form; the `type` says which."""
     kind = value.get("type") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in _EVENTS:
+    if not isinstance(kind, str) or kind not in _EVENT_TYPES:
         return from_dict(value)
-    form = checked(value, "item")
-    event, names = _EVENTS[kind]
+    form = validate_json(value, "item")
+    event, names = _EVENT_TYPES[kind]
     if "agent_id" in form:
         form.setdefault("agent", form["agent_id"])
     try:
@@ -157,14 +157,14 @@ def item_to_dict(item: Item) -> dict[str, Any]:
     if isinstance(item, Message):
         return to_dict(item)
     form: dict[str, Any] = {"type": item.type}
-    for name in _EVENTS[item.type][1]:
+    for name in _EVENT_TYPES[item.type][1]:
         value = getattr(item, name)
         form[name] = list(value) if isinstance(value, tuple) else thaw(value)
     form["created_at"] = item.created_at.isoformat()
     return form
 
 
-def _canonical(message: Message) -> dict[str, Any]:
+def _canonical_form(message: Message) -> dict[str, Any]:
     if isinstance(message, Summary):
         return _summary_form(message)
     form: dict[str, Any] = {"role": message.role.value, "content": content_to_json(message.content)}
@@ -189,12 +189,12 @@ def time_to_json(time: datetime) -> float | str:
     return seconds if 0 <= seconds < 2**33 else time.isoformat()
 
 
-def _extra(form: dict[str, Any]) -> Any:
+def _extra_fields(form: dict[str, Any]) -> Any:
     nested = form.get("extra")
     if nested is not None and not isinstance(nested, dict):
         raise InvalidMessage("extra", f"must be a dict, not {type(nested).__name__}")
     extra = dict(nested or {})
-    extra.update((key, value) for key, value in form.items() if key not in _FIELDS and key != "extra")
+    extra.update((key, value) for key, value in form.items() if key not in _MESSAGE_FIELDS and key != "extra")
     return freeze(extra) if extra else EMPTY
 
 
@@ -213,7 +213,7 @@ def _summary_form(summary: Summary) -> dict[str, Any]:
     return form if summary.agent is None else form | {"agent": summary.agent}
 
 
-def _summary(form: dict[str, Any]) -> Summary:
+def _parse_summary(form: dict[str, Any]) -> Summary:
     texts, ranges = form.get("content"), form.get("segments")
     if not isinstance(texts, list) or not isinstance(ranges, list) or len(texts) != len(ranges):
         raise InvalidMessage("segments", "must be a list with one entry per text part of `content`")
@@ -237,10 +237,10 @@ def _summary(form: dict[str, Any]) -> Summary:
     )
 
 
-_STAMPED = ("id", "created_at", "agent")
-_EVENTS: dict[Any, tuple[Callable[..., Item], tuple[str, ...]]] = {
-    "agent_handoff": (AgentHandoff, ("to_agent", "from_agent", "reason", *_STAMPED)),
-    "agent_config_update": (AgentConfigUpdate, ("instructions", "tools", *_STAMPED)),
+_COMMON_FIELDS = ("id", "created_at", "agent")
+_EVENT_TYPES: dict[Any, tuple[Callable[..., Item], tuple[str, ...]]] = {
+    "agent_handoff": (AgentHandoff, ("to_agent", "from_agent", "reason", *_COMMON_FIELDS)),
+    "agent_config_update": (AgentConfigUpdate, ("instructions", "tools", *_COMMON_FIELDS)),
     "direct_message": (
         DirectMessage,
         (
@@ -252,7 +252,7 @@ _EVENTS: dict[Any, tuple[Callable[..., Item], tuple[str, ...]]] = {
             "target_node_id",
             "parent_task_id",
             "metadata",
-            *_STAMPED,
+            *_COMMON_FIELDS,
         ),
     ),
 }

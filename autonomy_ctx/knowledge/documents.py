@@ -16,16 +16,16 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.items.transcript import nonce
-from autonomy_ctx.knowledge.knowledge import clean
+from autonomy_ctx.knowledge.knowledge import replace_surrogates
 
-SIZE, OVERLAP = 240, 40
+CHUNK_TOKENS, OVERLAP_TOKENS = 240, 40
 # No token is usually longer, so nothing further back can be part of an overlap.
-_REACH = 8 * OVERLAP
+_OVERLAP_CHARACTERS = 8 * OVERLAP_TOKENS
 _PARAGRAPH = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _SENTENCE = re.compile(r"(?<=[.!?\u2026])\s+|(?<=[\u3002\uff01\uff1f])|\n")
 
 
-class Piece(NamedTuple):
+class TextSpan(NamedTuple):
     """A part of a text that is not divided further."""
 
     start: int
@@ -33,37 +33,37 @@ class Piece(NamedTuple):
     tokens: int
 
 
-def chunks(text: str, *, size: int = SIZE, overlap: int = OVERLAP) -> list[str]:
+def chunks(text: str, *, size: int = CHUNK_TOKENS, overlap: int = OVERLAP_TOKENS) -> list[str]:
     """The text in pieces of at most `size` tokens, each after the last sentences of the one before it."""
     made: list[str] = []
     start = end = begun = spent = 0
-    for piece in _pieces(text, size):
+    for piece in _split_spans(text, size):
         if spent and spent + piece.tokens > size:
             made.append(text[begun:end].strip())
-            begun, start, spent = _overlap(text, start, end, overlap), piece.start, 0
+            begun, start, spent = _overlap_start(text, start, end, overlap), piece.start, 0
         end, spent = piece.end, spent + piece.tokens
     made.append(text[begun:end].strip())
     return [chunk for chunk in made if chunk]
 
 
-def _overlap(text: str, start: int, end: int, tokens: int) -> int:
+def _overlap_start(text: str, start: int, end: int, tokens: int) -> int:
     """Where the last sentences of text[start:end] begin that cost at most so many tokens."""
-    first = max(start, end - _REACH)
+    first = max(start, end - _OVERLAP_CHARACTERS)
     starts = [found.end() for found in _SENTENCE.finditer(text, first, end)]
     return next((at for at in starts if at > start and estimate_tokens(text[at:end]) <= tokens), end)
 
 
-def _pieces(text: str, size: int) -> Iterator[Piece]:
-    for paragraph in _spans(text, 0, len(text), _PARAGRAPH):
-        whole = _piece(text, *paragraph)
+def _split_spans(text: str, size: int) -> Iterator[TextSpan]:
+    for paragraph in _split_at(text, 0, len(text), _PARAGRAPH):
+        whole = _make_span(text, *paragraph)
         if whole.tokens <= size:
             yield whole
             continue
-        for sentence in _spans(text, *paragraph, _SENTENCE):
-            yield from _halved(text, _piece(text, *sentence), size)
+        for sentence in _split_at(text, *paragraph, _SENTENCE):
+            yield from _split_in_half(text, _make_span(text, *sentence), size)
 
 
-def _spans(text: str, start: int, end: int, border: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+def _split_at(text: str, start: int, end: int, border: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """What lies between borders; a border belongs to what is before it, so nothing is lost."""
     at = start
     for found in border.finditer(text, start, end):
@@ -74,23 +74,23 @@ def _spans(text: str, start: int, end: int, border: re.Pattern[str]) -> Iterator
         yield at, end
 
 
-def _halved(text: str, piece: Piece, size: int) -> Iterator[Piece]:
+def _split_in_half(text: str, piece: TextSpan, size: int) -> Iterator[TextSpan]:
     if piece.tokens <= size or piece.end - piece.start < 2:
         yield piece
         return
     middle = (piece.start + piece.end) // 2
     space = text.rfind(" ", piece.start + 1, middle)
     cut = space + 1 if space > 0 and middle - space < 100 else middle
-    yield from _halved(text, _piece(text, piece.start, cut), size)
-    yield from _halved(text, _piece(text, cut, piece.end), size)
+    yield from _split_in_half(text, _make_span(text, piece.start, cut), size)
+    yield from _split_in_half(text, _make_span(text, cut, piece.end), size)
 
 
-def _piece(text: str, start: int, end: int) -> Piece:
-    return Piece(start, end, estimate_tokens(text[start:end]))
+def _make_span(text: str, start: int, end: int) -> TextSpan:
+    return TextSpan(start, end, estimate_tokens(text[start:end]))
 
 
-MOST_BYTES = 16 * 2**20
-_BINARY_WITHIN = 8192
+MAX_DOCUMENT_BYTES = 16 * 2**20
+_BINARY_PROBE_BYTES = 8192
 _TITLE = re.compile(r"\A(?:\s*\n)*#\s+(.{1,200})$", re.MULTILINE)
 
 
@@ -103,7 +103,7 @@ class Document:
     title: str | None = None
 
 
-def document(text: Any, source: Any, title: Any = None) -> Document:
+def make_document(text: Any, source: Any, title: Any = None) -> Document:
     """A document, or an error that says what is wrong with it."""
     if not isinstance(source, str) or not source.strip():
         raise InvalidDocument(str(source), "needs a `source`: the name by which it is shown and replaced")
@@ -111,9 +111,13 @@ def document(text: Any, source: Any, title: Any = None) -> Document:
         raise InvalidDocument(source, f"is {type(text).__name__}, not text")
     if title is not None and not isinstance(title, str):
         raise InvalidDocument(source, f"has a title that is {type(title).__name__}, not text")
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_DOCUMENT_BYTES:
         raise _too_large(source, len(text))
-    return Document(text=clean(text), source=clean(source), title=clean(title) if title else None)
+    return Document(
+        text=replace_surrogates(text),
+        source=replace_surrogates(source),
+        title=replace_surrogates(title) if title else None,
+    )
 
 
 def read_file(path: str | os.PathLike[str]) -> Document:
@@ -124,7 +128,7 @@ def read_file(path: str | os.PathLike[str]) -> Document:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             raise InvalidDocument(source, "is no regular file")
-        if found.st_size > MOST_BYTES:
+        if found.st_size > MAX_DOCUMENT_BYTES:
             raise _too_large(source, found.st_size)
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -132,11 +136,11 @@ def read_file(path: str | os.PathLike[str]) -> Document:
             raise
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidDocument(source, f"cannot be read ({reason})") from error
-    if b"\0" in data[:_BINARY_WITHIN]:
+    if b"\0" in data[:_BINARY_PROBE_BYTES]:
         raise InvalidDocument(source, "is not text; leave it out, or extract its text first")
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
     heading = _TITLE.match(text)
-    return document(text, source, heading[1].strip() if heading else None)
+    return make_document(text, source, heading[1].strip() if heading else None)
 
 
 def read_folder(path: str | os.PathLike[str], pattern: str) -> list[Document]:
@@ -167,9 +171,9 @@ def message_documents(messages: Iterable[Message | Mapping[str, Any]]) -> list[D
             continue
         named = isinstance(given, Message) or given.get("id") or given.get("message_id")
         name = message.id if named else nonce(message.role.value, text)
-        made[name] = document(text, f"message {name}", message.role.value)
+        made[name] = make_document(text, f"message {name}", message.role.value)
     return list(made.values())
 
 
 def _too_large(source: str, size: int) -> InvalidDocument:
-    return InvalidDocument(source, f"has a size of {size:,}, over {MOST_BYTES:,}; divide it")
+    return InvalidDocument(source, f"has a size of {size:,}, over {MAX_DOCUMENT_BYTES:,}; divide it")

@@ -19,15 +19,15 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.background import Closing, current_loop
+from autonomy_ctx.background import AsyncResource, current_loop
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.knowledge.knowledge import clean
-from autonomy_ctx.models.client import Access, Client, Pool, Retrying, Timeouts
-from autonomy_ctx.models.providers import PROVIDERS, Choice, checked_url, choose
+from autonomy_ctx.knowledge.knowledge import replace_surrogates
+from autonomy_ctx.models.client import ClientPool, ModelClient, RequestBuilder, RetryPolicy, Timeouts
+from autonomy_ctx.models.providers import PROVIDERS, ProviderChoice, checked_url, choose_provider
 from autonomy_ctx.validation import check_int
 
-TOTAL_SECONDS = 60.0
+EMBED_TIMEOUT_SECONDS = 60.0
 
 
 class Embedder(Protocol):
@@ -85,7 +85,7 @@ class AsyncEmbedder:
         return await self._call(list(texts))
 
     def __repr__(self) -> str:
-        return f"AsyncEmbedder({_name(self._call)})"
+        return f"AsyncEmbedder({_callable_name(self._call)})"
 
 
 class ThreadEmbedder:
@@ -107,7 +107,7 @@ class ThreadEmbedder:
         return vectors
 
     def __repr__(self) -> str:
-        return f"ThreadEmbedder({_name(self._call)})"
+        return f"ThreadEmbedder({_callable_name(self._call)})"
 
     def _compute(self, texts: list[str]) -> list[Any]:
         found = self._call(texts)
@@ -121,11 +121,11 @@ def _is_async(call: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
 
 
-def _name(call: Callable[..., Any]) -> str:
+def _callable_name(call: Callable[..., Any]) -> str:
     return getattr(call, "__qualname__", type(call).__name__)
 
 
-class HttpEmbedder(Closing):
+class HttpEmbedder(AsyncResource):
     """Asks an embedding model over HTTP, in OpenAI's words.
 
     With `base_url` any server is asked, with `api_key` or none. Without it the name says the provider
@@ -150,18 +150,20 @@ class HttpEmbedder(Closing):
         **options: Any,
     ) -> None:
         base_url = None if base_url is None else checked_url(base_url)
-        choice = _choice(model, base_url)
+        choice = _choose_embedding_provider(model, base_url)
         self.model, self.batch_size = model, check_int("batch_size", batch_size)
         self._model = choice.model
-        self._access = Access(model, choice.provider, base_url=base_url, api_key=api_key, headers=headers)
+        self._access = RequestBuilder(
+            model, choice.provider, base_url=base_url, api_key=api_key, headers=headers
+        )
         for refused in ("model", "input", "encoding_format"):
             if refused in options:
                 raise TypeError(f"HttpEmbedder() does not take {refused} as an option")
         self._options = options
-        self._pool = Pool(client)
-        timeouts = Timeouts.of(TOTAL_SECONDS if timeout is None else timeout)
-        retrying = Retrying(retries=retries, sleep=sleep, random=jitter, now=now)
-        self._client = Client(model, _Embeddings(), self._pool, timeouts, retrying)
+        self._pool = ClientPool(client)
+        timeouts = Timeouts.of(EMBED_TIMEOUT_SECONDS if timeout is None else timeout)
+        retrying = RetryPolicy(retries=retries, sleep=sleep, random=jitter, now=now)
+        self._client = ModelClient(model, _EmbeddingsFormat(), self._pool, timeouts, retrying)
 
     @property
     def base_url(self) -> str | None:
@@ -174,7 +176,9 @@ class HttpEmbedder(Closing):
             raise TypeError("embed takes a list of texts, not one text")
         vectors: list[list[float]] = []
         for start in range(0, len(texts), self.batch_size):
-            vectors += await self._asked([clean(text) for text in texts[start : start + self.batch_size]])
+            vectors += await self._asked(
+                [replace_surrogates(text) for text in texts[start : start + self.batch_size]]
+            )
         return vectors
 
     async def close(self) -> None:
@@ -196,14 +200,14 @@ class HttpEmbedder(Closing):
         return [list(vector) for vector in vectors]
 
 
-def _choice(model: str, base_url: str | None) -> Choice:
+def _choose_embedding_provider(model: str, base_url: str | None) -> ProviderChoice:
     if base_url is not None:
         if not isinstance(model, str) or not model.strip():
             raise ValueError('an embedding model needs a name, such as "text-embedding-3-small"')
         # No key of another provider is ever sent to an address that was given.
-        return Choice(PROVIDERS["compatible"], model)
+        return ProviderChoice(PROVIDERS["compatible"], model)
     try:
-        choice = choose(model)
+        choice = choose_provider(model)
     except ValueError as error:
         raise ValueError(
             f"nothing is known about model {model!r}; say who serves it, as in "
@@ -224,7 +228,7 @@ class EmbeddingReply(ModelReply):
     vectors: tuple[array[float], ...] = ()
 
 
-class _Embeddings:
+class _EmbeddingsFormat:
     """The words of `/v1/embeddings`, for the request loop."""
 
     name = "embeddings"

@@ -15,15 +15,15 @@ from typing import Any
 import anyio
 
 from autonomy_ctx.errors import KnowledgeError
-from autonomy_ctx.knowledge.knowledge import Passage, ask, checked_knowledge, search_function
+from autonomy_ctx.knowledge.knowledge import Passage, checked_knowledge, search_function, search_knowledge
 from autonomy_ctx.validation import check_int, check_seconds
 
 logger = logging.getLogger("autonomy_ctx.knowledge")
 
 # Each base is asked for more than is wanted: what both find may stand first in neither.
-DEEPER, LEAST = 4, 20
+OVERSAMPLE_FACTOR, MIN_CANDIDATES = 4, 20
 # What a base did not find stands this much below the last that it did.
-BELOW = 0.5
+MISSING_PENALTY = 0.5
 
 
 class FusedKnowledge:
@@ -45,7 +45,9 @@ class FusedKnowledge:
             name = type(self.bases[number]).__name__
             try:
                 with anyio.move_on_after(self.timeout) as scope:
-                    answer = await ask(self.bases[number], query, max(DEEPER * limit, LEAST))
+                    answer = await search_knowledge(
+                        self.bases[number], query, max(OVERSAMPLE_FACTOR * limit, MIN_CANDIDATES)
+                    )
                 if scope.cancelled_caught:
                     problems.append(f"{name} took longer than {self.timeout:g} s")
                     logger.warning("knowledge base %s left out: it took too long", name)
@@ -64,7 +66,7 @@ class FusedKnowledge:
         answers = [answer for answer in found if answer is not None]
         if not answers:
             raise KnowledgeError(type(self).__name__, f"got no answer from any base: {'; '.join(problems)}")
-        return fused(answers)[:limit]
+        return fuse_answers(answers)[:limit]
 
     def as_tool(
         self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
@@ -76,26 +78,27 @@ class FusedKnowledge:
         return f"FusedKnowledge({', '.join(map(repr, self.bases))})"
 
 
-def fused(answers: Sequence[Sequence[Passage]]) -> list[Passage]:
+def fuse_answers(answers: Sequence[Sequence[Passage]]) -> list[Passage]:
     """The passages of several answers by the sum of what each stands out by; each text once."""
     passages: dict[str, Passage] = {}
     measured: list[dict[str, float]] = []
     for answer in answers:
         scores: dict[str, float] = {}
-        for passage, score in zip(answer, standing_out(answer), strict=True):
+        for passage, score in zip(answer, standard_scores(answer), strict=True):
             name = " ".join(passage.text.casefold().split())
             passages.setdefault(name, passage)
             scores.setdefault(name, score)
         if scores:
             measured.append(scores)
     sums = {
-        name: sum(scores.get(name, min(scores.values()) - BELOW) for scores in measured) for name in passages
+        name: sum(scores.get(name, min(scores.values()) - MISSING_PENALTY) for scores in measured)
+        for name in passages
     }
     ranked = sorted(passages, key=lambda name: -sums[name])
     return [replace(passages[name], score=sums[name]) for name in ranked]
 
 
-def standing_out(answer: Sequence[Passage]) -> list[float]:
+def standard_scores(answer: Sequence[Passage]) -> list[float]:
     """Each score's distance from the mean in standard deviations; higher is better."""
     scores = [passage.score for passage in answer]
     if len(set(scores)) < 2:

@@ -14,41 +14,41 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 
-from autonomy_ctx.background import Closing
+from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import KnowledgeError, SchemaTooNew, StoreUnavailable
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.terms import any_of, ends, is_unspaced, little, words
+from autonomy_ctx.items.terms import fts_or_query, is_unspaced, normalized_words, stop_words, text_ends
 from autonomy_ctx.knowledge.documents import (
     Document,
     chunks,
-    document,
+    make_document,
     message_documents,
     read_file,
     read_folder,
 )
 from autonomy_ctx.knowledge.knowledge import Passage, search_function
-from autonomy_ctx.memory.sqlite.connection import check_folder, translated
+from autonomy_ctx.memory.sqlite.connection import check_folder, translate_error
 from autonomy_ctx.validation import check_int
 
 # Of a long question as many terms and characters count at its beginning as at its end.
 END_TERMS, END_CHARACTERS = 32, 10_000
 
 
-def indexed(text: str, title: str | None = None) -> str:
+def index_text(text: str, title: str | None = None) -> str:
     """A passage as the index sees it."""
-    return " ".join(words(f"{title}\n{text}" if title else text))
+    return " ".join(normalized_words(f"{title}\n{text}" if title else text))
 
 
-def question(text: str) -> str | None:
+def fts_query(text: str) -> str | None:
     """A question in the index's syntax: any of its words, common ones only if there are no others."""
-    found = list(dict.fromkeys(_terms(words(ends(text, END_CHARACTERS)))))
-    terms = [term for term in found if term not in little()] or found
+    found = list(dict.fromkeys(_query_terms(normalized_words(text_ends(text, END_CHARACTERS)))))
+    terms = [term for term in found if term not in stop_words()] or found
     if len(terms) > 2 * END_TERMS:
         terms = [*terms[:END_TERMS], *terms[-END_TERMS:]]
-    return any_of(terms) or None
+    return fts_or_query(terms) or None
 
 
-def _terms(found: list[str]) -> list[str]:
+def _query_terms(found: list[str]) -> list[str]:
     """Words, and each two neighbours of a script without spaces as one."""
     terms: list[str] = []
     before = ""
@@ -67,11 +67,11 @@ def _terms(found: list[str]) -> list[str]:
 
 
 # Tells our files from others: "aknw".
-APPLICATION, VERSION = 0x616B6E77, 1
+APPLICATION_ID, SCHEMA_VERSION = 0x616B6E77, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class IndexedDocument:
     """A document divided into passages, each with its form in the index."""
 
     source: str
@@ -80,15 +80,15 @@ class Prepared:
     passages: tuple[tuple[str, str], ...]
 
 
-def opened(path: str, timeout: float) -> sqlite3.Connection:
+def open_index(path: str, timeout: float) -> sqlite3.Connection:
     """A connection to a file of ours, made if it is new; one that holds something else is left alone."""
     connection = sqlite3.connect(path, timeout=timeout, check_same_thread=False, isolation_level=None)
     try:
         # Only a new file is locked: opening must not wait for whoever is writing to an old one.
-        if not _is_ours(connection, path):
+        if not _has_schema(connection, path):
             connection.execute("BEGIN IMMEDIATE")
-            if not _is_ours(connection, path):
-                _create(connection)
+            if not _has_schema(connection, path):
+                _create_schema(connection)
             connection.execute("COMMIT")
     except BaseException:
         connection.close()
@@ -96,22 +96,22 @@ def opened(path: str, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _is_ours(connection: sqlite3.Connection, path: str) -> bool:
+def _has_schema(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the file has our tables; false when it has none at all."""
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return False
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION:
+    if application != APPLICATION_ID:
         raise StoreUnavailable(
             path=path, problem="it is a database of something else", advice="give knowledge a file of its own"
         )
-    if version > VERSION:
-        raise SchemaTooNew(path=path, found=version, known=VERSION)
+    if version > SCHEMA_VERSION:
+        raise SchemaTooNew(path=path, found=version, known=SCHEMA_VERSION)
     return True
 
 
-def _create(connection: sqlite3.Connection) -> None:
+def _create_schema(connection: sqlite3.Connection) -> None:
     schema = (resources.files("autonomy_ctx.knowledge") / "schema.sql").read_text(encoding="utf-8")
     try:
         for statement in schema.split(";\n"):
@@ -122,36 +122,36 @@ def _create(connection: sqlite3.Connection) -> None:
                 "TextKnowledge", "needs an SQLite with FTS5, which this Python's has not; use another build"
             ) from error
         raise
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
-def digest_of(document: Document) -> bytes:
+def document_digest(document: Document) -> bytes:
     """What changes when a document does."""
     return sha256(f"{document.title or ''}\0{document.text}".encode()).digest()
 
 
-def prepared(document: Document) -> Prepared:
+def prepare_document(document: Document) -> IndexedDocument:
     """The document divided, without touching the index."""
-    passages = tuple((text, indexed(text, document.title)) for text in chunks(document.text))
-    return Prepared(
-        source=document.source, title=document.title, digest=digest_of(document), passages=passages
+    passages = tuple((text, index_text(text, document.title)) for text in chunks(document.text))
+    return IndexedDocument(
+        source=document.source, title=document.title, digest=document_digest(document), passages=passages
     )
 
 
-def unchanged(connection: sqlite3.Connection, documents: Sequence[Document]) -> set[str]:
+def unchanged_sources(connection: sqlite3.Connection, documents: Sequence[Document]) -> set[str]:
     """The sources of documents that the index has just so."""
     found = set()
     for one in documents:
         row = connection.execute("SELECT digest FROM document WHERE source = ?", (one.source,)).fetchone()
-        if row is not None and row[0] == digest_of(one):
+        if row is not None and row[0] == document_digest(one):
             found.add(one.source)
     return found
 
 
-def put(
+def put_documents(
     connection: sqlite3.Connection,
-    changed: Iterable[Prepared],
+    changed: Iterable[IndexedDocument],
     *,
     folder: str | None = None,
     sources: Sequence[str] = (),
@@ -160,8 +160,8 @@ def put(
     connection.execute("BEGIN IMMEDIATE")
     try:
         for document in changed:
-            _drop(connection, document.source)
-            _insert(connection, document)
+            _delete_document_rows(connection, document.source)
+            _insert_document(connection, document)
         if folder is not None:
             for source in sources:
                 connection.execute("UPDATE document SET folder = ? WHERE source = ?", (folder, source))
@@ -169,7 +169,7 @@ def put(
             had = connection.execute("SELECT source FROM document WHERE folder = ?", (folder,)).fetchall()
             for [source] in had:
                 if source not in kept:
-                    _drop(connection, source)
+                    _delete_document_rows(connection, source)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -177,11 +177,11 @@ def put(
         raise
 
 
-def drop(connection: sqlite3.Connection, source: str) -> bool:
+def drop_document(connection: sqlite3.Connection, source: str) -> bool:
     """Remove a document whole; whether there was one."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        there = _drop(connection, source)
+        there = _delete_document_rows(connection, source)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -190,7 +190,7 @@ def drop(connection: sqlite3.Connection, source: str) -> bool:
     return there
 
 
-def find(connection: sqlite3.Connection, question: str, limit: int) -> list[Passage]:
+def find_passages(connection: sqlite3.Connection, question: str, limit: int) -> list[Passage]:
     """The passages that fit best, of equals the older first."""
     rows = connection.execute(
         "SELECT passage.text, passage.source, passage.number, document.title, bm25(words) AS cost"
@@ -205,7 +205,7 @@ def find(connection: sqlite3.Connection, question: str, limit: int) -> list[Pass
     ]
 
 
-def _insert(connection: sqlite3.Connection, document: Prepared) -> None:
+def _insert_document(connection: sqlite3.Connection, document: IndexedDocument) -> None:
     connection.execute(
         "INSERT INTO document (source, title, digest) VALUES (?, ?, ?)",
         (document.source, document.title, document.digest),
@@ -217,7 +217,7 @@ def _insert(connection: sqlite3.Connection, document: Prepared) -> None:
         connection.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (made.lastrowid, body))
 
 
-def _drop(connection: sqlite3.Connection, source: str) -> bool:
+def _delete_document_rows(connection: sqlite3.Connection, source: str) -> bool:
     connection.execute(
         "DELETE FROM words WHERE rowid IN (SELECT id FROM passage WHERE source = ?)", (source,)
     )
@@ -228,7 +228,7 @@ def _drop(connection: sqlite3.Connection, source: str) -> bool:
 T = TypeVar("T")
 
 
-class TextKnowledge(Closing):
+class TextKnowledge(AsyncResource):
     """Texts, files and messages in a full-text index: in memory, or in a file that processes may share.
 
     Adding under a known `source` replaces what was there. Everything runs in worker threads.
@@ -243,13 +243,13 @@ class TextKnowledge(Closing):
         if self.path is not None:
             check_folder(self.path)
         try:
-            self._connection: sqlite3.Connection | None = opened(self.path or ":memory:", timeout)
+            self._connection: sqlite3.Connection | None = open_index(self.path or ":memory:", timeout)
         except (sqlite3.Error, OSError) as error:
-            raise translated(error, self._where, timeout) from error
+            raise translate_error(error, self._where, timeout) from error
 
     async def add(self, text: str, *, source: str, title: str | None = None) -> None:
         """Add a text, or replace the one with this source."""
-        made = document(text, source, title)
+        made = make_document(text, source, title)
         await self._work(lambda: self._put([made]))
 
     async def add_file(self, path: str | os.PathLike[str]) -> None:
@@ -276,7 +276,7 @@ class TextKnowledge(Closing):
 
     async def remove(self, source: str) -> bool:
         """Remove what has this source; whether there was anything."""
-        return await self._work(lambda: self._locked(lambda connection: drop(connection, source)))
+        return await self._work(lambda: self._locked(lambda connection: drop_document(connection, source)))
 
     async def search(self, query: str, limit: int = 5) -> list[Passage]:
         """The passages that share words with the query, best first."""
@@ -285,10 +285,10 @@ class TextKnowledge(Closing):
         check_int("limit", limit)
 
         def work() -> list[Passage]:
-            asked = question(query)
+            asked = fts_query(query)
             if asked is None:
                 return []
-            return self._locked(lambda connection: find(connection, asked, limit))
+            return self._locked(lambda connection: find_passages(connection, asked, limit))
 
         # Whoever does not wait any longer leaves the thread to finish by itself: it changes nothing.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
@@ -312,11 +312,11 @@ class TextKnowledge(Closing):
 
     def _put(self, documents: Sequence[Document], *, folder: str | None = None) -> None:
         documents = list({one.source: one for one in documents}.values())
-        known = self._locked(lambda connection: unchanged(connection, documents))
+        known = self._locked(lambda connection: unchanged_sources(connection, documents))
         # Divided before the lock is taken, so that searches do not wait for it.
-        changed = [prepared(one) for one in documents if one.source not in known]
+        changed = [prepare_document(one) for one in documents if one.source not in known]
         sources = [one.source for one in documents]
-        self._locked(lambda connection: put(connection, changed, folder=folder, sources=sources))
+        self._locked(lambda connection: put_documents(connection, changed, folder=folder, sources=sources))
 
     def _locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -325,7 +325,7 @@ class TextKnowledge(Closing):
             try:
                 return work(self._connection)
             except (sqlite3.Error, OSError) as error:
-                raise translated(error, self._where, self._timeout) from error
+                raise translate_error(error, self._where, self._timeout) from error
 
     def _close(self) -> None:
         with self._lock:

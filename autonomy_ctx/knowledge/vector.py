@@ -25,23 +25,23 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.knowledge.documents import (
     Document,
     chunks,
-    document,
+    make_document,
     message_documents,
     read_file,
     read_folder,
 )
 from autonomy_ctx.knowledge.embedders import EmbedderLike, as_embedder
 from autonomy_ctx.knowledge.knowledge import (
-    Answer,
+    KnowledgeResult,
     Passage,
-    clean,
     read_passages,
+    replace_surrogates,
     search_function,
 )
 from autonomy_ctx.validation import check_int
 
 # A store that takes longer to replace a document has failed.
-STORE_SECONDS = 30.0
+STORE_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class VectorKnowledgeBase:
 
     async def add(self, text: str, *, source: str, title: str | None = None) -> None:
         """Add a text, or replace the one with this source."""
-        await self._put([document(text, source, title)])
+        await self._put([make_document(text, source, title)])
 
     async def add_file(self, path: str | os.PathLike[str]) -> None:
         """Add a text file; its source is its path."""
@@ -112,7 +112,7 @@ class VectorKnowledgeBase:
         if not query.strip():
             return []
         [vector] = await self._embedded([query])
-        found = _answer(await self.vector_store.search(vector, limit), limit)
+        found = _read_store_hits(await self.vector_store.search(vector, limit), limit)
         if found.problem is not None and not found.passages:
             raise KnowledgeError(type(self.vector_store).__name__, f"gave no hits: {found.problem}")
         return list(found.passages)
@@ -133,7 +133,7 @@ class VectorKnowledgeBase:
             named = [f"{one.title}\n{text}" if one.title else text for text in texts]
             vectors = await self._embedded(named) if named else []
             # Not left between the two: a document is replaced, or the old one is there.
-            with anyio.fail_after(STORE_SECONDS, shield=True):
+            with anyio.fail_after(STORE_TIMEOUT_SECONDS, shield=True):
                 await self._replace(one, texts, vectors)
 
     async def _replace(self, one: Document, texts: list[str], vectors: list[list[float]]) -> None:
@@ -149,18 +149,18 @@ class VectorKnowledgeBase:
             await add(ids, vectors, payloads)
 
     async def _embedded(self, texts: list[str]) -> list[list[float]]:
-        vectors = await self.embedding_provider.embed([clean(text) for text in texts])
+        vectors = await self.embedding_provider.embed([replace_surrogates(text) for text in texts])
         return await anyio.to_thread.run_sync(checked_vectors, vectors, len(texts), abandon_on_cancel=True)
 
 
 def checked_vectors(vectors: Any, count: int) -> list[list[float]]:
     """Vectors that can be compared with each other, from lists or from arrays of any library."""
-    vectors = _plain(vectors)
+    vectors = _to_list(vectors)
     if not isinstance(vectors, Sequence) or isinstance(vectors, str) or len(vectors) != count:
         given = f"{len(vectors)} vectors" if isinstance(vectors, list | tuple) else type(vectors).__name__
         raise InvalidVectors(f"gave {given} for {count} texts")
     try:
-        made = [[float(number) for number in _plain(vector)] for vector in vectors]
+        made = [[float(number) for number in _to_list(vector)] for vector in vectors]
     except (TypeError, ValueError, OverflowError):
         raise InvalidVectors("gave a vector that is no list of numbers") from None
     lengths = sorted({len(vector) for vector in made})
@@ -171,19 +171,19 @@ def checked_vectors(vectors: Any, count: int) -> list[list[float]]:
     return made
 
 
-def _plain(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     """An array of numpy or torch as a list."""
     return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
-def _answer(found: Any, limit: int) -> Answer:
+def _read_store_hits(found: Any, limit: int) -> KnowledgeResult:
     """What a store found, ours or not: hits, or dicts with a payload or with the payload's fields."""
     if not isinstance(found, list | tuple):
         return read_passages(found, limit)
-    return read_passages([_flat(hit) for hit in found], limit)
+    return read_passages([_hit_fields(hit) for hit in found], limit)
 
 
-def _flat(hit: Any) -> Any:
+def _hit_fields(hit: Any) -> Any:
     if isinstance(hit, VectorHit):
         return {**hit.payload, "score": hit.score, "id": hit.id}
     payload = hit.get("payload") if isinstance(hit, Mapping) else None
@@ -191,16 +191,16 @@ def _flat(hit: Any) -> Any:
 
 
 # (all vectors one after the other, one vector) -> the product with each.
-Products: TypeAlias = Callable[["array[float]", "array[float]"], Sequence[float]]
+DotProducts: TypeAlias = Callable[["array[float]", "array[float]"], Sequence[float]]
 
 
-def plain_products(vectors: array[float], one: array[float]) -> Sequence[float]:
+def python_dot_products(vectors: array[float], one: array[float]) -> Sequence[float]:
     """In plain Python."""
     size = len(one)
     return [sum(map(mul, one, vectors[at : at + size])) for at in range(0, len(vectors), size)]
 
 
-def numpy_products(vectors: array[float], one: array[float]) -> Sequence[float]:
+def numpy_dot_products(vectors: array[float], one: array[float]) -> Sequence[float]:
     """With numpy."""
     numpy: Any = import_module("numpy")
     matrix = numpy.frombuffer(vectors, dtype=numpy.float32).reshape(-1, len(one))
@@ -211,7 +211,7 @@ def numpy_products(vectors: array[float], one: array[float]) -> Sequence[float]:
 class InProcessVectorStore:
     """A vector store that lasts as long as the process; the score is the cosine, from -1 to 1."""
 
-    def __init__(self, *, products: Products | None = None) -> None:
+    def __init__(self, *, products: DotProducts | None = None) -> None:
         self._products = products
         self._lock = threading.Lock()
         self._rows: dict[str, int] = {}
@@ -246,7 +246,7 @@ class InProcessVectorStore:
         return f"InProcessVectorStore({len(self)} vectors)"
 
     def _add(self, ids: list[str], vectors: list[Sequence[float]], payloads: list[Mapping[str, Any]]) -> None:
-        units = [_unit(vector) for vector in vectors]
+        units = [_normalize(vector) for vector in vectors]
         with self._lock:
             for unit in units:
                 self._check(len(unit), self._size or len(units[0]))
@@ -261,12 +261,12 @@ class InProcessVectorStore:
                     self._vectors[row * size : (row + 1) * size] = unit
 
     def _search(self, vector: Sequence[float], limit: int) -> list[VectorHit]:
-        unit = _unit(vector)
+        unit = _normalize(vector)
         with self._lock:
             if not self._payloads:
                 return []
             self._check(len(unit), self._size or 0)
-            scores = (self._products or _best_products())(self._vectors, unit)
+            scores = (self._products or _default_dot_products())(self._vectors, unit)
             best = nlargest(limit, range(len(scores)), key=lambda row: (scores[row], -row))
             return [
                 VectorHit(id=self._payloads[row][0], score=float(scores[row]), payload=self._payloads[row][1])
@@ -292,7 +292,7 @@ class InProcessVectorStore:
             raise InvalidVectors(f"gave a vector of {size} numbers where the others have {wanted}")
 
 
-def _unit(vector: Sequence[float]) -> array[float]:
+def _normalize(vector: Sequence[float]) -> array[float]:
     """The vector with length 1, so that a product is a cosine; one without a direction stays 0."""
     try:
         length = math.hypot(*vector)
@@ -303,5 +303,5 @@ def _unit(vector: Sequence[float]) -> array[float]:
         raise InvalidVectors("gave a vector that is no list of numbers") from None
 
 
-def _best_products() -> Products:
-    return numpy_products if util.find_spec("numpy") is not None else plain_products
+def _default_dot_products() -> DotProducts:
+    return numpy_dot_products if util.find_spec("numpy") is not None else python_dot_products

@@ -14,18 +14,18 @@ from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.json_values import left_of, length
+from autonomy_ctx.items.json_values import json_length, remaining_budget
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Draft
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024
-LIGHT_CHARACTERS = 64 * 1024
+INLINE_CHARACTERS = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Below this a float of seconds still tells microseconds apart.
-_EXACT = 2**33 * 1_000_000
+_EXACT_FLOAT_LIMIT = 2**33 * 1_000_000
 _decode = json.JSONDecoder().raw_decode
 _encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 # Not there on every Python; see `_encode`.
@@ -42,32 +42,32 @@ def _encode(form: Any) -> str:
     return _encode_text(form) if _encode_in_c is None else "".join(_encode_in_c(form, 0))
 
 
-def accept(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Message:
+def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Message:
     """What a caller handed in, as the message that will be kept: checked and copied."""
     if isinstance(value, Message):
         if value._form is None or value._kept:
             return value
-        form = _bare(wire.to_dict(value), value)
+        form = _without_row_columns(wire.to_dict(value), value)
         return wire.from_form(form, id=value.id, created_at=value.created_at, kept=True)
     message = wire.from_dict(value, new_id=new_id, now=now)
     if message._form is not None:
         # The form belongs to this message alone and nobody has seen it yet.
-        _bare(message._form, message)
+        _without_row_columns(message._form, message)
         object.__setattr__(message, "_kept", True)
     return message
 
 
-def draft(message: Message, counter: TokenCounter) -> Draft:
+def make_draft(message: Message, counter: TokenCounter) -> Draft:
     """A message with everything its row needs; large tool results are shortened for the log."""
     check_id(message.id)
-    body = encoded(message)
+    body = encode_row(message)
     size = len(body) if body.isascii() else len(body.encode())
     if size > MESSAGE_LIMIT:
         raise MessageTooLarge(size=size, limit=MESSAGE_LIMIT)
     whole = None
     if size > RESULT_LIMIT and message.role is ChatRole.TOOL and len(message.text) > RESULT_LIMIT // 2:
-        whole, message = body, shortened(message)
-        body = encoded(message)
+        whole, message = body, truncate_tool_result(message)
+        body = encode_row(message)
         size = len(body.encode())
     return Draft(message, body, size, counter.uncalibrated(message), counter.name, whole)
 
@@ -84,9 +84,9 @@ def check_id(message_id: str) -> None:
         raise InvalidMessage("id", "contains a lone surrogate, which is not valid Unicode text") from None
 
 
-def encoded(message: Message) -> str:
+def encode_row(message: Message) -> str:
     """The body of a message's row: its dict form without what the row has columns for."""
-    form = message._form if message._kept else _bare(wire.to_dict(message), message)
+    form = message._form if message._kept else _without_row_columns(wire.to_dict(message), message)
     body = _encode(form)
     if not body.isascii():
         try:
@@ -97,15 +97,15 @@ def encoded(message: Message) -> str:
     return body
 
 
-def restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
+def decode_row(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
     form, end = _decode(body)
     if end != len(body):
         raise ValueError("not the body of a message")
-    return restored_form(message_id, created, tokens, counter, form)
+    return message_from_row(message_id, created, tokens, counter, form)
 
 
-def restored_form(message_id: str, created: int, tokens: int, counter: str, form: Any) -> Message:
+def message_from_row(message_id: str, created: int, tokens: int, counter: str, form: Any) -> Message:
     """The message of a row whose body is decoded already."""
     if not isinstance(form, dict):
         raise ValueError("not the body of a message")
@@ -114,24 +114,24 @@ def restored_form(message_id: str, created: int, tokens: int, counter: str, form
     return message
 
 
-def is_light(value: Any) -> bool:
+def fits_inline(value: Any) -> bool:
     """Whether a message can be checked, counted and encoded in no time; others go to a thread."""
     if isinstance(value, Message):
-        return weight(value) <= LIGHT_CHARACTERS
-    return left_of(LIGHT_CHARACTERS, value) >= 0
+        return approximate_length(value) <= INLINE_CHARACTERS
+    return remaining_budget(INLINE_CHARACTERS, value) >= 0
 
 
-def weight(message: Message) -> int:
+def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
     if message._form is not None:
-        return length(message._form)
-    total = sum(_length(part) for part in message.parts) + sum(
+        return json_length(message._form)
+    total = sum(_part_length(part) for part in message.parts) + sum(
         len(call.arguments) for call in message.tool_calls
     )
-    return total + length(message.extra)
+    return total + json_length(message.extra)
 
 
-def whole_form(body: str, message_id: str) -> dict[str, Any]:
+def decode_whole_body(body: str, message_id: str) -> dict[str, Any]:
     """The dict form of an uncut body."""
     form: dict[str, Any] = json.loads(body)
     form.setdefault("id", message_id)
@@ -140,10 +140,10 @@ def whole_form(body: str, message_id: str) -> dict[str, Any]:
 
 def same_content(body: str, other: str) -> bool:
     """Whether two bodies say the same, whenever they were said."""
-    return body == other or _timeless(body) == _timeless(other)
+    return body == other or _content_without_times(body) == _content_without_times(other)
 
 
-def shortened(message: Message) -> Message:
+def truncate_tool_result(message: Message) -> Message:
     """A tool result cut in the middle, with a note that says how much and where the rest is."""
     text = message.text
     keep = RESULT_LIMIT // 8
@@ -162,12 +162,12 @@ def to_microseconds(time: datetime) -> int:
 
 def from_microseconds(value: int) -> datetime:
     """The time that `to_microseconds` was given."""
-    if 0 <= value < _EXACT:
+    if 0 <= value < _EXACT_FLOAT_LIMIT:
         return datetime.fromtimestamp(value / 1_000_000, UTC)
     return _EPOCH + timedelta(microseconds=value)
 
 
-def _bare(form: dict[str, Any], message: Message) -> dict[str, Any]:
+def _without_row_columns(form: dict[str, Any], message: Message) -> dict[str, Any]:
     """A dict form without `id`, and without a `timestamp` that says no more than the row does."""
     form.pop("id", None)
     if "timestamp" in form and form["timestamp"] in (None, wire.time_to_json(message.created_at)):
@@ -175,11 +175,11 @@ def _bare(form: dict[str, Any], message: Message) -> dict[str, Any]:
     return form
 
 
-def _length(part: Part) -> int:
+def _part_length(part: Part) -> int:
     return len(part.image) if isinstance(part, ImageContent) else len(part.text)
 
 
-def _timeless(body: str) -> Any:
+def _content_without_times(body: str) -> Any:
     form = json.loads(body)
     form.pop("timestamp", None)
     form.pop("created_at", None)

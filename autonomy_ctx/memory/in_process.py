@@ -13,9 +13,9 @@ import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, StoreClosed
 from autonomy_ctx.items.message import ChatRole
-from autonomy_ctx.memory.encoding import encoded, same_content
+from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.store import (
-    LONGEST,
+    MAX_LEASE_SECONDS,
     Draft,
     Entry,
     Head,
@@ -30,15 +30,15 @@ from autonomy_ctx.memory.store import (
     check_drop,
     check_put,
     check_read,
-    revived,
-    swapped,
-    wanted_terms,
+    query_terms,
+    restorable_segments,
+    segment_replacement,
 )
 
 if TYPE_CHECKING:
-    from autonomy_ctx.memory.search_index import Index
+    from autonomy_ctx.memory.search_index import SearchIndex
 
-_TAKEN_BACK = -1
+_REPLACED_BY_UNDO = -1
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class SegmentRows:
 
     def commit(self, segment: StoredSegment, head: Head, now: float) -> bool:
         """Put a segment in force; false when it does not fit."""
-        swap = swapped(self.in_force, segment, head.position)
+        swap = segment_replacement(self.in_force, segment, head.position)
         if swap is None:
             return False
         new, *rests = (replace(one, generation=head.generation) for one in swap.added)
@@ -86,7 +86,7 @@ class SegmentRows:
         for row in self._rows.values():
             if row.replaced_by == newest:
                 row.replaced_by = None
-        self._rows[newest].replaced_by = _TAKEN_BACK
+        self._rows[newest].replaced_by = _REPLACED_BY_UNDO
         self._sort()
         return True
 
@@ -101,9 +101,9 @@ class SegmentRows:
         replaced = [
             row.segment
             for row in self._rows.values()
-            if row.replaced_by not in (None, _TAKEN_BACK) and row.replaced_by not in self._rows
+            if row.replaced_by not in (None, _REPLACED_BY_UNDO) and row.replaced_by not in self._rows
         ]
-        for segment in revived(self.in_force, replaced):
+        for segment in restorable_segments(self.in_force, replaced):
             self._rows[segment.number].replaced_by = None
         self._sort()
         return before - len(self._rows)
@@ -135,7 +135,7 @@ class _WorkRow:
     def wait(self, now: float) -> float:
         """Seconds until it can be taken."""
         times = [self.due] if self.owner is None else [self.due, self.lease_until]
-        return max(_ahead(time, now) for time in times)
+        return max(_seconds_until(time, now) for time in times)
 
 
 class WorkRows:
@@ -156,9 +156,9 @@ class WorkRows:
     def claim(self, key: Key, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
         """Owe a conversation a task and take it if it is free and due."""
         row = self.owe(key, task, now)
-        if row.owner is not None and _ahead(row.lease_until, now):
+        if row.owner is not None and _seconds_until(row.lease_until, now):
             return None
-        return _ahead(row.due, now) or self._taken(key, row, owner, now + seconds)
+        return _seconds_until(row.due, now) or self._taken(key, row, owner, now + seconds)
 
     def claim_next(self, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
         """Take what has been due for the longest time, or say when something could be."""
@@ -217,9 +217,9 @@ class WorkRows:
         return row if held else None
 
 
-def _ahead(time: float, now: float) -> float:
+def _seconds_until(time: float, now: float) -> float:
     """Seconds from now to a time; 0 for one that is past."""
-    return time - now if now < time <= now + LONGEST else 0.0
+    return time - now if now < time <= now + MAX_LEASE_SECONDS else 0.0
 
 
 class RecordRows:
@@ -282,7 +282,7 @@ class RecordRows:
             self._derived.discard(gone.number)
 
 
-class _Conversation:
+class _ConversationLog:
     """One log: entries by position, positions by id; and what was made from it."""
 
     __slots__ = ("entries", "head", "pins", "positions", "records", "segments", "wholes")
@@ -301,7 +301,7 @@ class _Conversation:
         position = self.positions.get(message_id)
         if position is None:
             return None
-        return self.wholes.get(position) or encoded(self.entry(position).message)
+        return self.wholes.get(position) or encode_row(self.entry(position).message)
 
     def entry(self, position: int) -> Entry:
         """The entry at a position where there is one."""
@@ -328,26 +328,26 @@ class InProcessStore:
     in_memory = True
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._conversations: dict[Key, _Conversation] = {}
+        self._conversations: dict[Key, _ConversationLog] = {}
         self._work = WorkRows()
-        self._index: Index | None = None
+        self._index: SearchIndex | None = None
         self._clock = clock
         self._closed = False
 
     async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
         self._open()
-        kept = self._conversations.get(key) or _Conversation()
+        kept = self._conversations.get(key) or _ConversationLog()
         positions: dict[str, int] = {}
         fresh: dict[str, Draft] = {}
         for draft in drafts:
             message_id = draft.message.id
-            known = _uncut(fresh[message_id]) if message_id in fresh else kept.body(message_id)
+            known = _whole_body(fresh[message_id]) if message_id in fresh else kept.body(message_id)
             if known is None:
                 fresh[message_id] = draft
                 positions[message_id] = kept.head.position + len(fresh)
                 continue
             positions.setdefault(message_id, kept.positions.get(message_id, 0))
-            if not same_content(known, _uncut(draft)):
+            if not same_content(known, _whole_body(draft)):
                 raise ConflictingMessage(message_id=message_id, position=positions[message_id])
         position, last_user = kept.head.position, kept.head.last_user
         for message_id, draft in fresh.items():
@@ -398,7 +398,7 @@ class InProcessStore:
         self._open()
         deleted = 0
         for key, kept in self._meant(scope, agent, conversation):
-            gone = _delete(kept, ids)
+            gone = _delete_messages(kept, ids)
             if gone or ids is None:
                 kept.records.forget(only_derived=ids is not None)
             deleted += gone
@@ -500,7 +500,7 @@ class InProcessStore:
     ) -> list[int]:
         self._open()
         check_put(kind, records, keep)
-        kept = self._conversations.get(key) or _Conversation()
+        kept = self._conversations.get(key) or _ConversationLog()
         if generation not in (None, kept.head.generation):
             return []
         self._conversations[key] = kept
@@ -526,15 +526,15 @@ class InProcessStore:
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
     ) -> list[SearchHit]:
         self._open()
-        wanted = wanted_terms(query, limit)
+        wanted = query_terms(query, limit)
         meant = dict(self._meant(scope, agent, conversation)) if wanted else {}
         if not meant:
             return []
         if self._index is None or self._index.retired:
             # Imported here: until somebody searches, no SQLite is needed.
-            from autonomy_ctx.memory.search_index import Index
+            from autonomy_ctx.memory.search_index import SearchIndex
 
-            self._index = Index()
+            self._index = SearchIndex()
         new = {key: kept.after(self._index.indexed(key)) for key, kept in meant.items()}
         look = partial(self._index.search, new, wanted, limit, everywhere=conversation is None)
         return [
@@ -575,7 +575,7 @@ class InProcessStore:
 
     def _meant(
         self, scope: str, agent: str | None, conversation: str | None
-    ) -> Iterator[tuple[Key, _Conversation]]:
+    ) -> Iterator[tuple[Key, _ConversationLog]]:
         for key, kept in self._conversations.items():
             if key.scope != scope or agent not in (None, key.agent):
                 continue
@@ -587,7 +587,7 @@ class InProcessStore:
             raise StoreClosed("this process")
 
 
-def _delete(kept: _Conversation, ids: Sequence[str] | None) -> int:
+def _delete_messages(kept: _ConversationLog, ids: Sequence[str] | None) -> int:
     gone = set(kept.positions) if ids is None else kept.positions.keys() & set(ids)
     positions = {kept.positions.pop(message_id) for message_id in gone}
     # With all of a conversation goes also what was made after its last message had gone.
@@ -605,7 +605,7 @@ def _delete(kept: _Conversation, ids: Sequence[str] | None) -> int:
     return len(gone)
 
 
-def _uncut(draft: Draft) -> str:
+def _whole_body(draft: Draft) -> str:
     return draft.whole or draft.body
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from autonomy_ctx.background import Strides
+from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, MailboxFull, MessageTooLarge
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import ChatRole, Message, now
@@ -25,11 +25,11 @@ from autonomy_ctx.memory.store import Key, Record, make_key
 from autonomy_ctx.validation import check_int
 
 # What marks a message of the log as mail, with all that was sent beside the content.
-MARK = "direct_message"
-STRIDE = 200
+MAIL_EXTRA_KEY = "direct_message"
+CHUNK_SIZE = 200
 
 
-class Waiting(NamedTuple):
+class PendingMail(NamedTuple):
     """Mail that waits: what decides whether and where it is shown, and its dict form."""
 
     id: str
@@ -55,17 +55,21 @@ class Waiting(NamedTuple):
         return found
 
 
-def to_body(mail: DirectMessage) -> str:
+def encode_mail(mail: DirectMessage) -> str:
     """Mail as a record's body."""
     return json.dumps(item_to_dict(mail))
 
 
-async def read_waiting(records: Sequence[Record]) -> list[Waiting]:
+async def decode_pending_mail(records: Sequence[Record]) -> list[PendingMail]:
     """The mail of records, in their order."""
-    return [_waiting(json.loads(record.body)) async for some in Strides(records, STRIDE) for record in some]
+    return [
+        _parse_pending_mail(json.loads(record.body))
+        async for some in Chunks(records, CHUNK_SIZE)
+        for record in some
+    ]
 
 
-def by_urgency(waiting: Sequence[Waiting]) -> list[Waiting]:
+def sort_by_urgency(waiting: Sequence[PendingMail]) -> list[PendingMail]:
     """Most urgent first, then oldest first, then as it came."""
     return sorted(waiting, key=lambda one: (-one.priority, one.sent))
 
@@ -80,31 +84,31 @@ def as_message(mail: DirectMessage) -> Message:
         f"[Direct message from {source}] {mail.content}" if source else f"[Direct message] {mail.content}",
         id=mail.id,
         created_at=mail.created_at,
-        extra={MARK: form},
+        extra={MAIL_EXTRA_KEY: form},
     )
 
 
 def mail_id(message: Message) -> str | None:
     """The id of the mail that a message shows; None for any other message."""
-    sent = message.extra.get(MARK)
+    sent = message.extra.get(MAIL_EXTRA_KEY)
     found = sent.get("id") if isinstance(sent, Mapping) else None
     return found if isinstance(found, str) else None
 
 
-def fingerprint(form: Mapping[str, Any]) -> str:
+def mail_fingerprint(form: Mapping[str, Any]) -> str:
     """The same for mail that says the same, whenever it was sent."""
     lasting = {name: value for name, value in form.items() if name != "created_at"}
     return sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
 
 
-def check_same(mail: DirectMessage, known: str) -> None:
+def check_same_content(mail: DirectMessage, known: str) -> None:
     """Refuse other content under an id that is in use."""
-    if fingerprint(item_to_dict(mail)) != known:
+    if mail_fingerprint(item_to_dict(mail)) != known:
         raise ConflictingMessage(message_id=mail.id)
 
 
-def _waiting(form: dict[str, Any]) -> Waiting:
-    return Waiting(
+def _parse_pending_mail(form: dict[str, Any]) -> PendingMail:
+    return PendingMail(
         id=form["id"],
         priority=form["priority"],
         sent=datetime.fromisoformat(form["created_at"]),
@@ -114,13 +118,13 @@ def _waiting(form: dict[str, Any]) -> Waiting:
     )
 
 
-MAIL, DELIVERED = "mail", "mail-delivered"
+MAIL_KIND, DELIVERED_KIND = "mail", "mail-delivered"
 # Of one conversation: more than that waiting is not mail, it is a fault.
-MOST_WAITING = 1_000
-MOST_WAITING_BYTES = 2 * 1024 * 1024
+MAX_PENDING = 1_000
+MAX_PENDING_BYTES = 2 * 1024 * 1024
 MAIL_LIMIT = 64 * 1024
 # How far back mail is looked for whose delivery was cut short after it had reached the log.
-REACH = 128
+DELIVERY_LOOKBACK = 128
 
 
 class Mailbox:
@@ -138,21 +142,23 @@ class Mailbox:
             raise InvalidMessage("mail", f"must be a DirectMessage, not {type(mail).__name__}")
         check_id(mail.id)
         key, store = make_key(mail.target_agent, scope, conversation), self._memory.store
-        body = to_body(mail)
+        body = encode_mail(mail)
         if len(body) > MAIL_LIMIT:
             raise MessageTooLarge(size=len(body), limit=MAIL_LIMIT)
         # What waits first: mail on its way into the log is noted as delivered before it stops waiting.
-        for known in await read_waiting(await store.read_records(key, MAIL, name=mail.id, limit=1)):
+        for known in await decode_pending_mail(
+            await store.read_records(key, MAIL_KIND, name=mail.id, limit=1)
+        ):
             if not known.expired(self._clock()):
-                check_same(mail, fingerprint(known.form))
+                check_same_content(mail, mail_fingerprint(known.form))
                 return False
         if await self._was_delivered(key, mail):
             return False
         await self._make_room(key, len(body))
-        await store.put_records(key, MAIL, [(mail.id, body)])
+        await store.put_records(key, MAIL_KIND, [(mail.id, body)])
         # Somebody else may have sent the same meanwhile, and it may have been delivered.
         if await self._was_delivered(key, mail):
-            await store.drop_records(key, MAIL, [mail.id])
+            await store.drop_records(key, MAIL_KIND, [mail.id])
             return False
         return True
 
@@ -165,13 +171,13 @@ class Mailbox:
         """
         check_int("limit", limit, least=0, optional=True)
         key, at = make_key(target, scope, conversation), self._clock()
-        found = await read_waiting(await self._memory.store.read_records(key, MAIL))
+        found = await decode_pending_mail(await self._memory.store.read_records(key, MAIL_KIND))
         waiting = [one for one in found if not one.expired(at) and one.is_for(target, node)]
         if waiting:
-            log = await self._memory.for_agent(target).read(scope, conversation, limit=REACH)
+            log = await self._memory.for_agent(target).read(scope, conversation, limit=DELIVERY_LOOKBACK)
             arrived = {mail_id(entry.message) for entry in log.entries}
             waiting = [one for one in waiting if one.id not in arrived]
-        return [one.mail() for one in by_urgency(waiting)[:limit]]
+        return [one.mail() for one in sort_by_urgency(waiting)[:limit]]
 
     async def deliver(self, target: str, ids: Iterable[str], *, scope: str, conversation: str) -> int:
         """Put mail that was read into the target's log, once however often this is done; how much left."""
@@ -180,20 +186,20 @@ class Mailbox:
             return 0
         key, store = make_key(target, scope, conversation), self._memory.store
         generation = (await store.head(key)).generation
-        waiting = await read_waiting(await store.read_records(key, MAIL))
+        waiting = await decode_pending_mail(await store.read_records(key, MAIL_KIND))
         # Also what has expired since: it was read in time. A log is in the order of time.
         read = sorted((one for one in waiting if one.id in wanted), key=lambda one: one.sent)
         if not read:
             return 0
         logged = await self._append(key, read)
         # Only now: what is noted as delivered is in the log, and what stops waiting is noted.
-        notes = [(one.id, fingerprint(one.form)) for one in read]
-        if not await store.put_records(key, DELIVERED, notes, generation=generation):
+        notes = [(one.id, mail_fingerprint(one.form)) for one in read]
+        if not await store.put_records(key, DELIVERED_KIND, notes, generation=generation):
             await self._take_back(key, logged)
             return await self.deliver(target, wanted, scope=scope, conversation=conversation)
-        return len(await store.drop_records(key, MAIL, [one.id for one in read]))
+        return len(await store.drop_records(key, MAIL_KIND, [one.id for one in read]))
 
-    async def _append(self, key: Key, read: Sequence[Waiting]) -> dict[str, str]:
+    async def _append(self, key: Key, read: Sequence[PendingMail]) -> dict[str, str]:
         """Put mail into the log; for the id of each, that under which it stands there."""
         log, ids = self._memory.for_agent(key.agent), {one.id: one.id for one in read}
         while True:
@@ -206,42 +212,42 @@ class Mailbox:
                 other = [one for one in read if ids[one.id] == one.id == error.message_id]
                 if not other:
                     raise
-                ids[error.message_id] = fingerprint(other[0].form)
+                ids[error.message_id] = mail_fingerprint(other[0].form)
 
     async def _take_back(self, key: Key, logged: Mapping[str, str]) -> None:
         """Something was deleted meanwhile; if it was the conversation, its mail must not outlive it."""
         log, store = self._memory.for_agent(key.agent), self._memory.store
         for name, message_id in logged.items():
-            waits = await store.read_records(key, MAIL, name=name, limit=1)
-            if not waits and not await store.read_records(key, DELIVERED, name=name, limit=1):
+            waits = await store.read_records(key, MAIL_KIND, name=name, limit=1)
+            if not waits and not await store.read_records(key, DELIVERED_KIND, name=name, limit=1):
                 await log.delete_message(key.scope, key.conversation, message_id)
 
     async def _was_delivered(self, key: Key, mail: DirectMessage) -> bool:
-        noted = await self._memory.store.read_records(key, DELIVERED, name=mail.id, limit=1)
+        noted = await self._memory.store.read_records(key, DELIVERED_KIND, name=mail.id, limit=1)
         if noted:
-            check_same(mail, noted[0].body)
+            check_same_content(mail, noted[0].body)
         return bool(noted)
 
     async def _make_room(self, key: Key, size: int) -> None:
         """Refuse mail that would be too much; what has expired is taken out first, but only then."""
         store = self._memory.store
-        records = await store.read_records(key, MAIL)
+        records = await store.read_records(key, MAIL_KIND)
         if _fits(records, size):
             return
         at = self._clock()
-        expired = {one.id for one in await read_waiting(records) if one.expired(at)}
+        expired = {one.id for one in await decode_pending_mail(records) if one.expired(at)}
         left = [record for record in records if record.name not in expired]
         if not _fits(left, size):
             raise MailboxFull(
                 target=key.agent,
                 waiting=len(left),
-                limit=MOST_WAITING,
+                limit=MAX_PENDING,
                 size=sum(len(record.body) for record in left),
-                most_bytes=MOST_WAITING_BYTES,
+                most_bytes=MAX_PENDING_BYTES,
             )
-        await store.drop_records(key, MAIL, list(expired))
+        await store.drop_records(key, MAIL_KIND, list(expired))
 
 
 def _fits(waiting: Sequence[Record], size: int) -> bool:
     total = size + sum(len(record.body) for record in waiting)
-    return len(waiting) < MOST_WAITING and total <= MOST_WAITING_BYTES
+    return len(waiting) < MAX_PENDING and total <= MAX_PENDING_BYTES

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
-from autonomy_ctx.background import Closing, Strides
+from autonomy_ctx.background import AsyncResource, Chunks
 from autonomy_ctx.errors import StoreError
-from autonomy_ctx.hooks import Hook, checked_hooks, fire
+from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
@@ -31,7 +31,7 @@ from autonomy_ctx.memory.store import (
     check_name,
     make_key,
 )
-from autonomy_ctx.memory.window_cache import HotWindows
+from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class MemoryHook(Enum):
     AFTER_DELETE = "after_delete"
 
 
-class Memory(Closing):
+class Memory(AsyncResource):
     """Conversations by scope and name.
 
     `Memory()` lives in this process, `Memory("sqlite:///path.db")` on disk; `register_store` adds other
@@ -92,10 +92,10 @@ class Memory(Closing):
         self._store: Store = store
         # What is in this process already needs no second copy of its windows.
         resident = isinstance(self._store, InMemory) and self._store.in_memory
-        self._hot = None if resident else HotWindows(self._store)
+        self._hot = None if resident else WindowCache(self._store)
         self._log: Log = self._hot or self._store
         self._clock, self._new_id = clock, new_id
-        self.hooks = checked_hooks(hooks, MemoryHook)
+        self.hooks = validate_hooks(hooks, MemoryHook)
         self._instructions: list[Message] = []
         self._metrics = {"messages_added": 0, "messages_deleted": 0, "reads": 0}
 
@@ -119,10 +119,10 @@ class Memory(Closing):
         """
         key = make_key(self.agent, scope, conversation)
         drafts: list[Draft] = []
-        if len(messages) == 1 and encoding.is_light(messages[0]):
+        if len(messages) == 1 and encoding.fits_inline(messages[0]):
             drafts = [self._drafted(messages[0])]
         else:
-            async for some in Strides(messages):
+            async for some in Chunks(messages):
                 drafts += [await self._draft(message) for message in some]
         # A tuple: a hook may refuse the messages, not change them.
         said = tuple(draft.message for draft in drafts) if self.hooks else ()
@@ -195,7 +195,7 @@ class Memory(Closing):
         """The messages as dicts that belong to the caller; the newest `limit` of those after a position."""
         window = await self.read(scope, conversation, after=after, limit=limit)
         dicts: list[dict[str, Any]] = []
-        async for entries in Strides(window.entries):
+        async for entries in Chunks(window.entries):
             dicts += [wire.to_dict(entry.message) for entry in entries]
         return dicts
 
@@ -218,7 +218,7 @@ class Memory(Closing):
         body = await self._log.whole(make_key(self.agent, scope, conversation), message_id)
         if body is None:
             return None
-        form: dict[str, Any] = await anyio.to_thread.run_sync(encoding.whole_form, body, message_id)
+        form: dict[str, Any] = await anyio.to_thread.run_sync(encoding.decode_whole_body, body, message_id)
         return form
 
     async def get_message_count(self, scope: str, conversation: str) -> int:
@@ -308,13 +308,13 @@ class Memory(Closing):
         return self
 
     async def _draft(self, value: Message | Mapping[str, Any]) -> Draft:
-        if encoding.is_light(value):
+        if encoding.fits_inline(value):
             return self._drafted(value)
         return await anyio.to_thread.run_sync(self._drafted, value)
 
     def _drafted(self, value: Message | Mapping[str, Any]) -> Draft:
-        message = encoding.accept(value, new_id=self._new_id, now=self._clock)
-        return encoding.draft(message, self.token_counter)
+        message = encoding.coerce_message(value, new_id=self._new_id, now=self._clock)
+        return encoding.make_draft(message, self.token_counter)
 
     async def _delete(
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None

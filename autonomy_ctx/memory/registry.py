@@ -38,22 +38,22 @@ class StoreOptions:
 StoreFactory: TypeAlias = Callable[[str, StoreOptions], Store]
 
 
-def _in_process(url: str, options: StoreOptions) -> Store:
+def _open_in_process(url: str, options: StoreOptions) -> Store:
     from autonomy_ctx.memory.in_process import InProcessStore
 
     return InProcessStore(clock=options.clock)
 
 
-def _sqlite(url: str, options: StoreOptions) -> Store:
-    from autonomy_ctx.memory.sqlite.connection import path_of
+def _open_sqlite(url: str, options: StoreOptions) -> Store:
+    from autonomy_ctx.memory.sqlite.connection import path_from_url
     from autonomy_ctx.memory.sqlite.store import SqliteStore
 
     return SqliteStore(
-        path_of(url), timeout=options.timeout, synchronous=options.synchronous, clock=options.clock
+        path_from_url(url), timeout=options.timeout, synchronous=options.synchronous, clock=options.clock
     )
 
 
-_factories: dict[str, StoreFactory] = {"memory": _in_process, "sqlite": _sqlite}
+_factories: dict[str, StoreFactory] = {"memory": _open_in_process, "sqlite": _open_sqlite}
 
 
 def register_store(scheme: str, factory: StoreFactory, *, replace: bool = False) -> None:
@@ -80,7 +80,7 @@ def open_store(url: str | None, options: StoreOptions) -> Store:
     # The rest of a URL may hold a password: it is not repeated in errors.
     if not mark:
         raise ValueError(f"{url!r} is not the URL of a memory; did you mean 'sqlite:///{url}'?")
-    factory = _factories.get(scheme) or _installed(scheme)
+    factory = _factories.get(scheme) or _find_installed_factory(scheme)
     if factory is None:
         known = sorted({*_factories, *(point.name for point in _entry_points())})
         raise ValueError(
@@ -90,7 +90,7 @@ def open_store(url: str | None, options: StoreOptions) -> Store:
     return factory(url, options)
 
 
-def _installed(scheme: str) -> StoreFactory | None:
+def _find_installed_factory(scheme: str) -> StoreFactory | None:
     """The factory that an installed package offers for a scheme."""
     found = {point.value: point for point in _entry_points() if point.name == scheme}
     if len(found) > 1:

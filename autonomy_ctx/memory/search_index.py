@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.memory.sqlite import fulltext
-from autonomy_ctx.memory.sqlite.connection import translated
+from autonomy_ctx.memory.sqlite.connection import translate_error
 from autonomy_ctx.memory.sqlite.migrate import migrate
-from autonomy_ctx.memory.store import Entry, Key, searchable
+from autonomy_ctx.memory.store import Entry, Key, searchable_text
 
 # How many messages go into the index together.
-_BLOCK = 1000
+_INDEX_BATCH_SIZE = 1000
 
 
-class Match(NamedTuple):
+class IndexHit(NamedTuple):
     """A message that was found, and how well it fits."""
 
     key: Key
@@ -27,7 +27,7 @@ class Match(NamedTuple):
     score: float
 
 
-class Index:
+class SearchIndex:
     """An index for as long as nothing is deleted; after that a new one is made by the next search."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Index:
 
     def search(
         self, logs: Mapping[Key, Sequence[Entry]], wanted: Sequence[str], limit: int, *, everywhere: bool
-    ) -> list[Match]:
+    ) -> list[IndexHit]:
         """Index what is new in these logs of one scope, then find. It blocks: call it in a thread."""
         try:
             with self._lock:
@@ -55,13 +55,15 @@ class Index:
                     self._catch_up(connection, key, entries)
                 connection.execute("COMMIT")
                 first = next(iter(logs))
-                place = fulltext.made_place(connection, first.agent, first.scope)
+                place = fulltext.ensure_scope_number(connection, first.agent, first.scope)
                 number = None if everywhere else self._numbers[first]
-                hits = fulltext.find(connection, place, number, wanted, limit)
-                return [Match(self._keys[hit.conversation_id - 1], hit.position, hit.score) for hit in hits]
+                hits = fulltext.find_hits(connection, place, number, wanted, limit)
+                return [
+                    IndexHit(self._keys[hit.conversation_id - 1], hit.position, hit.score) for hit in hits
+                ]
         except sqlite3.Error as error:
             self.retire()
-            raise translated(error, "memory in this process", 0) from None
+            raise translate_error(error, "memory in this process", 0) from None
         finally:
             self._sweep()
 
@@ -74,7 +76,7 @@ class Index:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._connection = connection
         migrate(connection, "memory in this process")
-        fulltext.create(connection)
+        fulltext.create_index(connection)
         return connection
 
     def _catch_up(self, connection: sqlite3.Connection, key: Key, entries: Sequence[Entry]) -> None:
@@ -82,12 +84,15 @@ class Index:
             self._keys.append(key)
             self._numbers[key], self._indexed[key] = len(self._keys), 0
         number = self._numbers[key]
-        place = fulltext.made_place(connection, key.agent, key.scope)
+        place = fulltext.ensure_scope_number(connection, key.agent, key.scope)
         # Another search may have been here.
         new = [entry for entry in entries if entry.position > self._indexed[key]]
-        for first in range(0, len(new), _BLOCK):
-            texts = {entry.position: searchable(entry.message) for entry in new[first : first + _BLOCK]}
-            fulltext.add_all(connection, place, number, texts)
+        for first in range(0, len(new), _INDEX_BATCH_SIZE):
+            texts = {
+                entry.position: searchable_text(entry.message)
+                for entry in new[first : first + _INDEX_BATCH_SIZE]
+            }
+            fulltext.add_messages(connection, place, number, texts)
             self._indexed[key] = max(texts)
 
     def _sweep(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.items.message import Message, TextContent
-from autonomy_ctx.items.terms import asked_terms, ends
+from autonomy_ctx.items.terms import search_terms, text_ends
 from autonomy_ctx.validation import check_int
 
 
@@ -120,7 +120,7 @@ def check_drop(kind: str, names: Sequence[str] | None) -> None:
 
 # No lease and no delay is longer than this, in seconds: a time further ahead is from before the clock
 # was set back, and counts as past.
-LONGEST = 3600.0
+MAX_LEASE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,13 +169,13 @@ class Work(Protocol):
 
 
 # Of a large message the beginning and the end can be found, this many characters of each.
-END_CHARACTERS = 20_000
-MOST_TERMS = 64
+INDEXED_END_CHARACTERS = 20_000
+MAX_QUERY_TERMS = 64
 # What a row may have besides its content that says nothing about how to read it.
-_PLAIN = frozenset(
+_PLAIN_FIELDS = frozenset(
     ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
 )
-_TEXT = frozenset(("type", "text"))
+_TEXT_FIELDS = frozenset(("type", "text"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,53 +216,53 @@ class Search(Protocol):
         """The messages of a scope with an agent, or of one conversation, that share a word; best first."""
 
 
-def wanted_terms(query: str, limit: int) -> list[str]:
+def query_terms(query: str, limit: int) -> list[str]:
     """What to look for; empty when nothing in the question tells messages apart."""
     if not isinstance(query, str):
         raise TypeError(f"query must be a string, not {type(query).__name__}")
     check_int("limit", limit)
-    return asked_terms(ends(query, END_CHARACTERS))[:MOST_TERMS]
+    return search_terms(text_ends(query, INDEXED_END_CHARACTERS))[:MAX_QUERY_TERMS]
 
 
-def searchable(message: Message) -> str:
+def searchable_text(message: Message) -> str:
     """The text by which a message can be found: what was said, and the arguments of calls."""
     said = [part.text for part in message.parts if isinstance(part, TextContent)]
-    written = "\n".join([*said, *(_arguments(call.arguments) for call in message.tool_calls)])
-    return ends(written, END_CHARACTERS)
+    written = "\n".join([*said, *(_argument_text(call.arguments) for call in message.tool_calls)])
+    return text_ends(written, INDEXED_END_CHARACTERS)
 
 
-def plain_text(body: str) -> str | None:
+def plain_body_text(body: str) -> str | None:
     """The same of the body of a row that holds nothing but text; None for any other."""
     try:
         form = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(form, dict) or not _PLAIN.issuperset(form) or form.get("tool_calls"):
+    if not isinstance(form, dict) or not _PLAIN_FIELDS.issuperset(form) or form.get("tool_calls"):
         return None
     content = form.get("content")
-    if type(content) is dict and content.keys() == _TEXT and content["type"] == "text":
+    if type(content) is dict and content.keys() == _TEXT_FIELDS and content["type"] == "text":
         content = content["text"]
-    return ends(content, END_CHARACTERS) if type(content) is str else None
+    return text_ends(content, INDEXED_END_CHARACTERS) if type(content) is str else None
 
 
-def _arguments(text: str) -> str:
+def _argument_text(text: str) -> str:
     """Arguments without the escapes of JSON, as far as they are JSON and not large."""
-    if "\\" not in text or len(text) > 2 * END_CHARACTERS:
+    if "\\" not in text or len(text) > 2 * INDEXED_END_CHARACTERS:
         return text
     try:
-        return "\n".join(_values(json.loads(text)))
+        return "\n".join(_string_values(json.loads(text)))
     except (ValueError, RecursionError):
         return text
 
 
-def _values(value: Any) -> Iterator[str]:
+def _string_values(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for name, inner in value.items():
             yield name
-            yield from _values(inner)
+            yield from _string_values(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _values(inner)
+            yield from _string_values(inner)
     else:
         yield str(value)
 
@@ -310,10 +310,10 @@ class SummaryState:
     @property
     def written(self) -> int:
         """The last position that a segment stands for which is no stand-in."""
-        return written(self.segments)
+        return last_final_position(self.segments)
 
 
-class Swap(NamedTuple):
+class SegmentReplacement(NamedTuple):
     """What a new segment does: those it replaces, and the ones that come in their place."""
 
     removed: tuple[StoredSegment, ...]
@@ -347,7 +347,7 @@ class Summaries(Protocol):
         """Pin a message or let it go; false when there is no such message."""
 
 
-def written(segments: Sequence[StoredSegment]) -> int:
+def last_final_position(segments: Sequence[StoredSegment]) -> int:
     """The last position covered before the first provisional segment."""
     covered = 0
     for segment in segments:
@@ -357,7 +357,9 @@ def written(segments: Sequence[StoredSegment]) -> int:
     return covered
 
 
-def swapped(active: Sequence[StoredSegment], new: StoredSegment, head: int) -> Swap | None:
+def segment_replacement(
+    active: Sequence[StoredSegment], new: StoredSegment, head: int
+) -> SegmentReplacement | None:
     """What `new` does to the segments in force, or None when it does not fit them.
 
     It takes the place of neighbours of its kind with exactly its range; or a provisional one goes to
@@ -368,11 +370,11 @@ def swapped(active: Sequence[StoredSegment], new: StoredSegment, head: int) -> S
         return None
     covered = active[-1].last if active else 0
     if new.provisional and new.first == covered + 1:
-        return Swap((), (new,))
-    if not new.provisional and new.first == written(active) + 1:
+        return SegmentReplacement((), (new,))
+    if not new.provisional and new.first == last_final_position(active) + 1:
         over = [one for one in active if one.provisional and one.first <= new.last]
         rest = [replace(one, first=new.last + 1) for one in over if one.last > new.last]
-        return Swap(tuple(over), (new, *rest))
+        return SegmentReplacement(tuple(over), (new, *rest))
     inside = [one for one in active if new.first <= one.first and one.last <= new.last]
     fits = (
         len(inside) > 1
@@ -380,10 +382,12 @@ def swapped(active: Sequence[StoredSegment], new: StoredSegment, head: int) -> S
         and inside[0].first == new.first
         and inside[-1].last == new.last
     )
-    return Swap(tuple(inside), (new,)) if fits else None
+    return SegmentReplacement(tuple(inside), (new,)) if fits else None
 
 
-def revived(active: Sequence[StoredSegment], replaced: Sequence[StoredSegment]) -> tuple[StoredSegment, ...]:
+def restorable_segments(
+    active: Sequence[StoredSegment], replaced: Sequence[StoredSegment]
+) -> tuple[StoredSegment, ...]:
     """Which of the segments whose replacement was deleted come back into force.
 
     The newest where several stand for the same messages, and only as far as there is no gap and

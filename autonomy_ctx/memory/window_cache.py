@@ -14,21 +14,21 @@ from collections.abc import Sequence
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.conversation_cache import ConversationCache
-from autonomy_ctx.memory.encoding import weight
+from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, Window
 
 # A message in memory is about so many bytes, besides its text.
-OVERHEAD = 1_500
+MESSAGE_OVERHEAD_BYTES = 1_500
 # Of one window, and of all of them: in bytes, more or less.
-LARGEST_WINDOW = 2048
+MAX_WINDOW_MESSAGES = 2048
 # How long a window gets by what is read before it.
-LOOKED_BACK = 512
-LARGEST_WEIGHT = 3_500_000
-TOTAL_WEIGHT = 48_000_000
-CONVERSATIONS = 256
+MAX_LOOKBACK_MESSAGES = 512
+MAX_WINDOW_BYTES = 3_500_000
+MAX_CACHE_BYTES = 48_000_000
+CACHED_CONVERSATIONS = 256
 
 
-class _Kept:
+class _CachedWindow:
     """All entries after `base`, as of `head`, of the log with that identity, and how much they weigh."""
 
     __slots__ = ("base", "entries", "head", "identity", "weight")
@@ -38,14 +38,14 @@ class _Kept:
         self.entries, self.weight = entries, weight
 
 
-class HotWindows:
+class WindowCache:
     """A log that remembers the windows it read last; bounded in number and in length."""
 
-    def __init__(self, log: Store, conversations: int = CONVERSATIONS) -> None:
+    def __init__(self, log: Store, conversations: int = CACHED_CONVERSATIONS) -> None:
         self._log = log
-        least = TOTAL_WEIGHT // conversations
-        self._kept: ConversationCache[Key, _Kept] = ConversationCache(
-            TOTAL_WEIGHT, getsizeof=lambda kept: max(kept.weight, least)
+        least = MAX_CACHE_BYTES // conversations
+        self._kept: ConversationCache[Key, _CachedWindow] = ConversationCache(
+            MAX_CACHE_BYTES, getsizeof=lambda kept: max(kept.weight, least)
         )
         # The cache is not made for threads; memory may be used from several.
         self._lock = threading.Lock()
@@ -58,11 +58,11 @@ class HotWindows:
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
-        if limit is not None and limit > LARGEST_WINDOW:
+        if limit is not None and limit > MAX_WINDOW_MESSAGES:
             return await self._log.read(key, after=after, before=before, limit=limit)
         with self._lock:
             kept = self._kept.get(key)
-        if before is not None and (kept is None or not _reaches(kept, before)):
+        if before is not None and (kept is None or not _reaches_back_to(kept, before)):
             return await self._log.read(key, after=after, before=before, limit=limit)
         if kept is not None:
             head = await self._log.head(key)
@@ -72,12 +72,12 @@ class HotWindows:
                 kept = await self._caught_up(key, kept, head)
         if before is not None:
             return await self._read_before(key, kept, after, before, limit)
-        if kept is None or not _holds(kept, after, limit):
+        if kept is None or not _covers_read(kept, after, limit):
             self.misses += 1
             window = await self._log.read(key, after=after, limit=limit)
             entries = list(window.entries)
-            base, weighs = _base(window, after, limit), _weight(entries[:LARGEST_WINDOW])
-            self._keep(key, _Kept(self._log.identity, base, window.head, entries, weighs))
+            base, weighs = _window_base(window, after, limit), _entries_bytes(entries[:MAX_WINDOW_MESSAGES])
+            self._keep(key, _CachedWindow(self._log.identity, base, window.head, entries, weighs))
             return window
         self.hits += 1
         entries = kept.entries[:] if limit is None else kept.entries[-limit:] if limit else []
@@ -86,7 +86,7 @@ class HotWindows:
         return Window(kept.head, entries)
 
     async def _read_before(
-        self, key: Key, kept: _Kept | None, after: int, before: int, limit: int | None
+        self, key: Key, kept: _CachedWindow | None, after: int, before: int, limit: int | None
     ) -> Window:
         """A window that ends inside the log; one that ends where the kept one begins is kept with it."""
         if kept is not None:
@@ -102,12 +102,12 @@ class HotWindows:
             and window.entries
             and window.head == kept.head
             and before == kept.entries[0].position
-            and len(window.entries) + len(kept.entries) <= LOOKED_BACK
+            and len(window.entries) + len(kept.entries) <= MAX_LOOKBACK_MESSAGES
         ):
-            weighs = kept.weight + _weight(window.entries)
-            if weighs <= LARGEST_WEIGHT:
-                entries, base = [*window.entries, *kept.entries], _base(window, after, limit)
-                self._keep(key, _Kept(kept.identity, base, kept.head, entries, weighs))
+            weighs = kept.weight + _entries_bytes(window.entries)
+            if weighs <= MAX_WINDOW_BYTES:
+                entries, base = [*window.entries, *kept.entries], _window_base(window, after, limit)
+                self._keep(key, _CachedWindow(kept.identity, base, kept.head, entries, weighs))
         return window
 
     async def head(self, key: Key) -> Head:
@@ -132,32 +132,32 @@ class HotWindows:
         with self._lock:
             self._kept.forget(agent=agent, scope=scope, conversation=conversation)
 
-    async def _caught_up(self, key: Key, kept: _Kept, head: Head) -> _Kept | None:
+    async def _caught_up(self, key: Key, kept: _CachedWindow, head: Head) -> _CachedWindow | None:
         """The kept window with what came after it, or None when it has to be read anew."""
         new = head.position - kept.head.position
-        if head.generation != kept.head.generation or not 0 <= new <= LARGEST_WINDOW:
+        if head.generation != kept.head.generation or not 0 <= new <= MAX_WINDOW_MESSAGES:
             return None
         if new == 0:
-            same = _Kept(kept.identity, kept.base, head, kept.entries, kept.weight)
+            same = _CachedWindow(kept.identity, kept.base, head, kept.entries, kept.weight)
             self._keep(key, same)
             return same
-        window = await self._log.read(key, after=kept.head.position, limit=LARGEST_WINDOW)
+        window = await self._log.read(key, after=kept.head.position, limit=MAX_WINDOW_MESSAGES)
         if (
             window.head.generation != kept.head.generation
-            or window.head.position - kept.head.position > LARGEST_WINDOW
+            or window.head.position - kept.head.position > MAX_WINDOW_MESSAGES
         ):
             return None
         entries = [*kept.entries, *window.entries]
-        dropped = entries[:-LARGEST_WINDOW]
+        dropped = entries[:-MAX_WINDOW_MESSAGES]
         base = dropped[-1].position if dropped else kept.base
         # Only what came and went is weighed: a window is long, and a turn adds little to it.
-        weighs = kept.weight + _weight(window.entries) - _weight(dropped)
-        caught = _Kept(kept.identity, base, window.head, entries[-LARGEST_WINDOW:], weighs)
+        weighs = kept.weight + _entries_bytes(window.entries) - _entries_bytes(dropped)
+        caught = _CachedWindow(kept.identity, base, window.head, entries[-MAX_WINDOW_MESSAGES:], weighs)
         self._keep(key, caught)
         return caught
 
-    def _keep(self, key: Key, kept: _Kept) -> None:
-        fits = kept.weight <= LARGEST_WEIGHT and len(kept.entries) <= LARGEST_WINDOW
+    def _keep(self, key: Key, kept: _CachedWindow) -> None:
+        fits = kept.weight <= MAX_WINDOW_BYTES and len(kept.entries) <= MAX_WINDOW_MESSAGES
         with self._lock:
             if fits:
                 self._kept[key] = kept
@@ -165,17 +165,17 @@ class HotWindows:
                 self._kept.pop(key, None)
 
 
-def _holds(kept: _Kept, after: int, limit: int | None) -> bool:
+def _covers_read(kept: _CachedWindow, after: int, limit: int | None) -> bool:
     """Whether the kept entries are all that a read would give."""
     return kept.base <= after or (limit is not None and len(kept.entries) >= limit)
 
 
-def _reaches(kept: _Kept, before: int) -> bool:
+def _reaches_back_to(kept: _CachedWindow, before: int) -> bool:
     """Whether a window up to there is one of the kept entries, or stands right before them."""
     return bool(kept.entries) and kept.entries[0].position <= before
 
 
-def _base(window: Window, after: int, limit: int | None) -> int:
+def _window_base(window: Window, after: int, limit: int | None) -> int:
     """The position after which nothing is missing from a window."""
     if limit is None or len(window.entries) < limit:
         return after
@@ -186,13 +186,13 @@ def _position(entry: Entry) -> int:
     return entry.position
 
 
-def _weight(entries: Sequence[Entry]) -> int:
-    return sum(OVERHEAD + _size(entry.message) for entry in entries)
+def _entries_bytes(entries: Sequence[Entry]) -> int:
+    return sum(MESSAGE_OVERHEAD_BYTES + _message_bytes(entry.message) for entry in entries)
 
 
-def _size(message: Message) -> int:
+def _message_bytes(message: Message) -> int:
     """What a message weighs; most are plain text, whose length is known."""
     content = message.content
     if isinstance(content, str) and not message.tool_calls and not message.extra:
         return len(content)
-    return weight(message)
+    return approximate_length(message)

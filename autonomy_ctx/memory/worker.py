@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import anyio
 
 
-class Bell(Protocol):
+class Waiter(Protocol):
     """Rung once by any thread; waited for by one task, in the loop that made it."""
 
     loop: Any
@@ -31,56 +31,56 @@ class Bell(Protocol):
         """Wait; false when the timeout passed first. May be asked again."""
 
 
-class Bells:
+class WaiterFactory:
     """Makes bells with one timeout."""
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
-        self._timeouts: dict[asyncio.AbstractEventLoop, _Timeouts] = {}
+        self._timeouts: dict[asyncio.AbstractEventLoop, _TimeoutQueue] = {}
 
-    def make(self) -> Bell:
+    def make(self) -> Waiter:
         """A bell of the loop that runs now."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return _TrioBell(self.timeout)
+            return _TrioWaiter(self.timeout)
         timeouts = self._timeouts.get(loop)
         if timeouts is None:
             self._timeouts = {old: kept for old, kept in self._timeouts.items() if not old.is_closed()}
-            timeouts = self._timeouts[loop] = _Timeouts(loop, self.timeout)
-        return _AsyncioBell(timeouts)
+            timeouts = self._timeouts[loop] = _TimeoutQueue(loop, self.timeout)
+        return _AsyncioWaiter(timeouts)
 
 
-def ring_all(bells: Iterable[Bell]) -> None:
+def notify_all(bells: Iterable[Waiter]) -> None:
     """Ring bells from any thread, with one call into each loop."""
-    by_loop: dict[Any, list[Bell]] = {}
+    by_loop: dict[Any, list[Waiter]] = {}
     for bell in bells:
         by_loop.setdefault(bell.loop, []).append(bell)
     for loop, together in by_loop.items():
-        _call_in(loop, together)
+        _notify_in_loop(loop, together)
 
 
-def _call_in(loop: Any, bells: list[Bell]) -> None:
+def _notify_in_loop(loop: Any, bells: list[Waiter]) -> None:
     """A loop that has ended has nobody left to wake."""
     if isinstance(loop, asyncio.AbstractEventLoop):
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_ring, bells)
+            loop.call_soon_threadsafe(_notify_each, bells)
     else:
         import trio
 
         with suppress(trio.RunFinishedError):
-            loop.run_sync_soon(_ring, bells)
+            loop.run_sync_soon(_notify_each, bells)
 
 
-def _ring(bells: list[Bell]) -> None:
+def _notify_each(bells: list[Waiter]) -> None:
     for bell in bells:
         bell.ring()
 
 
-class _AsyncioBell:
+class _AsyncioWaiter:
     __slots__ = ("_future", "_rung", "_timeouts", "loop")
 
-    def __init__(self, timeouts: _Timeouts) -> None:
+    def __init__(self, timeouts: _TimeoutQueue) -> None:
         self.loop = timeouts.loop
         self._timeouts = timeouts
         self._rung = False
@@ -107,15 +107,15 @@ class _AsyncioBell:
             self._future.set_result(None)
 
 
-class _Timeouts:
+class _TimeoutQueue:
     """The waits of one loop in the order they began, and a timer for the first of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.loop, self._seconds = loop, seconds
-        self._waits: deque[tuple[float, _AsyncioBell]] = deque()
+        self._waits: deque[tuple[float, _AsyncioWaiter]] = deque()
         self._armed = False
 
-    def add(self, bell: _AsyncioBell) -> None:
+    def add(self, bell: _AsyncioWaiter) -> None:
         waits = self._waits
         while waits and not waits[0][1].waiting:
             waits.popleft()
@@ -136,7 +136,7 @@ class _Timeouts:
             self._arm()
 
 
-class _TrioBell:
+class _TrioWaiter:
     __slots__ = ("_event", "_timeout", "loop")
 
     def __init__(self, timeout: float) -> None:
@@ -156,10 +156,10 @@ class _TrioBell:
 
 
 T = TypeVar("T")
-BATCH = 1024
+MAX_BATCH_JOBS = 1024
 
 
-class Outcome(Enum):
+class JobOutcome(Enum):
     """How waiting for a job ended."""
 
     DONE = "done"
@@ -167,12 +167,12 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class Job(Generic[T]):
+class WorkerJob(Generic[T]):
     """Something to do on the thread, and the task that waits for it."""
 
     __slots__ = ("_claim", "bell", "error", "result", "work")
 
-    def __init__(self, work: Callable[[Any], T], bell: Bell) -> None:
+    def __init__(self, work: Callable[[Any], T], bell: Waiter) -> None:
         self.work = work
         self.result: T | None = None
         self.error: BaseException | None = None
@@ -192,15 +192,15 @@ class Job(Generic[T]):
         """Whether nobody has taken or withdrawn it yet."""
         return bool(self._claim)
 
-    async def wait(self) -> Outcome:
+    async def wait(self) -> JobOutcome:
         """Wait for the result; withdraw the job when it takes too long or this task is cancelled."""
         try:
             if await self.bell.rung():
-                return Outcome.DONE
+                return JobOutcome.DONE
             if self._withdraw():
-                return Outcome.WITHDRAWN
+                return JobOutcome.WITHDRAWN
             # Too late to withdraw, the batch is being written; only a hanging disk gets past here.
-            return Outcome.DONE if await self.bell.rung() else Outcome.UNKNOWN
+            return JobOutcome.DONE if await self.bell.rung() else JobOutcome.UNKNOWN
         except BaseException:
             self._withdraw()
             raise
@@ -209,11 +209,11 @@ class Job(Generic[T]):
         if not self.claim():
             return False
         # The thread may be stuck behind a lock for long: let go of what the job was about.
-        self.work = _nothing
+        self.work = _do_nothing
         return True
 
 
-def _nothing(_: Any) -> Any:
+def _do_nothing(_: Any) -> Any:
     return None
 
 
@@ -224,29 +224,29 @@ class Worker:
         self, name: str, timeout: float, batch: Callable[[Worker], None], end: Callable[[], None]
     ) -> None:
         self._name, self._batch, self._end = name, batch, end
-        self._bells = Bells(timeout)
+        self._bells = WaiterFactory(timeout)
         # Handed in by tasks; None asks the thread to stop.
-        self._inbox: SimpleQueue[Job[Any] | None] = SimpleQueue()
+        self._inbox: SimpleQueue[WorkerJob[Any] | None] = SimpleQueue()
         # Only the thread touches these.
-        self._jobs: deque[Job[Any]] = deque()
+        self._jobs: deque[WorkerJob[Any]] = deque()
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._on_end: list[Bell] = []
+        self._on_end: list[Waiter] = []
 
-    def submit(self, work: Callable[[Any], T]) -> Job[T]:
+    def submit(self, work: Callable[[Any], T]) -> WorkerJob[T]:
         """Queue some work; the thread starts with the first."""
-        job = Job(work, self._bells.make())
+        job = WorkerJob(work, self._bells.make())
         self._inbox.put(job)
         if self._thread is None:
             self._start()
         return job
 
-    def take(self) -> list[Job[Any]]:
+    def take(self) -> list[WorkerJob[Any]]:
         """All jobs that wait now and were not withdrawn, up to a batch."""
         self._collect()
-        taken: list[Job[Any]] = []
-        while self._jobs and len(taken) < BATCH:
+        taken: list[WorkerJob[Any]] = []
+        while self._jobs and len(taken) < MAX_BATCH_JOBS:
             job = self._jobs.popleft()
             if job.claim():
                 taken.append(job)
@@ -261,11 +261,11 @@ class Worker:
         """Drop jobs that nobody waits for any more."""
         self._jobs = deque(job for job in self._jobs if job.wanted)
 
-    def stop(self, grace: float) -> Bell | None:
+    def stop(self, grace: float) -> Waiter | None:
         """Have the thread do what is queued and end; the bell rings when it has, if it runs at all."""
         if self._thread is None or not self._thread.is_alive():
             return None
-        ended = Bells(grace).make()
+        ended = WaiterFactory(grace).make()
         self._on_end.append(ended)
         self._inbox.put(None)
         return ended
@@ -284,7 +284,7 @@ class Worker:
             if self._jobs:
                 self._batch(self)
         self._end()
-        ring_all(self._on_end)
+        notify_all(self._on_end)
 
     def _collect(self) -> None:
         try:
@@ -293,13 +293,13 @@ class Worker:
         except Empty:
             return
 
-    def _sort(self, job: Job[Any] | None) -> None:
+    def _sort(self, job: WorkerJob[Any] | None) -> None:
         if job is None:
             self._stopping = True
         else:
             self._jobs.append(job)
 
 
-def finish(jobs: Sequence[Job[Any]]) -> None:
+def finish_jobs(jobs: Sequence[WorkerJob[Any]]) -> None:
     """Wake all tasks of a batch."""
-    ring_all(job.bell for job in jobs)
+    notify_all(job.bell for job in jobs)

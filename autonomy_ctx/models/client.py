@@ -22,18 +22,24 @@ import anyio
 
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.errors import InvalidModelReply, MissingKey, ModelTimeout, ModelUnavailable
-from autonomy_ctx.items.formats.base import Answers, ModelReply, StreamReader
+from autonomy_ctx.items.formats.base import ModelReply, ReplyFormat, StreamReader
 from autonomy_ctx.items.message import TextContent
-from autonomy_ctx.models.providers import Provider, joined
-from autonomy_ctx.models.retry import Failure, parsed, response_failure, told_failure
-from autonomy_ctx.models.streaming import MOST_BYTES, MOST_STREAMED, Body, ModelStream, Unreadable
+from autonomy_ctx.models.providers import Provider, join_url
+from autonomy_ctx.models.retry import RequestFailure, body_failure, parse_body, response_failure
+from autonomy_ctx.models.streaming import (
+    MAX_REPLY_BYTES,
+    MAX_STREAM_BYTES,
+    ModelStream,
+    ResponseBody,
+    UnreadableBody,
+)
 from autonomy_ctx.validation import check_int, check_seconds
 
 # Requests that one client has at a time before there is another one.
-BUSY = 8
-MOST_CLIENTS = 64
-MOST_CONNECTIONS, MOST_IDLE = 1000, 200
-CLOSING_SECONDS = 5.0
+REQUESTS_PER_CLIENT = 8
+MAX_CLIENTS = 64
+MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS = 1000, 200
+CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 class Lease:
@@ -53,7 +59,7 @@ class Lease:
             busy[self.client] -= 1
 
 
-class Pool:
+class ClientPool:
     """HTTP clients by event loop, or the one client that was given, which stays its owner's."""
 
     def __init__(self, client: Any = None) -> None:
@@ -70,7 +76,7 @@ class Pool:
             self._forget_closed_loops()
             busy = self._clients[loop] = {}
         client = min(busy, key=busy.__getitem__, default=None)
-        if client is None or (busy[client] >= BUSY and len(busy) < MOST_CLIENTS):
+        if client is None or (busy[client] >= REQUESTS_PER_CLIENT and len(busy) < MAX_CLIENTS):
             client = _new_client()
             busy[client] = 0
         return Lease(client, busy)
@@ -82,7 +88,7 @@ class Pool:
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. The next use opens new ones."""
-        with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+        with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
             for client in self._clients.pop(current_loop(), {}):
                 await client.aclose()
 
@@ -97,7 +103,7 @@ def _new_client() -> Any:
     # Imported here: it takes longer to import than all the rest.
     import httpx
 
-    limits = httpx.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_IDLE)
+    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
     return httpx.AsyncClient(limits=limits, follow_redirects=False)
 
 
@@ -134,7 +140,7 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class HttpRequest:
     """A request as it goes out. Shows neither its headers nor its content."""
 
     url: str
@@ -143,7 +149,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retrying:
+class RetryPolicy:
     """How often to ask again, and what to wait and to jitter with."""
 
     retries: int = 2
@@ -155,21 +161,23 @@ class Retrying:
         check_int("retries", self.retries, least=0)
 
 
-class Client:
+class ModelClient:
     """Asks one model."""
 
-    def __init__(self, name: str, words: Answers, pool: Pool, timeouts: Timeouts, retrying: Retrying) -> None:
+    def __init__(
+        self, name: str, words: ReplyFormat, pool: ClientPool, timeouts: Timeouts, retrying: RetryPolicy
+    ) -> None:
         self._name, self._format, self._pool = name, words, pool
         self._timeouts, self._retrying = timeouts, retrying
 
-    async def complete(self, out: Outgoing) -> ModelReply:
+    async def complete(self, out: HttpRequest) -> ModelReply:
         """The whole answer."""
         deadline = anyio.current_time() + self._timeouts.total
         with anyio.CancelScope(deadline=deadline):
             return await self._persistent(lambda: self._whole(out), deadline)
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
-    async def stream(self, out: Outgoing, reader: Callable[[], StreamReader]) -> ModelStream:
+    async def stream(self, out: HttpRequest, reader: Callable[[], StreamReader]) -> ModelStream:
         """The answer in pieces; returns when the first is there, and is asked again only until then.
 
         Each attempt has a `reader` of its own.
@@ -180,12 +188,12 @@ class Client:
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
     async def _persistent(
-        self, attempt: Callable[[], Awaitable[Result | Failure]], deadline: float
+        self, attempt: Callable[[], Awaitable[Result | RequestFailure]], deadline: float
     ) -> Result:
         tries = 0
         while True:
             found = await attempt()
-            if not isinstance(found, Failure):
+            if not isinstance(found, RequestFailure):
                 return found
             wait = found.wait(tries, self._retrying.random)
             if not found.again or tries >= self._retrying.retries or anyio.current_time() + wait > deadline:
@@ -195,7 +203,7 @@ class Client:
             logger.info("model %s: %s (%s), try %d after %.2f s", self._name, kind, status, tries + 1, wait)
             await self._retrying.sleep(wait)
 
-    async def _send(self, out: Outgoing, most: int) -> Body:
+    async def _send(self, out: HttpRequest, most: int) -> ResponseBody:
         lease = self._pool.lease()
         # As a tuple, which clients of every kind take: connect, read, write, pool.
         timeout = (self._timeouts.connect, None, None, None)
@@ -207,17 +215,17 @@ class Client:
         except BaseException:
             lease.end()
             raise
-        return Body(response, most=most, closed=lease.end)
+        return ResponseBody(response, most=most, closed=lease.end)
 
-    async def _whole(self, out: Outgoing) -> ModelReply | Failure:
-        body: Body | None = None
+    async def _whole(self, out: HttpRequest) -> ModelReply | RequestFailure:
+        body: ResponseBody | None = None
         try:
-            body = await self._send(out, MOST_BYTES)
+            body = await self._send(out, MAX_REPLY_BYTES)
             if not 200 <= body.status < 300:
                 return await self._refused(body)
             data = await body.whole()
-        except Unreadable as unreadable:
-            return Failure(InvalidModelReply(self._name, unreadable.problem))
+        except UnreadableBody as unreadable:
+            return RequestFailure(InvalidModelReply(self._name, unreadable.problem))
         except self._pool.errors():
             return self._broken(body)
         finally:
@@ -225,12 +233,14 @@ class Client:
                 await body.aclose()
         return self._read(data)
 
-    async def _begun(self, out: Outgoing, reader: StreamReader, deadline: float) -> ModelStream | Failure:
-        body: Body | None = None
+    async def _begun(
+        self, out: HttpRequest, reader: StreamReader, deadline: float
+    ) -> ModelStream | RequestFailure:
+        body: ResponseBody | None = None
         begun = False
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.first_token):
-                body = await self._send(out, MOST_STREAMED)
+                body = await self._send(out, MAX_STREAM_BYTES)
                 if not 200 <= body.status < 300:
                     return await self._refused(body)
                 stream = ModelStream(
@@ -249,14 +259,16 @@ class Client:
         finally:
             if body is not None and not begun:
                 await body.aclose()
-        return Failure(ModelTimeout(self._name, what="no first token", seconds=self._timeouts.first_token))
+        return RequestFailure(
+            ModelTimeout(self._name, what="no first token", seconds=self._timeouts.first_token)
+        )
 
-    async def _refused(self, body: Body) -> Failure:
+    async def _refused(self, body: ResponseBody) -> RequestFailure:
         """What an error response means; one whose body cannot be read still has its status."""
         said: Any = None
         try:
-            said = parsed(await body.whole())
-        except Unreadable:
+            said = parse_body(await body.whole())
+        except UnreadableBody:
             pass
         except self._pool.errors():
             pass
@@ -268,29 +280,31 @@ class Client:
             now=self._retrying.now(),
         )
 
-    def _broken(self, body: Body | None) -> Failure:
+    def _broken(self, body: ResponseBody | None) -> RequestFailure:
         problem = "could not be reached" if body is None else "broke off its answer"
-        return Failure(ModelUnavailable(self._name, problem), again=True)
+        return RequestFailure(ModelUnavailable(self._name, problem), again=True)
 
-    def _read(self, data: bytes) -> ModelReply | Failure:
+    def _read(self, data: bytes) -> ModelReply | RequestFailure:
         try:
             body = json.loads(data)
         except (ValueError, RecursionError):
-            return Failure(InvalidModelReply(self._name, "is empty" if not data.strip() else "is not JSON"))
+            return RequestFailure(
+                InvalidModelReply(self._name, "is empty" if not data.strip() else "is not JSON")
+            )
         if not isinstance(body, dict):
-            return Failure(InvalidModelReply(self._name, "is no JSON object"))
+            return RequestFailure(InvalidModelReply(self._name, "is no JSON object"))
         if body.get("error") or body.get("type") == "error":
-            return told_failure(self._name, body, streamed=False)
+            return body_failure(self._name, body, streamed=False)
         try:
             reply = self._format.reply(body)
         except Exception:  # a format may stumble in any way over a body that is none of its own
             reply = ModelReply()
-        if says_nothing(reply):
-            return Failure(InvalidModelReply(self._name, "holds no answer"))
+        if is_empty_reply(reply):
+            return RequestFailure(InvalidModelReply(self._name, "holds no answer"))
         return reply
 
 
-def says_nothing(reply: ModelReply) -> bool:
+def is_empty_reply(reply: ModelReply) -> bool:
     """Whether there is neither an answer nor a reason why there is none."""
     spoken = any(not isinstance(part, TextContent) or part.text for part in reply.parts)
     return not spoken and not reply.tool_calls and reply.stop is None
@@ -315,7 +329,7 @@ class Secret:
         return "***"
 
 
-class Access:
+class RequestBuilder:
     """Writes requests to one server for one model. Keys come from the environment unless given."""
 
     def __init__(
@@ -338,7 +352,7 @@ class Access:
 
     def outgoing(
         self, path: str, body: Mapping[str, Any], *, stream: bool = False, version: str | None = None
-    ) -> Outgoing:
+    ) -> HttpRequest:
         """A request with its headers; `version` is that of the Anthropic API."""
         base = self.base_url
         if base is None:
@@ -348,8 +362,8 @@ class Access:
         headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
         headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return Outgoing(
-            url=joined(base, path, self._provider.version),
+        return HttpRequest(
+            url=join_url(base, path, self._provider.version),
             headers=headers,
             content=text.encode("utf-8", "replace"),
         )

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import anyio
 
-from autonomy_ctx.background import Closing
+from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import ContextOverflow
-from autonomy_ctx.items.formats.base import Asking, Format, ModelReply, with_own_names
+from autonomy_ctx.items.formats.base import Format, ModelReply, RequestOptions, restore_tool_names
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.wire import from_dict
-from autonomy_ctx.models.catalog import known_window
+from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
-    from autonomy_ctx.models.client import Client, Outgoing
-    from autonomy_ctx.models.offline import OfflineModel, ToldStream
+    from autonomy_ctx.models.client import HttpRequest, ModelClient
+    from autonomy_ctx.models.offline import OfflineModel, ReplyStream
     from autonomy_ctx.models.streaming import ModelStream
 
 logger = logging.getLogger("autonomy_ctx.models")
 
 
-class Model(Closing):
+class Model(AsyncResource):
     """Asks one model, over HTTP or offline.
 
     The provider is known by the name (`claude-*`, `gpt-*`, `gemini-*`, `nova-*`, `ollama/llama3`) or
@@ -57,14 +57,16 @@ class Model(Closing):
         **options: Any,
     ) -> None:
         # Imported here: who asks over HTTP, and how, is only of interest once there is a model.
-        from autonomy_ctx.models.client import Access, Pool, Retrying, Timeouts
-        from autonomy_ctx.models.providers import checked_url, choose
+        from autonomy_ctx.models.client import ClientPool, RequestBuilder, RetryPolicy, Timeouts
+        from autonomy_ctx.models.providers import checked_url, choose_provider
 
         base_url = None if base_url is None else checked_url(base_url)
-        choice = choose(name, provider=provider, base_url=base_url)
+        choice = choose_provider(name, provider=provider, base_url=base_url)
         self.name = name
         self._provider, self._model = choice.provider, choice.model
-        self._access = Access(name, choice.provider, base_url=base_url, api_key=api_key, headers=headers)
+        self._access = RequestBuilder(
+            name, choice.provider, base_url=base_url, api_key=api_key, headers=headers
+        )
         self._version = anthropic_version
         for refused in ("stream", "messages", "tools"):
             if refused in options:
@@ -72,13 +74,13 @@ class Model(Closing):
         self._options = options
         self.context_window = context_window
         if context_window is None and not choice.provider.local:
-            self.context_window = known_window(choice.model)
+            self.context_window = find_context_window(choice.model)
         self._timeouts = Timeouts.of(timeout)
-        self._retrying = Retrying(retries=retries, sleep=sleep, random=jitter, now=now)
-        self._pool = Pool(client)
-        self._client: Client | None = None
+        self._retrying = RetryPolicy(retries=retries, sleep=sleep, random=jitter, now=now)
+        self._pool = ClientPool(client)
+        self._client: ModelClient | None = None
         self._format: Format
-        self._offline = _offline() if choice.provider.name == "offline" else None
+        self._offline = _make_offline_model() if choice.provider.name == "offline" else None
 
     @property
     def provider(self) -> str:
@@ -117,7 +119,7 @@ class Model(Closing):
         stream: Literal[True],
         max_tokens: int | None = None,
         **options: Any,
-    ) -> ModelStream | ToldStream: ...
+    ) -> ModelStream | ReplyStream: ...
     @overload
     async def complete_chat(
         self,
@@ -126,7 +128,7 @@ class Model(Closing):
         stream: bool = False,
         max_tokens: int | None = None,
         **options: Any,
-    ) -> ModelReply | ModelStream | ToldStream: ...
+    ) -> ModelReply | ModelStream | ReplyStream: ...
     async def complete_chat(
         self,
         messages: Sequence[Message | Mapping[str, Any]],
@@ -134,7 +136,7 @@ class Model(Closing):
         stream: bool = False,
         max_tokens: int | None = None,
         **options: Any,
-    ) -> ModelReply | ModelStream | ToldStream:
+    ) -> ModelReply | ModelStream | ReplyStream:
         """The answer; with `stream=True` its events, of which the last is `ReplyFinished` with the answer.
 
         A stream that is left before its end should be closed, by `async with` or `aclose()`. `options`
@@ -149,7 +151,7 @@ class Model(Closing):
         client = self._asking()
         if "model" in chosen:
             raise TypeError("`model` is no option of a request; make another Model for another model")
-        asked = Asking(
+        asked = RequestOptions(
             tools=specs,
             max_tokens=usual if max_tokens is None else max_tokens,
             stream=stream,
@@ -157,13 +159,13 @@ class Model(Closing):
             answered=chosen.pop("answered", ()),
             options=chosen,
         )
-        from autonomy_ctx.items.formats.outgoing import own_names
+        from autonomy_ctx.items.formats.outgoing import original_tool_names
 
         out = self._outgoing(read, asked)
-        names = own_names(str(spec["name"]) for spec in specs)
+        names = original_tool_names(str(spec["name"]) for spec in specs)
         try:
             if not stream:
-                return with_own_names(await client.complete(out), names)
+                return restore_tool_names(await client.complete(out), names)
             events = await client.stream(out, self._format.reader)
             events.names, events.overflowed = names, self._learn
             return events
@@ -180,15 +182,15 @@ class Model(Closing):
         where = "" if given is None else f", base_url={given!r}"
         return f"Model({self.name!r}, provider={self.provider!r}{where})"
 
-    def _asking(self) -> Client:
+    def _asking(self) -> ModelClient:
         if self._client is None:
-            from autonomy_ctx.models.client import Client
+            from autonomy_ctx.models.client import ModelClient
 
             self._format = self._provider.format()
-            self._client = Client(self.name, self._format, self._pool, self._timeouts, self._retrying)
+            self._client = ModelClient(self.name, self._format, self._pool, self._timeouts, self._retrying)
         return self._client
 
-    def _outgoing(self, messages: Sequence[Message], asked: Asking) -> Outgoing:
+    def _outgoing(self, messages: Sequence[Message], asked: RequestOptions) -> HttpRequest:
         request = self._format.request(self._model, messages, asked)
         if request.repairs:
             logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
@@ -200,7 +202,7 @@ class Model(Closing):
             self._context_window = window
 
 
-def _offline() -> OfflineModel:
+def _make_offline_model() -> OfflineModel:
     # Imported here: most models are asked over HTTP.
     from autonomy_ctx.models.offline import OfflineModel
 

@@ -20,35 +20,44 @@ from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message, TextContent
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.terms import lazy, little, rank, words
+from autonomy_ctx.items.terms import lazy_pattern, normalized_words, rank, stop_words
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import BACKGROUND, CONVERSATION, SEGMENT, body, called_names, speaker
+from autonomy_ctx.items.transcript import (
+    BACKGROUND_LABEL,
+    CONVERSATION_LABEL,
+    SEGMENT_LABEL,
+    speaker_label,
+    tool_names_by_call,
+    visible_text,
+)
 from autonomy_ctx.items.wire import from_dict
 
-NOTHING = "Nothing in the context that I was given says anything about that."
+NO_ANSWER = "Nothing in the context that I was given says anything about that."
 NO_QUESTION = "There is no message of a user in the context that I was given."
-FOUND = "The context says:"
-MOST_PASSAGES, RELEVANT = 5, 0.5
-PASSAGE = 400  # characters
-LONGEST_PASSAGE = 120  # tokens
+ANSWER_HEADING = "The context says:"
+MAX_PASSAGES, MIN_RELEVANCE = 5, 0.5
+PASSAGE_CHARACTERS = 400  # characters
+MAX_PASSAGE_TOKENS = 120  # tokens
 RECORD_TOKENS = 512
 # A record that repeats more than this part of a long source is no record.
 RECORD_SHARE = 0.45
-LEAST_RECORD = 90
+MIN_RECORD_TOKENS = 90
 # Characters from which ranking is left to a thread.
-HEAVY = 100_000
+INLINE_CHARACTERS = 100_000
 
-_BLOCK = lazy(
-    rf"<({CONVERSATION}|{SEGMENT}|{BACKGROUND}) ([0-9a-f]{{16}})>\n(.*?)\n</\1 \2>",
+_BLOCK = lazy_pattern(
+    rf"<({CONVERSATION_LABEL}|{SEGMENT_LABEL}|{BACKGROUND_LABEL}) ([0-9a-f]{{16}})>\n(.*?)\n</\1 \2>",
     re.DOTALL,
 )
-_CAP = lazy(r"\bat most (\d{1,7}) tokens", re.IGNORECASE)
-_WANTS_RECORD = lazy(
+_TOKEN_CAP = lazy_pattern(r"\bat most (\d{1,7}) tokens", re.IGNORECASE)
+_RECORD_REQUEST = lazy_pattern(
     r"\bsummari[sz]e\b|\b(?:write|make|give|create)\b[^.?!\n]{0,40}\b(?:record|summary|digest)\b",
     re.IGNORECASE,
 )
-_SPEAKER = lazy(r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )")
-_SENTENCE = lazy(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+_SPEAKER = lazy_pattern(
+    r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )"
+)
+_SENTENCE = lazy_pattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,7 @@ class OfflineModel:
         """The whole answer."""
         read = [from_dict(message) for message in messages]
         await anyio.lowlevel.checkpoint()
-        if sum(len(message.text) for message in read) < HEAVY:
+        if sum(len(message.text) for message in read) < INLINE_CHARACTERS:
             return self._reply(read, tools, max_tokens)
         return await anyio.to_thread.run_sync(lambda: self._reply(read, tools, max_tokens))
 
@@ -86,10 +95,10 @@ class OfflineModel:
         stream: bool = False,
         max_tokens: int | None = None,
         **options: Any,
-    ) -> ModelReply | ToldStream:
+    ) -> ModelReply | ReplyStream:
         """The answer, or its events; options mean nothing here."""
         reply = await self.reply(messages, tools or (), max_tokens)
-        return ToldStream(reply) if stream else reply
+        return ReplyStream(reply) if stream else reply
 
     def _reply(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], max_tokens: int | None
@@ -123,54 +132,59 @@ class OfflineModel:
         own_words = _BLOCK.sub("", request)
         said = [message.text for message in messages if message.role is ChatRole.USER]
         blocks = [found for text in said for found in _BLOCK.finditer(text)]
-        if not _WANTS_RECORD.search(own_words) and not _BLOCK.search(request):
+        if not _RECORD_REQUEST.search(own_words) and not _BLOCK.search(request):
             return None
         rules = "\n".join(message.text for message in messages if message.role is ChatRole.SYSTEM)
-        caps = _CAP.findall(own_words) or _CAP.findall(rules)
+        caps = _TOKEN_CAP.findall(own_words) or _TOKEN_CAP.findall(rules)
         cap = int(caps[-1]) if caps else RECORD_TOKENS
-        kept = [block[3] for block in blocks if block[1] == SEGMENT]
+        kept = [block[3] for block in blocks if block[1] == SEGMENT_LABEL]
         if "carry over" in rules:
-            kept += [block[3] for block in blocks if block[1] == BACKGROUND]
-        spoken = [message for block in blocks if block[1] == CONVERSATION for message in _spoken(block[3])]
+            kept += [block[3] for block in blocks if block[1] == BACKGROUND_LABEL]
+        spoken = [
+            message
+            for block in blocks
+            if block[1] == CONVERSATION_LABEL
+            for message in _parse_transcript(block[3])
+        ]
         if not blocks:
             spoken = [one for one in messages[:asked] if one.role is not ChatRole.SYSTEM]
         return self._digested(kept, spoken, cap)
 
     def _digested(self, kept: Sequence[str], spoken: Sequence[Message], cap: int) -> str:
         count = self._counter.count_text
-        source = count("\n\n".join([*kept, *(body(message) for message in spoken)]))
-        cap = max(min(cap, max(int(source * RECORD_SHARE), LEAST_RECORD)), 1)
+        source = count("\n\n".join([*kept, *(visible_text(message) for message in spoken)]))
+        cap = max(min(cap, max(int(source * RECORD_SHARE), MIN_RECORD_TOKENS)), 1)
         texts = []
         if kept:
             texts.append(digest_texts(kept, tokens=cap // 2 if spoken else cap, counter=self._counter))
         if spoken:
             texts.append(digest(spoken, tokens=cap - sum(map(count, texts)), counter=self._counter))
-        return "\n".join(filter(None, texts)) or NOTHING
+        return "\n".join(filter(None, texts)) or NO_ANSWER
 
     # -- answers ----------------------------------------------------------------------------------
 
     def _passages(self, messages: Sequence[Message], asked: int) -> str:
-        question, given = _question(messages[asked].text)
-        names = called_names(messages)
+        question, given = _split_question(messages[asked].text)
+        names = tool_names_by_call(messages)
         passages = [_Passage("User", text) for text in given]
         for at, message in enumerate(messages):
             if at != asked:
-                who = "Summary" if isinstance(message, Summary) else speaker(message, names)
-                passages += [_Passage(who, text) for text in _divided(body(message))]
+                who = "Summary" if isinstance(message, Summary) else speaker_label(message, names)
+                passages += [_Passage(who, text) for text in _split_passages(visible_text(message))]
         # The same question asked before is no answer to it.
         passages = [one for one in dict.fromkeys(passages) if one.text != question]
-        query = words(question)
-        telling = [word for word in query if word not in little()]
+        query = normalized_words(question)
+        telling = [word for word in query if word not in stop_words()]
         ranked = rank(telling, [one.text for one in passages])
-        best = [one for one in ranked if one.score >= RELEVANT * ranked[0].score][:MOST_PASSAGES]
+        best = [one for one in ranked if one.score >= MIN_RELEVANCE * ranked[0].score][:MAX_PASSAGES]
         if not best:
-            return NOTHING
+            return NO_ANSWER
         count = self._counter.count_text
         lines = [f"- {passages[one.index].who}: {passages[one.index].text}" for one in best]
-        return "\n".join([FOUND, *(shorten(line, LONGEST_PASSAGE, count) for line in lines)])
+        return "\n".join([ANSWER_HEADING, *(shorten(line, MAX_PASSAGE_TOKENS, count) for line in lines)])
 
 
-class ToldStream(AsyncIterator[StreamEvent]):
+class ReplyStream(AsyncIterator[StreamEvent]):
     """A reply that is already there, as a stream."""
 
     def __init__(self, reply: ModelReply) -> None:
@@ -187,32 +201,32 @@ class ToldStream(AsyncIterator[StreamEvent]):
         """Give no more events."""
         self._events.clear()
 
-    async def __aenter__(self) -> ToldStream:
+    async def __aenter__(self) -> ReplyStream:
         return self
 
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
 
-def _question(text: str) -> tuple[str, list[str]]:
+def _split_question(text: str) -> tuple[str, list[str]]:
     """What is asked, and what else the same message says: its earlier paragraphs, when it is long."""
     text = text.strip()
     paragraphs = [one.strip() for one in re.split(r"\n\s*\n", text) if one.strip()]
-    if len(text) <= PASSAGE or len(paragraphs) < 2:
+    if len(text) <= PASSAGE_CHARACTERS or len(paragraphs) < 2:
         return text, []
-    return paragraphs[-1], [piece for one in paragraphs[:-1] for piece in _divided(one)]
+    return paragraphs[-1], [piece for one in paragraphs[:-1] for piece in _split_passages(one)]
 
 
-def _divided(text: str) -> list[str]:
+def _split_passages(text: str) -> list[str]:
     """A text in passages: sentences, and pieces of those that do not end."""
     pieces: list[str] = []
     for sentence in _SENTENCE.split(text):
         line = " ".join(sentence.split())
-        pieces += [line[at : at + PASSAGE] for at in range(0, len(line), PASSAGE)]
+        pieces += [line[at : at + PASSAGE_CHARACTERS] for at in range(0, len(line), PASSAGE_CHARACTERS)]
     return pieces
 
 
-def _spoken(transcript: str) -> list[Message]:
+def _parse_transcript(transcript: str) -> list[Message]:
     """The messages that a transcript shows; whatever has no speaker goes on with the one before."""
     found: list[tuple[str, str, list[str]]] = []
     for line in transcript.splitlines():
@@ -224,10 +238,10 @@ def _spoken(transcript: str) -> list[Message]:
             found[-1][2].append(line.strip())
         elif line.strip():
             found.append(("user", "", [line.strip()]))
-    return [_message(role, name, "\n".join(lines)) for role, name, lines in found]
+    return [_make_message(role, name, "\n".join(lines)) for role, name, lines in found]
 
 
-def _message(role: str, name: str, text: str) -> Message:
+def _make_message(role: str, name: str, text: str) -> Message:
     if role != "tool":
         agent = name.strip("()") if role == "assistant" and name else None
         return Message(role, text, agent=agent)

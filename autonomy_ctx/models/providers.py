@@ -17,11 +17,11 @@ from autonomy_ctx.items.formats.base import Format
 
 # The first version that refuses sampling parameters, and the one that takes them.
 ANTHROPIC_VERSION, ANTHROPIC_SAMPLING_VERSION = "2026-10-21", "2023-06-01"
-SAMPLING = ("temperature", "top_p", "top_k")
-REGION = "{region}"
-REGIONS, DEFAULT_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1"
+SAMPLING_OPTIONS = ("temperature", "top_p", "top_k")
+REGION_PLACEHOLDER = "{region}"
+REGION_VARIABLES, DEFAULT_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1"
 
-Words = Literal["openai", "responses", "anthropic", "google", "bedrock"]
+WireFormat = Literal["openai", "responses", "anthropic", "google", "bedrock"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Provider:
 
     name: str
     base_url: str | None
-    words: Words = "openai"
+    words: WireFormat = "openai"
     keys: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     key_header: str = "authorization"
@@ -47,7 +47,7 @@ class Provider:
         if key is not None:
             headers[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
         if self.words == "anthropic":
-            sampling = any(name in body for name in SAMPLING)
+            sampling = any(name in body for name in SAMPLING_OPTIONS)
             usual = ANTHROPIC_SAMPLING_VERSION if sampling else ANTHROPIC_VERSION
             headers["anthropic-version"] = version or usual
         return headers
@@ -65,8 +65,8 @@ class Provider:
         """The provider's own base URL, in the region that the environment names."""
         if self.base_url is None:
             return None
-        region = next(filter(None, map(os.environ.get, REGIONS)), DEFAULT_REGION)
-        return self.base_url.replace(REGION, region)
+        region = next(filter(None, map(os.environ.get, REGION_VARIABLES)), DEFAULT_REGION)
+        return self.base_url.replace(REGION_PLACEHOLDER, region)
 
     def key(self) -> str | None:
         """The key that the environment holds."""
@@ -74,10 +74,10 @@ class Provider:
 
     def format(self) -> Format:
         """The provider's words."""
-        return format_of(self.words)
+        return load_format(self.words)
 
 
-def format_of(words: Words) -> Format:
+def load_format(words: WireFormat) -> Format:
     """A format by its name; imported when first asked for."""
     match words:
         case "openai":
@@ -102,23 +102,23 @@ def format_of(words: Words) -> Format:
             return BedrockFormat()
 
 
-def _hosted(name: str, base_url: str, *, vendor: bool = False) -> Provider:
+def _hosted_provider(name: str, base_url: str, *, vendor: bool = False) -> Provider:
     word = name.upper()
     return Provider(
         name=name, base_url=base_url, keys=(f"{word}_API_KEY",), urls=(f"{word}_BASE_URL",), vendor=vendor
     )
 
 
-def _local(name: str, port: int, *urls: str) -> Provider:
+def _local_provider(name: str, port: int, *urls: str) -> Provider:
     return Provider(name=name, base_url=f"http://127.0.0.1:{port}/v1", urls=urls, local=True)
 
 
-_OPENAI = "https://api.openai.com/v1"
+_OPENAI_URL = "https://api.openai.com/v1"
 _OPENAI_KEYS, _OPENAI_URLS = ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)
-_ALL = (
-    Provider(name="openai", base_url=_OPENAI, keys=_OPENAI_KEYS, urls=_OPENAI_URLS, vendor=True),
+_ALL_PROVIDERS = (
+    Provider(name="openai", base_url=_OPENAI_URL, keys=_OPENAI_KEYS, urls=_OPENAI_URLS, vendor=True),
     Provider(
-        name="openai-responses", base_url=_OPENAI, words="responses", keys=_OPENAI_KEYS, urls=_OPENAI_URLS
+        name="openai-responses", base_url=_OPENAI_URL, words="responses", keys=_OPENAI_KEYS, urls=_OPENAI_URLS
     ),
     Provider(
         name="anthropic",
@@ -142,51 +142,51 @@ _ALL = (
     ),
     Provider(
         name="bedrock",
-        base_url=f"https://bedrock-runtime.{REGION}.amazonaws.com",
+        base_url=f"https://bedrock-runtime.{REGION_PLACEHOLDER}.amazonaws.com",
         words="bedrock",
         keys=("AWS_BEARER_TOKEN_BEDROCK",),
         urls=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
         version="",
     ),
-    _hosted("cerebras", "https://api.cerebras.ai/v1"),
-    _hosted("deepseek", "https://api.deepseek.com/v1", vendor=True),
-    _hosted("fireworks", "https://api.fireworks.ai/inference/v1"),
-    _hosted("groq", "https://api.groq.com/openai/v1"),
-    _hosted("mistral", "https://api.mistral.ai/v1", vendor=True),
-    _hosted("openrouter", "https://openrouter.ai/api/v1"),
-    _hosted("together", "https://api.together.xyz/v1"),
-    _hosted("xai", "https://api.x.ai/v1", vendor=True),
-    _local("litellm", 4000, "LITELLM_BASE_URL"),
-    _local("llamacpp", 8080),
-    _local("lmstudio", 1234),
-    _local("ollama", 11434, "OLLAMA_BASE_URL", "OLLAMA_HOST"),
-    _local("vllm", 8000),
+    _hosted_provider("cerebras", "https://api.cerebras.ai/v1"),
+    _hosted_provider("deepseek", "https://api.deepseek.com/v1", vendor=True),
+    _hosted_provider("fireworks", "https://api.fireworks.ai/inference/v1"),
+    _hosted_provider("groq", "https://api.groq.com/openai/v1"),
+    _hosted_provider("mistral", "https://api.mistral.ai/v1", vendor=True),
+    _hosted_provider("openrouter", "https://openrouter.ai/api/v1"),
+    _hosted_provider("together", "https://api.together.xyz/v1"),
+    _hosted_provider("xai", "https://api.x.ai/v1", vendor=True),
+    _local_provider("litellm", 4000, "LITELLM_BASE_URL"),
+    _local_provider("llamacpp", 8080),
+    _local_provider("lmstudio", 1234),
+    _local_provider("ollama", 11434, "OLLAMA_BASE_URL", "OLLAMA_HOST"),
+    _local_provider("vllm", 8000),
     # Any other server that speaks the OpenAI format: no key of another provider is ever sent to it.
     Provider(name="compatible", base_url=None, local=True),
     Provider(name="offline", base_url=None),
 )
-PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL}
+PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _ALL_PROVIDERS}
 ALIASES = {"gemini": "google", "amazon": "bedrock", "aws": "bedrock", "responses": "openai-responses"}
-_NAMES = (
+_NAME_PATTERNS = (
     (re.compile(r"offline$"), "offline"),
     (re.compile(r"claude-"), "anthropic"),
     (re.compile(r"(?:gpt|chatgpt)-|o[1-9](?:-|$)"), "openai"),
     (re.compile(r"gemini-"), "google"),
     (re.compile(r"nova-|(?:(?:us|eu|apac|global)\.)?(?:amazon|anthropic|meta|mistral)\."), "bedrock"),
 )
-_VERSION = re.compile(r"/v\d\w*$")
+_VERSION_SUFFIX = re.compile(r"/v\d\w*$")
 _SHORT_NOVA = re.compile(r"nova-[a-z0-9-]+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ProviderChoice:
     """A provider, and the model's name as that provider knows it."""
 
     provider: Provider
     model: str
 
 
-def choose(name: str, *, provider: str | None = None, base_url: str | None = None) -> Choice:
+def choose_provider(name: str, *, provider: str | None = None, base_url: str | None = None) -> ProviderChoice:
     """Who serves a model. A provider given wins, then a prefix `provider/`, then the name itself.
 
     With a `base_url`, `openai/...` and the names of other makers are part of a model's name, as on
@@ -201,29 +201,29 @@ def choose(name: str, *, provider: str | None = None, base_url: str | None = Non
                 f"provider {provider!r} is not known; give one of {', '.join(PROVIDERS)}, or only a "
                 f"`base_url` for a server that speaks the OpenAI format"
             )
-        return _checked(Choice(chosen, name), base_url)
+        return _complete_choice(ProviderChoice(chosen, name), base_url)
     prefix, slash, rest = name.partition("/")
     found = PROVIDERS.get(ALIASES.get(prefix, prefix)) if slash and rest else None
     if found is not None and not (base_url is not None and found.vendor):
-        return _checked(Choice(found, rest), base_url)
-    for pattern, known in _NAMES:
+        return _complete_choice(ProviderChoice(found, rest), base_url)
+    for pattern, known in _NAME_PATTERNS:
         if pattern.match(name) and not slash:
-            return _checked(Choice(PROVIDERS[known], name), base_url)
+            return _complete_choice(ProviderChoice(PROVIDERS[known], name), base_url)
     if base_url is None:
         raise ValueError(
             f"nothing is known about model {name!r}; give `provider=` (one of {', '.join(PROVIDERS)}), a "
             f"prefix as in 'ollama/{name}', or the `base_url` of a server that speaks the OpenAI format"
         )
-    return Choice(PROVIDERS["compatible"], name)
+    return ProviderChoice(PROVIDERS["compatible"], name)
 
 
-def _checked(choice: Choice, base_url: str | None) -> Choice:
+def _complete_choice(choice: ProviderChoice, base_url: str | None) -> ProviderChoice:
     if choice.provider.name == "compatible" and base_url is None:
         raise ValueError(f"model {choice.model!r} on a compatible server needs its `base_url`")
     if choice.provider.name == "bedrock" and _SHORT_NOVA.match(choice.model):
         # `nova-lite` is how people say it; `amazon.nova-lite-v1:0` is how Bedrock does.
         version = "" if re.search(r"-v\d+$", choice.model) else "-v1"
-        return Choice(choice.provider, f"amazon.{choice.model}{version}:0")
+        return ProviderChoice(choice.provider, f"amazon.{choice.model}{version}:0")
     return choice
 
 
@@ -244,7 +244,7 @@ def checked_url(url: Any) -> str:
     return str(url).rstrip("/")
 
 
-def joined(base: str, path: str, version: str | None) -> str:
+def join_url(base: str, path: str, version: str | None) -> str:
     """The URL of a path below a base. A base may be given with the version of the API or without."""
     path = path.lstrip("/")
     where = urlsplit(base).path.rstrip("/")
@@ -252,7 +252,7 @@ def joined(base: str, path: str, version: str | None) -> str:
         return f"{base}/{path}"
     if version is not None:
         path = path.removeprefix(f"{version}/")
-        if not _VERSION.search(where):
+        if not _VERSION_SUFFIX.search(where):
             base = f"{base}/{version}"
     elif not where:
         base = f"{base}/v1"

@@ -24,11 +24,11 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.items.formats.overflow import find_overflow
 
-FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT, JITTER = 0.5, 8.0, 60.0, 0.25
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MAX_WAIT_SECONDS, JITTER_SHARE = 0.5, 8.0, 60.0, 0.25
 # Asking again does not help before somebody pays.
-SPENT = ("insufficient_quota", "enforced_spend_limit_reached")
+QUOTA_CODES = ("insufficient_quota", "enforced_spend_limit_reached")
 # Errors that come inside a stream carry no status; these are their statuses.
-_STATUSES = {
+_STATUS_BY_CODE = {
     "authentication_error": 401,
     "permission_error": 403,
     "rate_limit_error": 429,
@@ -44,12 +44,12 @@ _STATUSES = {
     "UNAVAILABLE": 503,
     "overloaded_error": 529,
 }
-_CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}|[0-9]{1,6}")
-_DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
+_SHORT_CODE = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}|[0-9]{1,6}")
+_RETRY_DELAY = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)s")
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RequestFailure:
     """An error, whether the same request may succeed later, and after how many seconds."""
 
     error: ModelError
@@ -59,81 +59,85 @@ class Failure:
     def wait(self, tries: int, random: Callable[[], float]) -> float:
         """Seconds until the next try: as told, or longer each time, never over a minute."""
         if self.after is not None:
-            return min(self.after, LONGEST_WAIT)
-        usual = min(FIRST_WAIT * 2**tries, LONGEST_BACKOFF)
-        return float(usual * (1 - JITTER * random()))
+            return min(self.after, MAX_WAIT_SECONDS)
+        usual = min(FIRST_BACKOFF_SECONDS * 2**tries, MAX_BACKOFF_SECONDS)
+        return float(usual * (1 - JITTER_SHARE * random()))
 
 
 def response_failure(
     model: str, status: int, headers: Mapping[str, str], body: Any, *, now: float
-) -> Failure:
+) -> RequestFailure:
     """What a response with an error status means."""
     # Amazon names its errors in a header.
     named = (headers.get("x-amzn-errortype") or "").partition(":")[0]
-    code = code_of(body) or code_of({"code": named})
+    code = error_code(body) or error_code({"code": named})
     if status in (401, 403):
-        return Failure(AuthenticationFailed(model, status_code=status, code=code))
-    if (overflow := _overflow(model, status, body, code)) is not None:
+        return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
+    if (overflow := _overflow_failure(model, status, body, code)) is not None:
         return overflow
     after = retry_after(headers, body, now)
     told = (headers.get("x-should-retry") or "").strip().lower()
     error: ModelError
     if status == 429:
-        spent = after is None and any(word in SPENT for word in _words(body))
+        spent = after is None and any(word in QUOTA_CODES for word in _error_codes(body))
         error, again = RateLimited(model, code=code, retry_after=after), not spent
     elif status in (408, 409) or status >= 500:
         error, again = ModelUnavailable(model, "is not available", status_code=status, code=code), True
     else:
-        error, again = _refused(model, status, code), False
+        error, again = _refusal_error(model, status, code), False
     if told in ("true", "false") and status >= 402:
         again = told == "true"
-    return Failure(error, again, after)
+    return RequestFailure(error, again, after)
 
 
-def told_failure(model: str, body: Any, *, streamed: bool) -> Failure:
+def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
     """What an error means that came with the status of a success."""
-    named = _words(body)
-    code = code_of(body)
-    if (overflow := _overflow(model, 400, body, code)) is not None:
+    named = _error_codes(body)
+    code = error_code(body)
+    if (overflow := _overflow_failure(model, 400, body, code)) is not None:
         return overflow
-    status = next((_STATUSES[word] for word in named if word in _STATUSES), None)
+    status = next((_STATUS_BY_CODE[word] for word in named if word in _STATUS_BY_CODE), None)
     if not streamed or status is None:
-        return Failure(InvalidModelReply(model, "holds an error", code=code))
+        return RequestFailure(InvalidModelReply(model, "holds an error", code=code))
     if status in (401, 403):
-        return Failure(AuthenticationFailed(model, status_code=status, code=code))
+        return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
     if status == 429:
-        return Failure(RateLimited(model, code=code), again=not any(word in SPENT for word in named))
-    return Failure(ModelUnavailable(model, "is not available", status_code=status, code=code), again=True)
+        return RequestFailure(
+            RateLimited(model, code=code), again=not any(word in QUOTA_CODES for word in named)
+        )
+    return RequestFailure(
+        ModelUnavailable(model, "is not available", status_code=status, code=code), again=True
+    )
 
 
 def retry_after(headers: Mapping[str, str], body: Any, now: float) -> float | None:
     """The seconds a provider asks to wait for, if it does in a way that can be followed."""
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     said = headers.get("retry-after")
     if said is not None:
-        seconds = _number(said)
+        seconds = _parse_number(said)
         if seconds is not None:
             return seconds
         try:
             return max(parsedate_to_datetime(said).timestamp() - now, 0.0)
         except (ValueError, TypeError, OverflowError):
             pass
-    details = _inner(body).get("details")
+    details = _error_object(body).get("details")
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
-        if isinstance(delay, str) and (found := _DELAY.fullmatch(delay)):
+        if isinstance(delay, str) and (found := _RETRY_DELAY.fullmatch(delay)):
             return float(found[1])
     return None
 
 
-def code_of(body: Any) -> str | None:
+def error_code(body: Any) -> str | None:
     """The provider's short word for an error; nothing that could be a sentence, a key or a name."""
-    return next((word for word in _words(body) if _CODE.fullmatch(word)), None)
+    return next((word for word in _error_codes(body) if _SHORT_CODE.fullmatch(word)), None)
 
 
-def parsed(data: bytes) -> Any:
+def parse_body(data: bytes) -> Any:
     """A body as JSON; as text where it is none."""
     try:
         return json.loads(data)
@@ -141,7 +145,7 @@ def parsed(data: bytes) -> Any:
         return data[:4000].decode("utf-8", "replace")
 
 
-def _inner(body: Any) -> dict[str, Any]:
+def _error_object(body: Any) -> dict[str, Any]:
     """The part of an error body that describes the error."""
     if isinstance(body, list) and body:
         body = body[0]
@@ -153,8 +157,8 @@ def _inner(body: Any) -> dict[str, Any]:
     return nested if isinstance(nested, dict) else body
 
 
-def _words(body: Any) -> list[str]:
-    inner = _inner(body)
+def _error_codes(body: Any) -> list[str]:
+    inner = _error_object(body)
     details = inner.get("details")
     found = [inner.get(name) for name in ("code", "type", "status", "__type")]
     found += [details.get("error_code")] if isinstance(details, dict) else []
@@ -163,14 +167,14 @@ def _words(body: Any) -> list[str]:
     return sorted((word for word in words if word and word != "error"), key=str.isdigit)
 
 
-def _overflow(model: str, status: int, body: Any, code: str | None) -> Failure | None:
+def _overflow_failure(model: str, status: int, body: Any, code: str | None) -> RequestFailure | None:
     found = find_overflow(status, body)
     if found is None:
         return None
-    return Failure(ContextOverflow(model, window=found.window, status_code=status, code=code))
+    return RequestFailure(ContextOverflow(model, window=found.window, status_code=status, code=code))
 
 
-def _refused(model: str, status: int, code: str | None) -> ModelError:
+def _refusal_error(model: str, status: int, code: str | None) -> ModelError:
     if 300 <= status < 400:
         problem = "is elsewhere, says the server{said}; give its real address as `base_url`"
     elif status == 404:
@@ -180,7 +184,7 @@ def _refused(model: str, status: int, code: str | None) -> ModelError:
     return ModelError(model, problem, status_code=status, code=code)
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     try:
         value = float(text or "")
     except ValueError:

@@ -24,28 +24,28 @@ from autonomy_ctx.items.formats.base import (
     StreamError,
     StreamEvent,
     StreamReader,
-    event_with_own_names,
+    restore_event_tool_names,
 )
 from autonomy_ctx.items.formats.eventstream import EventStreamDecoder, StreamFrame
-from autonomy_ctx.models.retry import Failure, told_failure
+from autonomy_ctx.models.retry import RequestFailure, body_failure
 
 
 @dataclass(frozen=True, slots=True)
-class ServerEvent:
+class ServerSentEvent:
     """One event: its data, and its name if it has one."""
 
     data: str
     event: str | None = None
 
 
-async def next_event(lines: AsyncIterator[str]) -> ServerEvent | None:
+async def read_event(lines: AsyncIterator[str]) -> ServerSentEvent | None:
     """The next event that has data; None at the end, where an unfinished event does not count."""
     name: str | None = None
     data: list[str] = []
     async for line in lines:
         if not line:
             if data:
-                return ServerEvent("\n".join(data), name)
+                return ServerSentEvent("\n".join(data), name)
             name = None
             continue
         field, _, value = line.partition(":")
@@ -57,17 +57,17 @@ async def next_event(lines: AsyncIterator[str]) -> ServerEvent | None:
     return None
 
 
-MOST_BYTES = 16 * 2**20  # of a whole reply, or of one line of a stream
-MOST_STREAMED = 8 * MOST_BYTES
-PIECE = 64 * 1024
-ENCODINGS = ("identity", "gzip", "x-gzip", "deflate")
-CLOSING_SECONDS = 2.0
-MOST_LEFT = 1000
+MAX_REPLY_BYTES = 16 * 2**20  # of a whole reply, or of one line of a stream
+MAX_STREAM_BYTES = 8 * MAX_REPLY_BYTES
+CHUNK_BYTES = 64 * 1024
+CONTENT_ENCODINGS = ("identity", "gzip", "x-gzip", "deflate")
+CLOSE_TIMEOUT_SECONDS = 2.0
+MAX_DRAIN_READS = 1000
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-TOO_LARGE = f"is larger than {MOST_BYTES // 2**20} MB"
+TOO_LARGE = f"is larger than {MAX_REPLY_BYTES // 2**20} MB"
 
 
-class Unreadable(Exception):
+class UnreadableBody(Exception):
     """The body is not what it should be; `problem` completes "a reply that"."""
 
     def __init__(self, problem: str) -> None:
@@ -75,11 +75,11 @@ class Unreadable(Exception):
         self.problem = problem
 
 
-class Body:
+class ResponseBody:
     """The decoded bytes of a response."""
 
     def __init__(
-        self, response: Any, *, most: int = MOST_BYTES, closed: Callable[[], None] | None = None
+        self, response: Any, *, most: int = MAX_REPLY_BYTES, closed: Callable[[], None] | None = None
     ) -> None:
         self._closed = closed
         self.status: int = response.status_code
@@ -98,8 +98,8 @@ class Body:
 
     async def piece(self) -> bytes | None:
         """Some more bytes; None at the end."""
-        if self._encoding not in ENCODINGS:
-            raise Unreadable("is encoded in a way that was not asked for")
+        if self._encoding not in CONTENT_ENCODINGS:
+            raise UnreadableBody("is encoded in a way that was not asked for")
         while True:
             found = self._decoded()
             if not found:
@@ -111,7 +111,7 @@ class Body:
                 continue
             self._left -= len(found)
             if self._left < 0:
-                raise Unreadable(TOO_LARGE)
+                raise UnreadableBody(TOO_LARGE)
             return found
 
     async def whole(self) -> bytes:
@@ -125,12 +125,12 @@ class Body:
         """Read no further and give the connection back, also while the caller is being cancelled."""
         if self._closed is not None:
             self._closed()
-        with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+        with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
             await self._response.aclose()
             # The client's generators are nested, and closing the outer leaves the inner ones to the
             # collector, of which trio complains. On a closed connection all of them come to an end.
             with suppress(Exception):  # whatever reading from a closed connection gives
-                for _ in range(MOST_LEFT):
+                for _ in range(MAX_DRAIN_READS):
                     await anext(self._raw)
             await self._raw.aclose()
 
@@ -139,17 +139,17 @@ class Body:
         if self._inflate is None or not pending:
             return pending
         try:
-            found = self._inflate.decompress(pending, PIECE)
+            found = self._inflate.decompress(pending, CHUNK_BYTES)
         except zlib.error:
-            raise Unreadable("cannot be decompressed") from None
+            raise UnreadableBody("cannot be decompressed") from None
         self._pending = self._inflate.unconsumed_tail
         return found
 
 
-class Lines(AsyncIterator[str]):
+class LineReader(AsyncIterator[str]):
     """The lines of a body, ended by LF, CR or both, wherever the pieces are divided."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: ResponseBody) -> None:
         self._body = body
         self._ready: deque[str] = deque()
         self._rest = bytearray()
@@ -177,8 +177,8 @@ class Lines(AsyncIterator[str]):
             self._ready.append(self._text(self._rest[start : found.start()]))
             start = found.end()
         del self._rest[:start]
-        if len(self._rest) > MOST_BYTES:
-            raise Unreadable(TOO_LARGE)
+        if len(self._rest) > MAX_REPLY_BYTES:
+            raise UnreadableBody(TOO_LARGE)
 
     def _text(self, line: bytearray) -> str:
         text = line.decode("utf-8", "replace")
@@ -188,11 +188,11 @@ class Lines(AsyncIterator[str]):
         return text
 
 
-BINARY = "application/vnd.amazon.eventstream"
-DONE = "[DONE]"
+EVENTSTREAM_TYPE = "application/vnd.amazon.eventstream"
+DONE_MARKER = "[DONE]"
 
 
-class Piece(NamedTuple):
+class WireEvent(NamedTuple):
     """What one event says; `last` when nothing comes after it, as the sender itself says."""
 
     data: dict[str, Any]
@@ -200,43 +200,43 @@ class Piece(NamedTuple):
     last: bool = False
 
 
-class Pieces(Protocol):
+class EventReader(Protocol):
     """The events of one stream."""
 
-    async def next(self) -> Piece | None:
+    async def next(self) -> WireEvent | None:
         """The next event; None at the end."""
 
 
-class TextPieces:
+class SseReader:
     """Server-sent events, each a JSON object."""
 
-    def __init__(self, body: Body) -> None:
-        self._lines = Lines(body)
+    def __init__(self, body: ResponseBody) -> None:
+        self._lines = LineReader(body)
 
-    async def next(self) -> Piece | None:
+    async def next(self) -> WireEvent | None:
         """The next event; None at the end."""
-        found = await next_event(self._lines)
+        found = await read_event(self._lines)
         if found is None:
             return None
-        if found.data.strip() == DONE:
-            return Piece({}, last=True)
+        if found.data.strip() == DONE_MARKER:
+            return WireEvent({}, last=True)
         try:
             data = json.loads(found.data)
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise Unreadable("has an event that is no JSON object")
-        return Piece(data, found.event)
+            raise UnreadableBody("has an event that is no JSON object")
+        return WireEvent(data, found.event)
 
 
-class BinaryPieces:
+class FrameReader:
     """Amazon's frames."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: ResponseBody) -> None:
         self._body, self._decoder = body, EventStreamDecoder()
         self._ready: deque[StreamFrame] = deque()
 
-    async def next(self) -> Piece | None:
+    async def next(self) -> WireEvent | None:
         """The next event; None at the end."""
         while not self._ready:
             piece = await self._body.piece()
@@ -245,19 +245,19 @@ class BinaryPieces:
             try:
                 self._ready.extend(self._decoder.feed(piece))
             except StreamError:
-                raise Unreadable("has a damaged frame") from None
+                raise UnreadableBody("has a damaged frame") from None
         frame = self._ready.popleft()
-        return Piece(dict(frame.data), frame.event or None)
+        return WireEvent(dict(frame.data), frame.event or None)
 
 
-def pieces_of(body: Body) -> Pieces:
+def make_event_reader(body: ResponseBody) -> EventReader:
     """The events of a response, by what it says it is."""
-    binary = (body.headers.get("content-type") or "").startswith(BINARY)
-    return BinaryPieces(body) if binary else TextPieces(body)
+    binary = (body.headers.get("content-type") or "").startswith(EVENTSTREAM_TYPE)
+    return FrameReader(body) if binary else SseReader(body)
 
 
 # How long to wait for the end of a response whose last event is there: then its connection is kept.
-ENDING_SECONDS = 0.1
+DRAIN_SECONDS = 0.1
 
 
 class ModelStream(AsyncIterator[StreamEvent]):
@@ -270,16 +270,16 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self,
         model: str,
         reader: StreamReader,
-        body: Body,
+        body: ResponseBody,
         errors: tuple[type[Exception], ...],
         *,
         deadline: float,
         seconds: float,
     ) -> None:
         self._model, self._reader = model, reader
-        self._body: Body | None = body
+        self._body: ResponseBody | None = body
         self._errors, self._deadline, self._seconds = errors, deadline, seconds
-        self._pieces = pieces_of(body)
+        self._pieces = make_event_reader(body)
         self._ready: deque[StreamEvent] = deque()
         self._over = False
         # Own names of tools by those on the wire.
@@ -287,16 +287,16 @@ class ModelStream(AsyncIterator[StreamEvent]):
         # Told the window, if it is named, when the request turns out too long after the answer has begun.
         self.overflowed: Callable[[int | None], None] | None = None
 
-    async def begin(self) -> Failure | None:
+    async def begin(self) -> RequestFailure | None:
         """Wait for the first event; the failure when there is none."""
         return await self._advance()
 
     async def __anext__(self) -> StreamEvent:
         if self._ready:
-            return event_with_own_names(self._ready.popleft(), self.names)
+            return restore_event_tool_names(self._ready.popleft(), self.names)
         if self._over:
             raise StopAsyncIteration
-        failure: Failure | None = None
+        failure: RequestFailure | None = None
         try:
             with anyio.CancelScope(deadline=self._deadline) as scope:
                 failure = await self._advance()
@@ -304,13 +304,13 @@ class ModelStream(AsyncIterator[StreamEvent]):
             await self.aclose()
             raise
         if scope.cancelled_caught:
-            failure = Failure(ModelTimeout(self._model, what="no whole answer", seconds=self._seconds))
+            failure = RequestFailure(ModelTimeout(self._model, what="no whole answer", seconds=self._seconds))
         if failure is not None:
             await self.aclose()
             if isinstance(failure.error, ContextOverflow) and self.overflowed is not None:
                 self.overflowed(failure.error.window)
             raise failure.error
-        return event_with_own_names(self._ready.popleft(), self.names)
+        return restore_event_tool_names(self._ready.popleft(), self.names)
 
     async def aclose(self) -> None:
         """Read no further. Twice is harmless."""
@@ -326,13 +326,13 @@ class ModelStream(AsyncIterator[StreamEvent]):
     ) -> None:
         await self.aclose()
 
-    async def _advance(self) -> Failure | None:
+    async def _advance(self) -> RequestFailure | None:
         """Read until there is an event to give; at the end that is the whole reply."""
         while not self._ready:
             try:
                 piece = await self._pieces.next()
-            except Unreadable as unreadable:
-                return Failure(InvalidModelReply(self._model, unreadable.problem))
+            except UnreadableBody as unreadable:
+                return RequestFailure(InvalidModelReply(self._model, unreadable.problem))
             except self._errors:
                 return self._cut()
             if piece is None or piece.last:
@@ -342,7 +342,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
                 return failure
         return None
 
-    def _take(self, piece: Piece) -> Failure | None:
+    def _take(self, piece: WireEvent) -> RequestFailure | None:
         if piece.event == "error" or piece.data.get("error"):
             return self._told(piece.data)
         said: dict[str, Any] | None = None
@@ -353,27 +353,27 @@ class ModelStream(AsyncIterator[StreamEvent]):
         except StreamError as error:
             said = {"error": {"type": error.type, "message": error.message}}
         except Exception:  # a format may stumble in any way over what is none of its own
-            return Failure(InvalidModelReply(self._model, "has an event of another format"))
+            return RequestFailure(InvalidModelReply(self._model, "has an event of another format"))
         return self._told(said) if said is not None else None
 
-    def _told(self, said: dict[str, Any]) -> Failure:
-        return told_failure(self._model, said, streamed=True)
+    def _told(self, said: dict[str, Any]) -> RequestFailure:
+        return body_failure(self._model, said, streamed=True)
 
-    async def _finish(self, *, done: bool) -> Failure | None:
+    async def _finish(self, *, done: bool) -> RequestFailure | None:
         try:
             reply = self._reader.finish()
         except Exception:  # as above
-            return Failure(InvalidModelReply(self._model, "holds no answer"))
+            return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
         if reply.stop is None and not done:
             return self._cut()
         if reply.stop is None and not reply.parts and not reply.tool_calls:
-            return Failure(InvalidModelReply(self._model, "holds no answer"))
+            return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
         if done:
-            with anyio.move_on_after(ENDING_SECONDS):
+            with anyio.move_on_after(DRAIN_SECONDS):
                 try:
                     while await self._pieces.next() is not None:
                         pass
-                except Unreadable:
+                except UnreadableBody:
                     pass
                 except self._errors:
                     pass
@@ -382,8 +382,8 @@ class ModelStream(AsyncIterator[StreamEvent]):
         await self._release()
         return None
 
-    def _cut(self) -> Failure:
-        return Failure(ModelUnavailable(self._model, "broke off its answer"), again=True)
+    def _cut(self) -> RequestFailure:
+        return RequestFailure(ModelUnavailable(self._model, "broke off its answer"), again=True)
 
     async def _release(self) -> None:
         body, self._body = self._body, None

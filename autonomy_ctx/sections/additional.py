@@ -11,11 +11,11 @@ import anyio
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Kind, Params
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, SectionKind
 
 logger = logging.getLogger("autonomy_ctx.sections")
 
-Provider = Callable[[str, str, Any], Any]
+ContextProvider = Callable[[str, str, Any], Any]
 
 
 class AdditionalContextSection(ContributingSection):
@@ -31,12 +31,12 @@ class AdditionalContextSection(ContributingSection):
         self,
         name: str = "additional_context",
         enabled: bool = True,
-        provider_fn: Provider | None = None,
+        provider_fn: ContextProvider | None = None,
         *,
         required: bool = False,
         timeout: float | None = None,
         independent: bool = False,
-        kind: Kind = "volatile",
+        kind: SectionKind = "volatile",
     ) -> None:
         super().__init__(name, enabled)
         self.provider_fn = provider_fn

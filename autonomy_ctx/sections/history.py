@@ -6,18 +6,18 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autonomy_ctx.background import Strides
+from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import get_tool_result_id, orphaned_results, start_of_last
+from autonomy_ctx.items.cuts import find_window_start, get_tool_result_id, orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 from autonomy_ctx.validation import check_int
 
-Filter = Callable[[dict[str, Any]], bool]
-Transform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
+MessageFilter = Callable[[dict[str, Any]], bool]
+MessageTransform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
 
 # How many messages a window looks back for the call of a result: one that is further away has lost it.
 LOOKBACK = 1024
@@ -36,8 +36,8 @@ class ConversationHistorySection(ContributingSection):
         self,
         enabled: bool = True,
         max_messages: int | None = None,
-        filter_fn: Filter | None = None,
-        transform_fn: Transform | None = None,
+        filter_fn: MessageFilter | None = None,
+        transform_fn: MessageTransform | None = None,
     ) -> None:
         check_int("max_messages", max_messages, optional=True)
         super().__init__("conversation_history", enabled)
@@ -55,7 +55,7 @@ class ConversationHistorySection(ContributingSection):
             omitted = (_omission(head, entries, self._reason()),)
         messages = [entry.message for entry in entries]
         if self.transform_fn is not None:
-            messages = [self._transformed(message) async for some in Strides(messages) for message in some]
+            messages = [self._transformed(message) async for some in Chunks(messages) for message in some]
         positions = [entry.position for entry in entries]
         params["conversation_message_count"] = len(messages)
         return Contribution(messages, positions, omitted)
@@ -70,15 +70,15 @@ class ConversationHistorySection(ContributingSection):
         if limit is None or size is None:
             return head, entries
         looked = 0
-        start = _known_start(entries, limit)
+        start = _window_start(entries, limit)
         while start is None and len(page) == size and (looked < LOOKBACK or len(entries) <= limit):
             looked += size
             size = min(max(16, 2 * size), LOOKBACK)
             _, page = await memory.read(scope, conversation, before=page[0].position, limit=size)
             entries = await self._passing(page) + entries
-            start = _known_start(entries, limit)
+            start = _window_start(entries, limit)
         if start is None:
-            start = start_of_last([entry.message for entry in entries], limit)
+            start = find_window_start([entry.message for entry in entries], limit)
         window = entries[start:]
         if head.last_user and all(entry.message.role is not ChatRole.USER for entry in window):
             newest = await memory.read(
@@ -96,7 +96,7 @@ class ConversationHistorySection(ContributingSection):
         entries = await self._passing(everything)
         window = entries
         if self.max_messages is not None:
-            window = entries[start_of_last([entry.message for entry in entries], self.max_messages) :]
+            window = entries[find_window_start([entry.message for entry in entries], self.max_messages) :]
         if all(entry.message.role is not ChatRole.USER for entry in window):
             newest = [entry for entry in everything if entry.message.role is ChatRole.USER][-1:]
             window = await self._passing(newest) + window
@@ -106,7 +106,7 @@ class ConversationHistorySection(ContributingSection):
         if self.filter_fn is None:
             return list(entries)
         passing: list[Entry] = []
-        async for some in Strides(entries):
+        async for some in Chunks(entries):
             passing += [entry for entry in some if self.filter_fn(wire.to_dict(entry.message))]
         return passing
 
@@ -123,7 +123,7 @@ class ConversationHistorySection(ContributingSection):
         return f"max_messages={self.max_messages}" + (" and filter_fn" if self.filter_fn else "")
 
 
-def _known_start(entries: Sequence[Entry], limit: int) -> int | None:
+def _window_start(entries: Sequence[Entry], limit: int) -> int | None:
     """Where the window starts, or None when that depends on what stands before the entries.
 
     Before them there may be the call of a result that is among them, or a call that still blocks
@@ -136,7 +136,7 @@ def _known_start(entries: Sequence[Entry], limit: int) -> int | None:
     if ChatRole.TOOL not in roles and ChatRole.USER in roles[:2]:
         return first
     messages = [entry.message for entry in entries]
-    start = start_of_last(messages, limit)
+    start = find_window_start(messages, limit)
     spoken = any(message.role is ChatRole.USER for message in messages[: start + 1])
     lost = orphaned_results(messages)
     return start if spoken and not any(get_tool_result_id(m) in lost for m in messages[start:]) else None

@@ -16,9 +16,9 @@ from autonomy_ctx.sections.section import ContributingSection, Contribution, Par
 from autonomy_ctx.validation import check_int
 
 # Beyond this a model reads none of it with care.
-MOST_SHOWN = 64
+MAX_INBOX_MESSAGES = 64
 # A direct message must not be cut to less than says something.
-LEAST = 64
+MIN_INBOX_TOKENS = 64
 
 
 class InboxSection(ContributingSection):
@@ -42,7 +42,7 @@ class InboxSection(ContributingSection):
         enabled: bool = True,
         clock: Callable[[], datetime] = now,
     ) -> None:
-        check_int("max_tokens", max_tokens, least=LEAST)
+        check_int("max_tokens", max_tokens, least=MIN_INBOX_TOKENS)
         super().__init__(name, enabled)
         self.agent, self.node = agent, node
         # Not for the template to see: it would leave out from the beginning, which is most urgent here.
@@ -54,9 +54,13 @@ class InboxSection(ContributingSection):
         if not isinstance(memory, Memory):
             return Contribution(())
         waiting = await Mailbox(memory, clock=self._clock).query_by_target(
-            self._target(memory), scope=scope, conversation=conversation, node=self.node, limit=MOST_SHOWN
+            self._target(memory),
+            scope=scope,
+            conversation=conversation,
+            node=self.node,
+            limit=MAX_INBOX_MESSAGES,
         )
-        return Contribution(most_urgent(waiting, self._room, memory.token_counter))
+        return Contribution(select_most_urgent(waiting, self._room, memory.token_counter))
 
     async def deliver(self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]) -> None:
         """Deliver what a model has read; before its answer is stored, so that mail stands before it."""
@@ -72,7 +76,7 @@ class InboxSection(ContributingSection):
         return memory.agent if self.agent is None else self.agent
 
 
-def most_urgent(waiting: Iterable[DirectMessage], room: int, counter: TokenCounter) -> list[Message]:
+def select_most_urgent(waiting: Iterable[DirectMessage], room: int, counter: TokenCounter) -> list[Message]:
     """The first messages that fit, the very first in any case, shortened if it has to be."""
     shown: list[Message] = []
     for mail in waiting:

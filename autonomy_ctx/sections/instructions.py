@@ -184,7 +184,9 @@ class ToolInstructionsSection(ContributingSection):
         self._contribution = Contribution(())
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
-        blocks = [f"### {tool.name}\n{tool.instructions.strip()}" for tool in instructed(self.tools)]
+        blocks = [
+            f"### {tool.name}\n{tool.instructions.strip()}" for tool in tools_with_instructions(self.tools)
+        ]
         text = "\n\n".join(["## Tool Instructions", *blocks]) if blocks else ""
         if text != self._text:
             messages = (wire.from_dict(system_message(text)),) if text else ()
@@ -193,7 +195,7 @@ class ToolInstructionsSection(ContributingSection):
         return self._contribution
 
 
-def instructed(tools: Iterable[Any]) -> list[Any]:
+def tools_with_instructions(tools: Iterable[Any]) -> list[Any]:
     """Those of the tools that have a name and instructions, in their order."""
     return [tool for tool in tools if _has_text(tool, "name") and _has_text(tool, "instructions")]
 

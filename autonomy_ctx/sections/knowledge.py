@@ -16,19 +16,24 @@ import anyio
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter, token_counter_of
-from autonomy_ctx.knowledge.knowledge import ask, checked_knowledge, shown, written
+from autonomy_ctx.knowledge.knowledge import (
+    checked_knowledge,
+    render_passages,
+    render_passages_async,
+    search_knowledge,
+)
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.sections")
 
-Query: TypeAlias = Callable[[list[Message]], str | Awaitable[str | None] | None]
+QueryFunction: TypeAlias = Callable[[list[Message]], str | Awaitable[str | None] | None]
 
 # How many of the newest messages a query function gets.
-WINDOW = 20
+QUERY_MESSAGES = 20
 # Of a very long question, what is asked with: its beginning and its end.
-MOST_CHARACTERS = 4000
+MAX_QUESTION_CHARACTERS = 4000
 
 
 class KnowledgeSection(ContributingSection):
@@ -46,7 +51,7 @@ class KnowledgeSection(ContributingSection):
         self,
         knowledge: Any,
         *,
-        query: Query | None = None,
+        query: QueryFunction | None = None,
         top_k: int = 5,
         max_tokens: int = 1024,
         timeout: float | None = 2.0,
@@ -77,9 +82,9 @@ class KnowledgeSection(ContributingSection):
         question = await self._question(memory, scope, conversation)
         if not question:
             return Contribution(())
-        answer = await ask(self.knowledge, question, self.top_k)
+        answer = await search_knowledge(self.knowledge, question, self.top_k)
         counter = token_counter_of(memory) or TokenCounter()
-        text = await shown(answer.passages, self.max_tokens - PER_MESSAGE, counter.count_text)
+        text = await render_passages_async(answer.passages, self.max_tokens - PER_MESSAGE, counter.count_text)
         problem = (
             None if answer.problem is None else f"was given something else than passages: {answer.problem}"
         )
@@ -87,19 +92,19 @@ class KnowledgeSection(ContributingSection):
             problem = f"found passages, but max_tokens={self.max_tokens} has no room for one"
 
         def shorter(tokens: int) -> Message | None:
-            less = written(answer.passages, tokens - PER_MESSAGE, counter.count_text)
-            return None if less is None else _message(less)
+            less = render_passages(answer.passages, tokens - PER_MESSAGE, counter.count_text)
+            return None if less is None else _data_message(less)
 
-        messages = [] if text is None else [_message(text)]
+        messages = [] if text is None else [_data_message(text)]
         return Contribution(messages, problem=problem, shorter=shorter)
 
     async def _question(self, memory: Any, scope: str, conversation: str) -> str:
         if self.query is None:
             text = (await _newest_user_text(memory, scope, conversation)).strip()
-            if len(text) <= MOST_CHARACTERS:
+            if len(text) <= MAX_QUESTION_CHARACTERS:
                 return text
-            return f"{text[: MOST_CHARACTERS // 2]}\n{text[-MOST_CHARACTERS // 2 :]}"
-        made = self.query(await _window(memory, scope, conversation))
+            return f"{text[: MAX_QUESTION_CHARACTERS // 2]}\n{text[-MAX_QUESTION_CHARACTERS // 2 :]}"
+        made = self.query(await _newest_messages(memory, scope, conversation))
         if inspect.isawaitable(made):
             made = await made
         if made is not None and not isinstance(made, str):
@@ -109,7 +114,7 @@ class KnowledgeSection(ContributingSection):
         return (made or "").strip()
 
 
-def _message(text: str) -> Message:
+def _data_message(text: str) -> Message:
     # A user's message: in a system message, what a document says would be a rule. Made from a dict, it
     # has no id or time of its own in that form, so the same passages give the same bytes.
     return wire.from_dict({"role": "user", "content": text})
@@ -123,16 +128,16 @@ async def _newest_user_text(memory: Any, scope: str, conversation: str) -> str:
         found = await memory.read(scope, conversation, after=at - 1, before=at + 1)
         messages: Sequence[Message] = [entry.message for entry in found.entries]
     else:
-        messages = await _window(memory, scope, conversation, role=ChatRole.USER)
+        messages = await _newest_messages(memory, scope, conversation, role=ChatRole.USER)
     return messages[-1].text if messages else ""
 
 
-async def _window(
+async def _newest_messages(
     memory: Any, scope: str, conversation: str, *, role: ChatRole | None = None
 ) -> list[Message]:
     """The newest messages, of a role if one is given, oldest first."""
     if isinstance(memory, Memory):
-        found = await memory.read(scope, conversation, limit=WINDOW)
+        found = await memory.read(scope, conversation, limit=QUERY_MESSAGES)
         return [entry.message for entry in found.entries]
     given = memory.get_messages_only(scope, conversation)
     if inspect.isawaitable(given):
@@ -142,6 +147,6 @@ async def _window(
         message = wire.from_dict(one)
         if role is None or message.role is role:
             window.append(message)
-        if len(window) == (WINDOW if role is None else 1):
+        if len(window) == (QUERY_MESSAGES if role is None else 1):
             break
     return window[::-1]

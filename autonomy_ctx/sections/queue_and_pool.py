@@ -15,8 +15,8 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, parse_role
 from autonomy_ctx.sections.section import ContextSection, Params, composition_of
 
-Chosen: TypeAlias = Iterable[str | ContextItem[Any]] | None
-Select: TypeAlias = Callable[[ContextPoolView, str, str, Params], Chosen | Awaitable[Chosen]]
+Selection: TypeAlias = Iterable[str | ContextItem[Any]] | None
+SelectFunction: TypeAlias = Callable[[ContextPoolView, str, str, Params], Selection | Awaitable[Selection]]
 
 
 class QueueSection(ContextSection):
@@ -41,7 +41,7 @@ class QueueSection(ContextSection):
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
         """One message for each item."""
         queue = composition_of(params).queue if self.queue is None else self.queue
-        return [_message(item, self.role) for item in queue]
+        return [_item_message(item, self.role) for item in queue]
 
 
 class PoolSection(ContextSection):
@@ -56,7 +56,7 @@ class PoolSection(ContextSection):
         self,
         pool: ContextPool | None = None,
         *,
-        select: Select | None = None,
+        select: SelectFunction | None = None,
         name: str = "pool",
         role: str = "system",
         enabled: bool = True,
@@ -80,11 +80,11 @@ class PoolSection(ContextSection):
         for one in chosen or ():
             item = one if isinstance(one, ContextItem) else pool.get(one) if one in pool else None
             if item is not None:
-                messages.append(_message(item, self.role))
+                messages.append(_item_message(item, self.role))
         return messages
 
 
-def _message(item: ContextItem[Any], role: str) -> Message:
+def _item_message(item: ContextItem[Any], role: str) -> Message:
     """An item as a message: what is one already stays as it is."""
     content = item.content
     if isinstance(content, Message):

@@ -12,12 +12,12 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.recall import recall, written
+from autonomy_ctx.memory.recall import recall, render_recall
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, composition_of
 from autonomy_ctx.validation import check_int
 
 # Room for one message, if it is cut, with what stands around it.
-LEAST_TOKENS = 128
+MIN_TOKENS = 128
 
 
 class RecallSection(ContributingSection):
@@ -38,7 +38,7 @@ class RecallSection(ContributingSection):
         enabled: bool = True,
     ) -> None:
         super().__init__(name, enabled)
-        self.max_tokens = check_int("max_tokens", max_tokens, least=LEAST_TOKENS)
+        self.max_tokens = check_int("max_tokens", max_tokens, least=MIN_TOKENS)
         self.across = across
         self.timeout = timeout
 
@@ -65,13 +65,15 @@ class RecallSection(ContributingSection):
             return Contribution(())
 
         def shorter(tokens: int) -> Message | None:
-            less = written(found.passages, tokens - PER_MESSAGE, memory.token_counter, named=self.across)
-            return _message(less.text) if less.text else None
+            less = render_recall(
+                found.passages, tokens - PER_MESSAGE, memory.token_counter, named=self.across
+            )
+            return _data_message(less.text) if less.text else None
 
-        return Contribution([_message(found.text)], shorter=shorter)
+        return Contribution([_data_message(found.text)], shorter=shorter)
 
 
-def _message(text: str) -> Message:
+def _data_message(text: str) -> Message:
     # A user's message: in a system message, what somebody once said would be a rule. Made from a dict, it
     # has no id or time of its own in that form, so the same passages give the same bytes.
     return wire.from_dict({"role": "user", "content": text})

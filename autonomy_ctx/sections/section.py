@@ -17,7 +17,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 
 Params: TypeAlias = MutableMapping[str, Any]
-Kind: TypeAlias = Literal["stable", "slow", "volatile"]
+SectionKind: TypeAlias = Literal["stable", "slow", "volatile"]
 
 
 @runtime_checkable
@@ -154,7 +154,7 @@ class ContextSection:
     subclass that overrides the method says so again).
     """
 
-    kind: Kind = "volatile"
+    kind: SectionKind = "volatile"
 
     def __init__(self, name: str, enabled: bool = True) -> None:
         self.name = name

@@ -14,16 +14,27 @@ from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
-from autonomy_ctx.background import Background, Closing
+from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequests
-from autonomy_ctx.compaction.config import ContextSummaryConfig, settings_of
-from autonomy_ctx.compaction.metrics import Metrics, PrefixReuse
-from autonomy_ctx.compaction.plan import Count, expected, is_due
-from autonomy_ctx.compaction.snapshot import CONVERSATIONS, Bounded, Lookout, Seen
+from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
+from autonomy_ctx.compaction.metrics import PrefixReuse, SummaryMetrics
+from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
+from autonomy_ctx.compaction.snapshot import (
+    CACHED_CONVERSATIONS,
+    BoundedView,
+    ConversationSnapshot,
+    SnapshotReader,
+)
 from autonomy_ctx.compaction.summarizer import Summarizer
-from autonomy_ctx.compaction.swap import Swaps
+from autonomy_ctx.compaction.swap import SwapTracker
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, eager
-from autonomy_ctx.compaction.view import fitted, pinned, room, standing, summary_message
+from autonomy_ctx.compaction.view import (
+    detach_late_results,
+    fit_entries,
+    select_pins,
+    summary_message,
+    window_budget,
+)
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.clamp import clamp_message
@@ -32,34 +43,34 @@ from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
-from autonomy_ctx.memory.encoding import encoded, same_content
+from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 
 
-class Mirrors:
+class MemoryMirrors:
     """A copy of each foreign memory, for as long as that lives."""
 
     def __init__(self) -> None:
-        self._mirrors: WeakKeyDictionary[Any, _Mirror] = WeakKeyDictionary()
+        self._mirrors: WeakKeyDictionary[Any, _MemoryMirror] = WeakKeyDictionary()
         # For those that cannot be referred to weakly; kept alive so that no other gets their id.
-        self._kept: LRUCache[int, tuple[Any, _Mirror]] = LRUCache(64)
+        self._kept: LRUCache[int, tuple[Any, _MemoryMirror]] = LRUCache(64)
 
     async def follow(self, other: Any, scope: str, conversation: str) -> Memory:
         """Our own memory with the same messages in that conversation."""
         return await self._of(other).follow(other, scope, conversation)
 
-    def _of(self, other: Any) -> _Mirror:
+    def _of(self, other: Any) -> _MemoryMirror:
         try:
-            return self._mirrors.setdefault(other, _Mirror())
+            return self._mirrors.setdefault(other, _MemoryMirror())
         except TypeError:
             if id(other) not in self._kept:
-                self._kept[id(other)] = (other, _Mirror())
+                self._kept[id(other)] = (other, _MemoryMirror())
             return self._kept[id(other)][1]
 
 
-class _Mirror:
+class _MemoryMirror:
     """Follows what another memory says of a conversation; starts again when its past has changed."""
 
     def __init__(self) -> None:
@@ -72,7 +83,7 @@ class _Mirror:
         messages = [wire.from_dict(message) for message in found]
         known = (await self.memory.read(scope, conversation)).entries
         same = len(known) <= len(messages) and all(
-            _same(entry.message, message) for entry, message in zip(known, messages, strict=False)
+            _has_same_content(entry.message, message) for entry, message in zip(known, messages, strict=False)
         )
         if not same:
             await self.memory.delete_conversation(scope, conversation)
@@ -80,7 +91,7 @@ class _Mirror:
         # Their ids may be missing or used twice; ours count on from what is there.
         start = (await self.memory.head(scope, conversation)).position
         new = [
-            _renamed(message, f"{start + number}")
+            _with_id(message, f"{start + number}")
             for number, message in enumerate(messages[len(known) :], start=1)
         ]
         if new:
@@ -88,12 +99,12 @@ class _Mirror:
         return self.memory
 
 
-def _renamed(message: Message, name: str) -> dict[str, Any]:
+def _with_id(message: Message, name: str) -> dict[str, Any]:
     return {**wire.to_dict(message), "id": name}
 
 
-def _same(kept: Message, message: Message) -> bool:
-    return same_content(encoded(kept), encoded(wire.from_dict(_renamed(message, kept.id))))
+def _has_same_content(kept: Message, message: Message) -> bool:
+    return same_content(encode_row(kept), encode_row(wire.from_dict(_with_id(message, kept.id))))
 
 
 logger = logging.getLogger("autonomy_ctx.sections")
@@ -101,14 +112,14 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given(Contribution):
+class _HistoryContribution(Contribution):
     """What was contributed, for which conversation and which generation of it."""
 
     place: StoreKey = field(kw_only=True)
     generation: int = field(kw_only=True)
 
 
-class SummarizedHistorySection(ContributingSection, Closing):
+class SummarizedHistorySection(ContributingSection, AsyncResource):
     """History as one summary message and the messages after it, verbatim.
 
     Up to `ceiling` messages all are shown. When there are more, a summary is written in the
@@ -169,8 +180,8 @@ class SummarizedHistorySection(ContributingSection, Closing):
         # Fractions refer to its window.
         self._reader = reader if reader is not None else summary_model
         self._window = context_window_of(self._reader)
-        self._settings = settings_of(self.config, self._window, reader=self._reader)
-        self._metrics = Metrics()
+        self._settings = resolve_settings(self.config, self._window, reader=self._reader)
+        self._metrics = SummaryMetrics()
         self._own_background = background is None
         self._background = background or Background()
         self._summarizer = Summarizer(
@@ -181,14 +192,18 @@ class SummarizedHistorySection(ContributingSection, Closing):
             clock=clock,
             find_cached=self._find_cached if share_prefix else None,
         )
-        self._swaps, self._requests = Swaps(self._metrics), CachedRequests()
-        self._lookout = Lookout(self._metrics)
+        self._swaps, self._requests = SwapTracker(self._metrics), CachedRequests()
+        self._lookout = SnapshotReader(self._metrics)
         self._reuse = PrefixReuse(self._metrics)
-        self._mirrors = Mirrors()
+        self._mirrors = MemoryMirrors()
         self._clock = clock
-        self._cut: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(CONVERSATIONS)
-        self._summaries: ConversationCache[StoreKey, tuple[Any, Summary]] = ConversationCache(CONVERSATIONS)
-        self._late_since: ConversationCache[StoreKey, float] = ConversationCache(CONVERSATIONS)
+        self._cut: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(
+            CACHED_CONVERSATIONS
+        )
+        self._summaries: ConversationCache[StoreKey, tuple[Any, Summary]] = ConversationCache(
+            CACHED_CONVERSATIONS
+        )
+        self._late_since: ConversationCache[StoreKey, float] = ConversationCache(CACHED_CONVERSATIONS)
 
     @classmethod
     def of(cls, config: ContextSummaryConfig, **options: Any) -> SummarizedHistorySection:
@@ -254,7 +269,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
         elif len(seen.entries) > limits.hard - limits.batch and self._settings.model is not None:
             self._background.start(partial(self._prepare, memory, key, seen, count))
         self._note_lag(place, seen)
-        lead = expected(seen.entries, self._metrics.summary_seconds) if self._settings.lead else 0
+        lead = expected_messages(seen.entries, self._metrics.summary_seconds) if self._settings.lead else 0
         # Provisional segments are owed real ones.
         if is_due(seen.entries, limits, count, lead) or (seen.state.covered > seen.state.written):
             self._summarizer.wanted(memory, key)
@@ -266,7 +281,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
         self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
     ) -> None:
         """Told by the template what was given out: what a summary may be written after, and what was cut."""
-        if not isinstance(contribution, _Given):
+        if not isinstance(contribution, _HistoryContribution):
             return
         if self._settings.share_prefix:
             request = CachedRequest(
@@ -286,23 +301,25 @@ class SummarizedHistorySection(ContributingSection, Closing):
         """The request that the reader's provider has cached for a conversation, if it still has."""
         return self._requests.find(place, generation, self._clock() - self._settings.cache_seconds)
 
-    async def _prepare(self, memory: Memory, key: Key, seen: Seen, count: Count) -> None:
+    async def _prepare(
+        self, memory: Memory, key: Key, seen: ConversationSnapshot, count: CountMessage
+    ) -> None:
         self._lookout.prepare(memory, key, seen, self._settings, count)
 
     async def _assembled(
-        self, memory: Memory, key: Key, seen: Seen, shown: Bounded, count: Count
+        self, memory: Memory, key: Key, seen: ConversationSnapshot, shown: BoundedView, count: CountMessage
     ) -> Contribution:
         """Pins, the summary message, the newest user message if it is older, and the window."""
         counter, newest, window = memory.token_counter, seen.head.last_user, shown.window
         if newest and newest <= shown.before:
             asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
             window = [*asked.entries, *window]
-        pins = pinned(seen.state.pins, shown.before, self._settings.pin_tokens, counter)
+        pins = select_pins(seen.state.pins, shown.before, self._settings.pin_tokens, counter)
         pins = [pin for pin in pins if pin.position != newest]
         if shown.before:
-            window = standing(window)
+            window = detach_late_results(window)
         shorten = partial(self._shortened, store_key(memory.store, key), counter)
-        fit = fitted(window, room(self._settings, seen.state), newest, count, shorten)
+        fit = fit_entries(window, window_budget(self._settings, seen.state), newest, count, shorten)
         messages = [entry.message for entry in pins]
         positions: list[int | None] = [entry.position for entry in pins]
         if shown.segments or shown.missing:
@@ -311,7 +328,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
             positions.append(None)
         messages += [entry.message for entry in fit]
         positions += [entry.position for entry in fit]
-        return _Given(
+        return _HistoryContribution(
             messages,
             positions,
             _omissions(shown.missing, window, fit),
@@ -327,7 +344,7 @@ class SummarizedHistorySection(ContributingSection, Closing):
             self._cut[place, entry.position, tokens] = known
         return known
 
-    def _summary(self, memory: Memory, key: Key, shown: Bounded, created: datetime) -> Message:
+    def _summary(self, memory: Memory, key: Key, shown: BoundedView, created: datetime) -> Message:
         """The summary message; the same object turn after turn, so that it is counted once."""
         place, parts = store_key(memory.store, key), (shown.segments, shown.missing)
         known = self._summaries.get(place)
@@ -388,12 +405,14 @@ class SummarizedHistorySection(ContributingSection, Closing):
             return
         self._window = window
         try:
-            self._settings = self._summarizer.settings = settings_of(self.config, window, reader=self._reader)
+            self._settings = self._summarizer.settings = resolve_settings(
+                self.config, window, reader=self._reader
+            )
         except ValueError as error:
             # A turn must not fail for it: the limits that were known stay.
             logger.warning("the limits of summaries cannot follow the model's context window: %s", error)
 
-    def _note_lag(self, place: StoreKey, seen: Seen) -> None:
+    def _note_lag(self, place: StoreKey, seen: ConversationSnapshot) -> None:
         """Note by how much the last conversation is behind what its ceiling asks for, and for how long."""
         late = seen.head.position - seen.state.written - self.ceiling
         self._metrics.lag_messages = max(late, 0)

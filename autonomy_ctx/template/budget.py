@@ -21,7 +21,7 @@ from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.sections.section import Omission
 from autonomy_ctx.template.composed import BudgetReport, Cut
-from autonomy_ctx.template.running import HISTORY, Placement
+from autonomy_ctx.template.running import HISTORY_SECTION, SectionOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SectionContent:
     """A section's messages, what each costs, and where it stands in the log."""
 
     name: str
@@ -64,7 +64,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class FittedSection:
     """What a section shows in the end, and the account of what it does not."""
 
     messages: Sequence[Message]
@@ -75,26 +75,26 @@ class Fitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShrunkSection:
     """What is left of a part: the indexes of its messages, and those that were shortened."""
 
-    part: Part
+    part: SectionContent
     indexes: Sequence[int]
     shorter: Mapping[int, Message]
     counts: Sequence[int]
     tokens: int
     reason: str
 
-    def fitted(self) -> Fitted:
+    def fitted(self) -> FittedSection:
         """The messages that are left, and what went."""
         part = self.part
         if len(self.indexes) == len(part.messages) and not self.shorter:
-            return Fitted(
+            return FittedSection(
                 messages=part.messages, counts=part.counts, positions=part.positions, omitted=(), cut=()
             )
-        left, positions, head = set(self.indexes), part.positions, summarized(part)
+        left, positions, head = set(self.indexes), part.positions, summary_end(part)
         gone = [index for index in range(len(part.messages)) if index not in left]
-        return Fitted(
+        return FittedSection(
             messages=[self.shorter.get(index, part.messages[index]) for index in self.indexes],
             counts=self.counts,
             positions=None if positions is None else [positions[index] for index in self.indexes],
@@ -137,7 +137,7 @@ class Shown:
         return Cut(section=self.part.name, what=what, messages=messages, tokens=tokens, reason=self.reason)
 
 
-def summarized(part: Part) -> int:
+def summary_end(part: SectionContent) -> int:
     """How many messages stand up to and with the last summary that was made for this context.
 
     A summary that is stored as a message is one of the conversation's messages.
@@ -149,9 +149,9 @@ def summarized(part: Part) -> int:
     return 0
 
 
-def whole(part: Part, reason: str = "") -> Shown:
+def keep_all(part: SectionContent, reason: str = "") -> ShrunkSection:
     """All of a part."""
-    return Shown(
+    return ShrunkSection(
         part=part,
         indexes=range(len(part.messages)),
         shorter={},
@@ -162,36 +162,36 @@ def whole(part: Part, reason: str = "") -> Shown:
 
 
 # The shortest that a message is cut to before it is left out.
-SHORTEST = 48
+MIN_MESSAGE_TOKENS = 48
 # The same for a message that may not be left out.
-SHORTEST_KEPT = 24
+MIN_KEPT_MESSAGE_TOKENS = 24
 # A step is a power of two, at most this part of the room: between an eighth and a quarter of it.
 STEP_SHARE = 4
 
 
-class Shrinking:
+class SectionShrinker:
     """A part in less room, for one limit; linear in the number of messages."""
 
-    def __init__(self, part: Part, *, limit: int, reason: str, measure: Measure) -> None:
+    def __init__(self, part: SectionContent, *, limit: int, reason: str, measure: Measure) -> None:
         self.part, self.reason, self.measure = part, reason, measure
         # Messages are shortened to sizes that follow from the limit alone, so that the same text is made
         # turn by turn.
-        self._sizes = list(_halves(limit))
-        self._head = summarized(part)
+        self._sizes = list(_halving_sizes(limit))
+        self._head = summary_end(part)
         self._head_tokens = sum(part.counts[: self._head])
         end = len(part.messages)
         cuts = [self._head + cut for cut in safe_cuts(part.messages[self._head :])]
         # Nothing is torn apart when all goes: the end is a cut also while a call waits.
         self._cuts = [cut for cut in cuts if cut < end] + [end]
 
-    def within(self, room: int, *, least: int = 0) -> Shown:
+    def within(self, room: int, *, least: int = 0) -> ShrunkSection:
         """The newest messages within so many tokens, beside the summary and what must stay.
 
         Not fewer than `least` tokens where there were as many; what must stay may need more than the room.
         """
         part = self.part
         if part.tokens <= room:
-            return whole(part, self.reason)
+            return keep_all(part, self.reason)
         caps = self._caps(room)
         start = self._start(room, least, caps)
         shorter: dict[int, Message] = {}
@@ -202,7 +202,7 @@ class Shrinking:
         start = self._later(start, room, least, costs)
         return self._shown(self._indexes(start), shorter, costs)
 
-    def without_head(self, room: int) -> Shown:
+    def without_head(self, room: int) -> ShrunkSection:
         """The same when there is no room for more than pins and the summary: pins go, then the summary.
 
         The message that must stay does, whole.
@@ -230,21 +230,21 @@ class Shrinking:
             shown.append(index)
         return self._shown(sorted(shown + own), shorter, costs)
 
-    def alone(self, room: int) -> Shown:
+    def alone(self, room: int) -> ShrunkSection:
         """Only the message that must stay, shortened in the middle if it has to be, but not to nothing."""
         kept = self.part.kept
         costs, shorter = list(self.part.counts), dict[int, Message]()
         if kept is None:
             return self._shown([], shorter, costs)
         if costs[kept] > room:
-            self._shorten(kept, max(room, SHORTEST_KEPT), shorter, costs)
+            self._shorten(kept, max(room, MIN_KEPT_MESSAGE_TOKENS), shorter, costs)
         return self._shown([kept], shorter, costs)
 
     def _caps(self, room: int) -> list[int]:
         """The most each message may cost: half the limit, less in the last group if that is too large."""
         part = self.part
         end = len(part.messages)
-        top = self._sizes[0] if self._sizes else SHORTEST
+        top = self._sizes[0] if self._sizes else MIN_MESSAGE_TOKENS
         caps = [top] * end
         last = self._cuts[-2] if len(self._cuts) > 1 else end
         group = [part.counts[index] for index in range(last, end) if index != part.kept]
@@ -269,7 +269,7 @@ class Shrinking:
             return cuts[max(min(first, last), 0)]
         if first == 0:
             return cuts[0]
-        return cuts[self._at_a_step(first, last, _step(room - self._head_tokens))]
+        return cuts[self._at_a_step(first, last, _step_size(room - self._head_tokens))]
 
     def _at_a_step(self, first: int, last: int, step: int) -> int:
         """Of the cuts from `first` to `last`, the one of the next step; `first` when the end is too near.
@@ -329,10 +329,12 @@ class Shrinking:
         if cost < costs[index]:
             shorter[index], costs[index] = made, cost
 
-    def _shown(self, indexes: Sequence[int], shorter: dict[int, Message], costs: Sequence[int]) -> Shown:
+    def _shown(
+        self, indexes: Sequence[int], shorter: dict[int, Message], costs: Sequence[int]
+    ) -> ShrunkSection:
         left = set(indexes)
         counts = [costs[index] for index in indexes]
-        return Shown(
+        return ShrunkSection(
             part=self.part,
             indexes=indexes,
             shorter={index: message for index, message in shorter.items() if index in left},
@@ -342,52 +344,55 @@ class Shrinking:
         )
 
 
-def _halves(limit: int) -> Iterator[int]:
+def _halving_sizes(limit: int) -> Iterator[int]:
     """Half of a limit, half of that, and so on down to the shortest."""
     size = limit // 2
-    while size > SHORTEST:
+    while size > MIN_MESSAGE_TOKENS:
         yield size
         size //= 2
-    if limit >= SHORTEST:
-        yield SHORTEST
+    if limit >= MIN_MESSAGE_TOKENS:
+        yield MIN_MESSAGE_TOKENS
 
 
-def _step(room: int) -> int:
+def _step_size(room: int) -> int:
     """A power of two between an eighth and a quarter of the room."""
     quarter = max(room // STEP_SHARE, 1)
     return 1 << (quarter.bit_length() - 1)
 
 
 @dataclass(slots=True)
-class _Share:
+class _SectionShare:
     """One section on its way to what it may show."""
 
     index: int
-    part: Part
-    placement: Placement
-    shown: Shown
+    part: SectionContent
+    placement: SectionOptions
+    shown: ShrunkSection
     # Shown whole or not at all: what a turn cannot do without, and no conversation.
     fixed: bool
     # It has the newest user message.
     asked: bool
-    shrinking: Shrinking | None = None
+    shrinking: SectionShrinker | None = None
 
 
-Step: TypeAlias = Callable[[_Share, Shrinking, int], Shown]
+ShrinkStep: TypeAlias = Callable[[_SectionShare, SectionShrinker, int], ShrunkSection]
 
 
-def fit(
-    parts: Sequence[Part], placements: Sequence[Placement], budget: BudgetReport | None, measure: Measure
-) -> list[Fitted]:
+def fit_sections(
+    parts: Sequence[SectionContent],
+    placements: Sequence[SectionOptions],
+    budget: BudgetReport | None,
+    measure: Measure,
+) -> list[FittedSection]:
     """What each section shows: within its own `max_tokens`, and all together within the budget.
 
     The section with the lowest priority gives first, among equals the last one, since whatever stands
     before it stays in the provider's cache. What must stay is left whole until nothing else can give.
     """
-    shares = _shares(parts, placements)
+    shares = _make_shares(parts, placements)
     for share in shares:
-        _within_own(share, measure)
-    if budget is None or _total(shares) <= budget.limit:
+        _apply_own_limit(share, measure)
+    if budget is None or _total_tokens(shares) <= budget.limit:
         return [share.shown.fitted() for share in shares]
     giving = sorted(
         (share for share in shares if not share.fixed),
@@ -395,40 +400,44 @@ def fit(
     )
     before = [share.shown for share in shares]
 
-    def give(step: Step, order: Sequence[_Share]) -> None:
+    def give(step: ShrinkStep, order: Sequence[_SectionShare]) -> None:
         for share in order:
-            over = _total(shares) - budget.limit
+            over = _total_tokens(shares) - budget.limit
             if over > 0:
-                share.shown = step(share, _for(budget, share, measure), max(share.shown.tokens - over, 0))
+                share.shown = step(
+                    share, _budget_shrinker(budget, share, measure), max(share.shown.tokens - over, 0)
+                )
 
-    give(_to_least, giving)
-    if _total(shares) > budget.limit:
+    give(_shrink_to_minimum, giving)
+    if _total_tokens(shares) > budget.limit:
         # Not everybody can have that much: start again as if nobody had asked for it.
         for share, shown in zip(shares, before, strict=True):
             share.shown = shown
-        give(_to_what_must_stay, giving)
-        give(_to_less, giving)
+        give(_shrink_to_kept, giving)
+        give(_shrink_without_head, giving)
         # What the user just said is the last to be touched.
-        give(_to_a_shorter_one, sorted(giving, key=lambda share: share.asked))
-    if _total(shares) > budget.limit:
-        raise _exceeded(shares, budget)
+        give(_shrink_to_one_message, sorted(giving, key=lambda share: share.asked))
+    if _total_tokens(shares) > budget.limit:
+        raise _budget_exceeded(shares, budget)
     return [share.shown.fitted() for share in shares]
 
 
-def _shares(parts: Sequence[Part], placements: Sequence[Placement]) -> list[_Share]:
+def _make_shares(
+    parts: Sequence[SectionContent], placements: Sequence[SectionOptions]
+) -> list[_SectionShare]:
     shares = []
-    asked = _asked(parts, placements)
+    asked = _newest_user_section(parts, placements)
     for index, (part, placement) in enumerate(zip(parts, placements, strict=True)):
-        kept = _newest_user(part.messages) if index == asked else None
+        kept = _newest_user_index(part.messages) if index == asked else None
         if kept is None and placement.required:
-            kept = _last(part.messages)
+            kept = _last_plain_index(part.messages)
         made = replace(part, kept=kept)
         shares.append(
-            _Share(
+            _SectionShare(
                 index=index,
                 part=made,
                 placement=placement,
-                shown=whole(made),
+                shown=keep_all(made),
                 fixed=placement.required and not _is_history(part),
                 asked=index == asked,
             )
@@ -436,30 +445,30 @@ def _shares(parts: Sequence[Part], placements: Sequence[Placement]) -> list[_Sha
     return shares
 
 
-def _is_history(part: Part) -> bool:
+def _is_history(part: SectionContent) -> bool:
     """Whether a section shows a conversation, of which the oldest messages may go."""
-    return part.name == HISTORY or any(position is not None for position in part.positions or ())
+    return part.name == HISTORY_SECTION or any(position is not None for position in part.positions or ())
 
 
-def _asked(parts: Sequence[Part], placements: Sequence[Placement]) -> int | None:
+def _newest_user_section(parts: Sequence[SectionContent], placements: Sequence[SectionOptions]) -> int | None:
     """The section with the newest user message: the conversation's own, else by position, else the last."""
     found: list[tuple[bool, bool, int, int]] = []
     for index, (part, placement) in enumerate(zip(parts, placements, strict=True)):
-        user = _newest_user(part.messages)
+        user = _newest_user_index(part.messages)
         if user is not None:
             position = None if part.positions is None else part.positions[user]
-            found.append((part.name == HISTORY, placement.required, position or 0, index))
+            found.append((part.name == HISTORY_SECTION, placement.required, position or 0, index))
     return max(found)[-1] if found else None
 
 
-def _newest_user(messages: Sequence[Message]) -> int | None:
+def _newest_user_index(messages: Sequence[Message]) -> int | None:
     at = range(len(messages) - 1, -1, -1)
     return next((index for index in at if messages[index].role is ChatRole.USER), None)
 
 
-def _last(messages: Sequence[Message]) -> int | None:
+def _last_plain_index(messages: Sequence[Message]) -> int | None:
     """The last message that can stand alone, a user's if there is one: a required section keeps it."""
-    user = _newest_user(messages)
+    user = _newest_user_index(messages)
     if user is not None:
         return user
     at = range(len(messages) - 1, -1, -1)
@@ -468,13 +477,13 @@ def _last(messages: Sequence[Message]) -> int | None:
     )
 
 
-def _within_own(share: _Share, measure: Measure) -> None:
+def _apply_own_limit(share: _SectionShare, measure: Measure) -> None:
     """Shrink a section to its own `max_tokens`."""
     most = share.placement.max_tokens
     if most is None or share.shown.tokens <= most:
         return
     reason = f"max_tokens={most} of section `{share.part.name}`"
-    shrinking = Shrinking(share.part, limit=most, reason=reason, measure=measure)
+    shrinking = SectionShrinker(share.part, limit=most, reason=reason, measure=measure)
     for step in (shrinking.within, shrinking.without_head, shrinking.alone):
         share.shown = step(most)
         if share.shown.tokens <= most:
@@ -484,38 +493,38 @@ def _within_own(share: _Share, measure: Measure) -> None:
     )
 
 
-def _for(budget: BudgetReport, share: _Share, measure: Measure) -> Shrinking:
+def _budget_shrinker(budget: BudgetReport, share: _SectionShare, measure: Measure) -> SectionShrinker:
     """The section's shrinking for the budget, which has other steps than that for its own limit."""
     reason = f"max_tokens={budget.max_tokens}"
     if share.shrinking is None:
-        share.shrinking = Shrinking(share.part, limit=budget.limit, reason=reason, measure=measure)
+        share.shrinking = SectionShrinker(share.part, limit=budget.limit, reason=reason, measure=measure)
     return share.shrinking
 
 
-def _to_least(share: _Share, shrinking: Shrinking, room: int) -> Shown:
+def _shrink_to_minimum(share: _SectionShare, shrinking: SectionShrinker, room: int) -> ShrunkSection:
     return shrinking.within(max(room, share.placement.min_tokens), least=share.placement.min_tokens)
 
 
-def _to_what_must_stay(share: _Share, shrinking: Shrinking, room: int) -> Shown:
+def _shrink_to_kept(share: _SectionShare, shrinking: SectionShrinker, room: int) -> ShrunkSection:
     return shrinking.within(room)
 
 
-def _to_less(share: _Share, shrinking: Shrinking, room: int) -> Shown:
+def _shrink_without_head(share: _SectionShare, shrinking: SectionShrinker, room: int) -> ShrunkSection:
     return shrinking.without_head(room)
 
 
-def _to_a_shorter_one(share: _Share, shrinking: Shrinking, room: int) -> Shown:
+def _shrink_to_one_message(share: _SectionShare, shrinking: SectionShrinker, room: int) -> ShrunkSection:
     return shrinking.alone(room)
 
 
-def _total(shares: Sequence[_Share]) -> int:
+def _total_tokens(shares: Sequence[_SectionShare]) -> int:
     return sum(share.shown.tokens for share in shares)
 
 
-def _exceeded(shares: Sequence[_Share], budget: BudgetReport) -> BudgetExceeded:
+def _budget_exceeded(shares: Sequence[_SectionShare], budget: BudgetReport) -> BudgetExceeded:
     needed = {share.part.name: share.shown.tokens for share in shares if share.shown.tokens}
     return BudgetExceeded(
-        needed=_total(shares),
+        needed=_total_tokens(shares),
         budget=budget.limit,
         sections=needed,
         max_tokens=budget.max_tokens,

@@ -12,35 +12,35 @@ from dataclasses import dataclass
 
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.models.catalog import USUAL
-from autonomy_ctx.sections.section import Kind
-from autonomy_ctx.template.running import HISTORY, REQUIRED
+from autonomy_ctx.models.catalog import DEFAULT_PRICE
+from autonomy_ctx.sections.section import SectionKind
+from autonomy_ctx.template.running import HISTORY_SECTION, REQUIRED_SECTIONS
 
-MOST_BREAKPOINTS = 4
+MAX_BREAKPOINTS = 4
 # What a section has when nobody says: most are short, a conversation is not.
-TYPICAL_TOKENS, TYPICAL_HISTORY = 500, 3000
+TYPICAL_TOKENS, TYPICAL_HISTORY_TOKENS = 500, 3000
 # A request of an ordinary agent, as benchmarks/cost.py measures it: new tokens, written tokens, and what
 # summaries and their swaps cost, spread over all requests; of these, so many are the first of a turn.
-NEW_TOKENS, OUTPUT_TOKENS, UPKEEP, FIRST = 240, 75, 900, 0.68
+NEW_TOKENS, OUTPUT_TOKENS, SUMMARY_UPKEEP_TOKENS, FIRST_REQUEST_SHARE = 240, 75, 900, 0.68
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedSection:
     """A section as a plan sees it: its name, how often it changes, and how many tokens it usually has."""
 
     name: str
-    kind: Kind
+    kind: SectionKind
     tokens: int | None = None
 
     @property
     def is_history(self) -> bool:
-        return self.name == HISTORY
+        return self.name == HISTORY_SECTION
 
     @property
     def typical(self) -> int:
         if self.tokens is not None:
             return self.tokens
-        return TYPICAL_HISTORY if self.is_history else TYPICAL_TOKENS
+        return TYPICAL_HISTORY_TOKENS if self.is_history else TYPICAL_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class CacheWarning:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SectionSlice:
     """Messages `first` to before `last` of one section, given by its index."""
 
     section: int
@@ -66,7 +66,7 @@ class Piece:
     last: int
 
 
-def lint(sections: Sequence[Planned]) -> list[CacheWarning]:
+def lint_order(sections: Sequence[PlannedSection]) -> list[CacheWarning]:
     """A warning for each volatile section that stands before stable or slow ones."""
     found: list[CacheWarning] = []
     everything = sum(section.typical for section in sections if section.kind != "volatile")
@@ -75,14 +75,17 @@ def lint(sections: Sequence[Planned]) -> list[CacheWarning]:
         if section.kind != "volatile" or section.is_history or not after:
             continue
         lost = sum(other.typical for other in after)
-        here, there = _factor(everything, section.typical, lost), _factor(everything, section.typical, 0)
+        here, there = (
+            _cost_factor(everything, section.typical, lost),
+            _cost_factor(everything, section.typical, 0),
+        )
         names = tuple(other.name for other in after)
         found.append(
             CacheWarning(
                 section=section.name,
                 before=names,
                 problem=(
-                    f"section `{section.name}` changes every turn and stands before {_listed(names)}: "
+                    f"section `{section.name}` changes every turn and stands before {_quote_names(names)}: "
                     f"about {lost} tokens that a provider could take from its cache are read anew, and a "
                     f"turn costs about {here:.1f} times what it would without the section. Put it after them "
                     f'({there:.1f} times), or use arrange="cache"'
@@ -93,7 +96,9 @@ def lint(sections: Sequence[Planned]) -> list[CacheWarning]:
     return found
 
 
-def in_cache_order(sections: Sequence[Planned], messages: Sequence[Sequence[Message]]) -> list[Piece]:
+def arrange_for_cache(
+    sections: Sequence[PlannedSection], messages: Sequence[Sequence[Message]]
+) -> list[SectionSlice]:
     """System instructions, then stable and slow sections, then the conversation, all in their given order.
 
     Volatile sections stand right before the newest user message, so that what follows it in the same
@@ -101,25 +106,27 @@ def in_cache_order(sections: Sequence[Planned], messages: Sequence[Sequence[Mess
     """
     ranks = [_rank(section) for section in sections]
     order = sorted(range(len(sections)), key=lambda index: ranks[index])
-    pieces = [Piece(index, 0, len(messages[index])) for index in order]
+    pieces = [SectionSlice(index, 0, len(messages[index])) for index in order]
     talks = [at for at, piece in enumerate(pieces) if ranks[piece.section] == _HISTORY]
     for at in reversed(talks):
         index = pieces[at].section
-        newest = _newest_user(messages[index])
+        newest = _newest_user_index(messages[index])
         if newest is not None:
             end = talks[-1] + 1
-            earlier, later = Piece(index, 0, newest), Piece(index, newest, len(messages[index]))
+            earlier, later = SectionSlice(index, 0, newest), SectionSlice(index, newest, len(messages[index]))
             own = pieces[:at] + ([earlier] if newest else [])
             return [*own, *pieces[end:], later, *pieces[at + 1 : end]]
     return pieces
 
 
-def as_given(messages: Sequence[Sequence[Message]]) -> list[Piece]:
+def arrange_as_given(messages: Sequence[Sequence[Message]]) -> list[SectionSlice]:
     """Every section where it stands."""
-    return [Piece(index, 0, len(own)) for index, own in enumerate(messages)]
+    return [SectionSlice(index, 0, len(own)) for index, own in enumerate(messages)]
 
 
-def breakpoints(messages: Sequence[Message], kinds: Sequence[Kind], shared: int) -> tuple[int, ...]:
+def choose_breakpoints(
+    messages: Sequence[Message], kinds: Sequence[SectionKind], shared: int
+) -> tuple[int, ...]:
     """After which messages a provider's cache may be cut: at most 4 indexes, in order.
 
     `kinds` has one entry per message, `shared` is how many messages begin as in the context before. In
@@ -136,42 +143,42 @@ def breakpoints(messages: Sequence[Message], kinds: Sequence[Kind], shared: int)
         wanted.append(last)
     if shared:
         wanted.append(shared - 1)
-    wanted.append(_run(kinds, ("stable",)) - 1)
+    wanted.append(_leading_count(kinds, ("stable",)) - 1)
     wanted.append(next((at for at, kind in enumerate(kinds) if kind == "volatile"), 0) - 1)
     wanted.append(next((at for at in range(last, -1, -1) if isinstance(messages[at], Summary)), -1))
-    wanted.append(_run(kinds, ("stable", "slow")) - 1)
+    wanted.append(_leading_count(kinds, ("stable", "slow")) - 1)
     chosen = list(dict.fromkeys(index for index in wanted if index >= 0))
-    return tuple(sorted(chosen[:MOST_BREAKPOINTS]))
+    return tuple(sorted(chosen[:MAX_BREAKPOINTS]))
 
 
 _SYSTEM, _STABLE, _SLOW, _HISTORY, _VOLATILE = range(5)
 
 
-def _rank(section: Planned) -> int:
+def _rank(section: PlannedSection) -> int:
     if section.is_history:
         return _HISTORY
-    if section.name in REQUIRED:
+    if section.name in REQUIRED_SECTIONS:
         return _SYSTEM
     return {"stable": _STABLE, "slow": _SLOW, "volatile": _VOLATILE}[section.kind]
 
 
-def _newest_user(messages: Sequence[Message]) -> int | None:
+def _newest_user_index(messages: Sequence[Message]) -> int | None:
     at = range(len(messages) - 1, -1, -1)
     return next((index for index in at if messages[index].role is ChatRole.USER), None)
 
 
-def _run(kinds: Sequence[Kind], wanted: Sequence[Kind]) -> int:
+def _leading_count(kinds: Sequence[SectionKind], wanted: Sequence[SectionKind]) -> int:
     """How many messages from the start are of these kinds."""
     return next((at for at, kind in enumerate(kinds) if kind not in wanted), len(kinds))
 
 
-def _factor(cached: int, own: int, lost: int) -> float:
+def _cost_factor(cached: int, own: int, lost: int) -> float:
     """A turn's bill with a volatile section by that without; `lost` are tokens it keeps from the cache."""
-    hit = USUAL.cached_input
-    base = hit * cached + NEW_TOKENS + USUAL.output * OUTPUT_TOKENS + UPKEEP
-    anew = FIRST * (own + (1 - hit) * lost) + (1 - FIRST) * hit * own
+    hit = DEFAULT_PRICE.cached_input
+    base = hit * cached + NEW_TOKENS + DEFAULT_PRICE.output * OUTPUT_TOKENS + SUMMARY_UPKEEP_TOKENS
+    anew = FIRST_REQUEST_SHARE * (own + (1 - hit) * lost) + (1 - FIRST_REQUEST_SHARE) * hit * own
     return (base + anew) / base
 
 
-def _listed(names: Sequence[str]) -> str:
+def _quote_names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)

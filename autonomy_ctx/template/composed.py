@@ -19,9 +19,9 @@ from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.models.catalog import LEAST_CACHED, Price
-from autonomy_ctx.sections.section import Kind, Omission
-from autonomy_ctx.template.cache_order import breakpoints
+from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
+from autonomy_ctx.sections.section import Omission, SectionKind
+from autonomy_ctx.template.cache_order import choose_breakpoints
 from autonomy_ctx.validation import check_int
 
 
@@ -55,7 +55,7 @@ class SectionReport:
     """What one section did: which messages are its own, what they cost, and what went wrong."""
 
     name: str
-    kind: Kind
+    kind: SectionKind
     status: Literal["included", "skipped", "failed"]
     reason: str | None
     start: int
@@ -192,12 +192,12 @@ class ComposedContext:
     @property
     def breakpoints(self) -> tuple[int, ...]:
         """After which messages a provider's cache may be cut: at most 4 indexes, in order."""
-        kinds: list[Kind] = ["volatile"] * len(self._messages)
+        kinds: list[SectionKind] = ["volatile"] * len(self._messages)
         for section in self.sections:
             for index in section.indexes:
                 kinds[index] = section.kind
         shared = 0 if self._previous is None else self._previous.messages
-        return breakpoints(self._messages, kinds, shared)
+        return choose_breakpoints(self._messages, kinds, shared)
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
         """What sending it costs, in the money of the price, when the shared prefix comes from the cache."""
@@ -208,7 +208,7 @@ class ComposedContext:
         check_int("output_tokens", output_tokens, least=0)
         tools = 0 if self.budget is None else self.budget.tools
         cached = 0 if self._previous is None else tools + self._previous.tokens
-        if cached < LEAST_CACHED:
+        if cached < MIN_CACHED_TOKENS:
             cached = 0
         return price.cost(cached=cached, written=tools + self.tokens - cached, output=output_tokens)
 
@@ -216,12 +216,14 @@ class ComposedContext:
         """How much of this context begins exactly like an earlier one."""
         same = 0
         for message, before in zip(self._messages, previous._messages, strict=False):
-            if message is not before and visible(message) != visible(before):
+            if message is not before and visible_fields(message) != visible_fields(before):
                 break
             same += 1
         tokens, total = sum(self._counts[:same]), self.tokens
         if same < min(len(self._messages), len(previous._messages)):
-            tokens += int(self._counts[same] * _alike(self._messages[same], previous._messages[same]))
+            tokens += int(
+                self._counts[same] * _shared_summary_fraction(self._messages[same], previous._messages[same])
+            )
         return SharedPrefix(messages=same, tokens=tokens, share=tokens / total if total else 1.0)
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -230,7 +232,7 @@ class ComposedContext:
 
     def digest(self) -> str:
         """A fingerprint of all the model will see: equal digests, equal bytes."""
-        shown = json.dumps([visible(message) for message in self._messages], ensure_ascii=True)
+        shown = json.dumps([visible_fields(message) for message in self._messages], ensure_ascii=True)
         return hashlib.sha256(shown.encode()).hexdigest()
 
     def __len__(self) -> int:
@@ -249,7 +251,7 @@ def without_params(composed: ComposedContext) -> ComposedContext:
     return bare
 
 
-def _alike(message: Message, before: Message) -> float:
+def _shared_summary_fraction(message: Message, before: Message) -> float:
     """Which part of a summary begins as an older one does: a new segment leaves the others as they were."""
     if not isinstance(message, Summary) or not isinstance(before, Summary):
         return 0.0
@@ -260,7 +262,7 @@ def _alike(message: Message, before: Message) -> float:
     return sum(map(len, texts[:same])) / max(sum(map(len, texts)), 1)
 
 
-def visible(message: Message) -> list[Any]:
+def visible_fields(message: Message) -> list[Any]:
     """What a model sees of a message: not its id, time or bookkeeping."""
     return [
         message.role.value,
@@ -273,11 +275,11 @@ def visible(message: Message) -> list[Any]:
 
 
 # Reading across a gap of a few messages is cheaper than reading twice.
-_GAP = 16
+_MAX_READ_GAP = 16
 # What is written and compared outside the event loop.
 LARGE_TOKENS = 20_000
 LARGE_MESSAGES = 200
-_REPORTED = tuple(field.name for field in fields(SectionReport))
+_REPORT_FIELDS = tuple(field.name for field in fields(SectionReport))
 
 
 async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]:
@@ -286,8 +288,8 @@ async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]
     # A message that a store has read says so itself; any other may have been shortened to be shown.
     shown = zip(composed.messages, positions, strict=True)
     unsure = [position for message, position in shown if position and not message._kept]
-    stored = await _stored(unsure, composed.scope, composed.conversation, memory) if unsure else {}
-    written = partial(_written, composed, positions, stored)
+    stored = await _read_stored(unsure, composed.scope, composed.conversation, memory) if unsure else {}
+    written = partial(_encode_context, composed, positions, stored)
     return await anyio.to_thread.run_sync(written) if _is_large(composed) else written()
 
 
@@ -296,7 +298,7 @@ async def from_record(
 ) -> ComposedContext | None:
     """The context that was written down; None when memory no longer has all of it."""
     positions = [one for one in form["messages"] if isinstance(one, int)]
-    stored = await _stored(positions, scope, conversation, memory)
+    stored = await _read_stored(positions, scope, conversation, memory)
     if any(position not in stored for position in positions):
         return None
     if form["stored"] != _fingerprint(stored[position] for position in positions):
@@ -306,7 +308,7 @@ async def from_record(
         conversation=conversation,
         messages=[stored[one] if isinstance(one, int) else wire.from_dict(one) for one in form["messages"]],
         counts=form["counts"],
-        sections=[_section(section) for section in form["sections"]],
+        sections=[_decode_section(section) for section in form["sections"]],
         calibration=form["calibration"],
         budget=None if form["budget"] is None else BudgetReport(**form["budget"]),
         shared=None if form["shared"] is None else SharedPrefix(**form["shared"]),
@@ -317,7 +319,7 @@ def _is_large(composed: ComposedContext) -> bool:
     return len(composed) > LARGE_MESSAGES or composed.tokens > LARGE_TOKENS
 
 
-def _written(
+def _encode_context(
     composed: ComposedContext, positions: Sequence[int | None], stored: Mapping[int, Message]
 ) -> dict[str, Any]:
     messages: list[Any] = []
@@ -332,7 +334,7 @@ def _written(
         "messages": messages,
         "stored": _fingerprint(named),
         "counts": composed.counts,
-        "sections": [_section_form(section) for section in composed.sections],
+        "sections": [_encode_section(section) for section in composed.sections],
         "calibration": composed.calibration,
         "budget": None if composed.budget is None else asdict(composed.budget),
         "shared": None if composed.shared is None else asdict(composed.shared),
@@ -344,23 +346,23 @@ def _fingerprint(messages: Iterable[Message]) -> str:
     return sha256("\0".join(message.id for message in messages).encode()).hexdigest()
 
 
-async def _stored(
+async def _read_stored(
     positions: Sequence[int], scope: str, conversation: str, memory: Memory
 ) -> dict[int, Message]:
     found: dict[int, Message] = {}
-    for first, last in _runs(positions):
+    for first, last in _position_ranges(positions):
         window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
         found |= {entry.position: entry.message for entry in window.entries}
     return found
 
 
-def _section_form(section: SectionReport) -> dict[str, Any]:
+def _encode_section(section: SectionReport) -> dict[str, Any]:
     # Not `asdict`, which copies each of the positions by itself.
-    form = {name: getattr(section, name) for name in _REPORTED}
+    form = {name: getattr(section, name) for name in _REPORT_FIELDS}
     return form | {name: [asdict(one) for one in form[name]] for name in ("omitted", "cut")}
 
 
-def _section(form: Mapping[str, Any]) -> SectionReport:
+def _decode_section(form: Mapping[str, Any]) -> SectionReport:
     return SectionReport(
         **{
             **form,
@@ -372,13 +374,13 @@ def _section(form: Mapping[str, Any]) -> SectionReport:
     )
 
 
-def _runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _position_ranges(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Positions as ranges to read, each with only small gaps in it."""
     first = last = None
     for position in sorted(set(positions)):
         if first is None or last is None:
             first = last = position
-        elif position - last <= _GAP:
+        elif position - last <= _MAX_READ_GAP:
             last = position
         else:
             yield first, last

@@ -14,7 +14,7 @@ from autonomy_ctx.sections.instructions import (
     FrameworkInstructionsSection,
     SystemInstructionsSection,
     ToolInstructionsSection,
-    instructed,
+    tools_with_instructions,
 )
 from autonomy_ctx.template.template import ContextTemplate
 
@@ -59,8 +59,8 @@ def create_default_template(
                 enable_context_items=enable_context_items,
                 enable_recall=enable_recall,
             ),
-            _history(context_summary, model, background),
-            *([ToolInstructionsSection(tools)] if instructed(tools) else []),
+            _history_section(context_summary, model, background),
+            *([ToolInstructionsSection(tools)] if tools_with_instructions(tools) else []),
         ],
         max_tokens=max_tokens,
         reserve_output=reserve_output,
@@ -69,7 +69,7 @@ def create_default_template(
     )
 
 
-def _history(
+def _history_section(
     context_summary: Any, model: Any, background: Background | None
 ) -> ConversationHistorySection | SummarizedHistorySection:
     # Imported here and below: compaction is for those who ask for summaries.
@@ -80,10 +80,10 @@ def _history(
         return ConversationHistorySection()
     from autonomy_ctx.sections.summarized import SummarizedHistorySection
 
-    return SummarizedHistorySection.of(_bounded(config, model), reader=model, background=background)
+    return SummarizedHistorySection.of(_with_hard_limit(config, model), reader=model, background=background)
 
 
-def _bounded(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:
+def _with_hard_limit(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:
     """The same with a hard limit in tokens when none was given and the reader's window is known."""
     window = context_window_of(model)
     if config.hard_limit_tokens is not None or window is None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import anyio
 
-from autonomy_ctx.background import Closeable, Strides
+from autonomy_ctx.background import Chunks, Closeable
 from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.items import wire
 from autonomy_ctx.sections.section import (
@@ -20,33 +20,33 @@ from autonomy_ctx.sections.section import (
     Contribution,
     Contributor,
     DeliverySection,
-    Kind,
     MetricsSource,
     Section,
+    SectionKind,
     SummarizingSection,
 )
 from autonomy_ctx.validation import check_int, check_number, check_seconds
 
-HISTORY = "conversation_history"
+HISTORY_SECTION = "conversation_history"
 # A turn without these would be answered by the wrong agent, or about nothing.
-REQUIRED = frozenset({"system_instructions", HISTORY})
+REQUIRED_SECTIONS = frozenset({"system_instructions", HISTORY_SECTION})
 # What a section is worth when it does not say: a required one shrinks after all others.
-PRIORITY, PRIORITY_REQUIRED = 0, 10
+DEFAULT_PRIORITY, REQUIRED_PRIORITY = 0, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class SectionOptions:
     """A section, its options, the method that gets its messages, and what else it offers."""
 
     section: Section
     required: bool
-    kind: Kind
+    kind: SectionKind
     timeout: float | None
     independent: bool
     call: Callable[..., Awaitable[Any] | Any]
     max_tokens: int | None = None
     min_tokens: int = 0
-    priority: float = PRIORITY
+    priority: float = DEFAULT_PRIORITY
     # The section itself where it offers this, else None.
     observer: ComposeObserver | None = None
     delivery: DeliverySection | None = None
@@ -60,7 +60,7 @@ class Placement:
         return self.section.name
 
 
-def place(section: Any) -> Placement:
+def read_section_options(section: Any) -> SectionOptions:
     """Read a section's options, or say what keeps it from being a section."""
     name = getattr(section, "name", None)
     if not isinstance(name, str) or not name:
@@ -70,18 +70,18 @@ def place(section: Any) -> Placement:
     required = getattr(section, "required", None)
     kind: Any = getattr(section, "kind", "volatile")
     where = f"section `{name}`"
-    if kind not in get_args(Kind):
-        raise ValueError(f"{where}: kind is {kind!r}; it must be one of {', '.join(get_args(Kind))}")
+    if kind not in get_args(SectionKind):
+        raise ValueError(f"{where}: kind is {kind!r}; it must be one of {', '.join(get_args(SectionKind))}")
     timeout = getattr(section, "timeout", None)
     check_seconds("timeout", timeout, endless=True, optional=True, where=where)
-    required = name in REQUIRED if required is None else bool(required)
+    required = name in REQUIRED_SECTIONS if required is None else bool(required)
     most = check_int("max_tokens", getattr(section, "max_tokens", None), optional=True, where=where)
     given = getattr(section, "min_tokens", None)
     least = 0 if given is None else check_int("min_tokens", given, least=0, where=where)
     if most is not None and least > most:
         raise ValueError(f"{where}: min_tokens ({least}) is more than max_tokens ({most})")
-    method = _method(section)
-    return Placement(
+    method = _contribution_method(section)
+    return SectionOptions(
         section=section,
         required=required,
         kind=kind,
@@ -90,7 +90,7 @@ def place(section: Any) -> Placement:
         call=getattr(section, method),
         max_tokens=most,
         min_tokens=least,
-        priority=_priority(section, required, where),
+        priority=_read_priority(section, required, where),
         observer=section if isinstance(section, ComposeObserver) else None,
         delivery=section if isinstance(section, DeliverySection) else None,
         summarizing=section if isinstance(section, SummarizingSection) else None,
@@ -104,14 +104,14 @@ def is_enabled(section: Any) -> bool:
     return bool(getattr(section, "enabled", True))
 
 
-def _priority(section: Any, required: bool, where: str) -> float:
+def _read_priority(section: Any, required: bool, where: str) -> float:
     priority: Any = getattr(section, "priority", None)
     if priority is None:
-        return PRIORITY_REQUIRED if required else PRIORITY
+        return REQUIRED_PRIORITY if required else DEFAULT_PRIORITY
     return float(check_number("priority", priority, where=where))
 
 
-def _method(section: Any) -> str:
+def _contribution_method(section: Any) -> str:
     """The name of the method to call: `contribute`, unless the section has a `get_messages` of its own."""
     if not isinstance(section, Contributor) or "get_messages" in getattr(section, "__dict__", {}):
         return "get_messages"
@@ -137,7 +137,7 @@ logger = logging.getLogger("autonomy_ctx.template")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SectionOutcome:
     """What came of running one section."""
 
     contribution: Contribution
@@ -145,7 +145,7 @@ class Outcome:
     failed: str | None = None
 
 
-class Given(NamedTuple):
+class SectionArguments(NamedTuple):
     """What every section of one compose is called with."""
 
     memory: Any
@@ -154,25 +154,25 @@ class Given(NamedTuple):
     params: ComposeParams
 
 
-_EMPTY = Contribution(())
-DISABLED = Outcome(_EMPTY, 0.0)
+_EMPTY_CONTRIBUTION = Contribution(())
+DISABLED_OUTCOME = SectionOutcome(_EMPTY_CONTRIBUTION, 0.0)
 
 
-async def run_all(placements: Sequence[Placement], given: Given) -> list[Outcome]:
+async def run_sections(placements: Sequence[SectionOptions], given: SectionArguments) -> list[SectionOutcome]:
     """One outcome per section, in order. Independent sections run beside the others."""
-    outcomes: list[Outcome] = [DISABLED] * len(placements)
+    outcomes: list[SectionOutcome] = [DISABLED_OUTCOME] * len(placements)
     enabled = [index for index, placement in enumerate(placements) if is_enabled(placement.section)]
     beside = [index for index in enabled if placements[index].independent]
     if not beside:
         for index in enabled:
-            outcomes[index] = await _run(placements[index], given)
+            outcomes[index] = await _run_section(placements[index], given)
         return outcomes
 
     failures: list[SectionError] = []
 
     async def run(index: int) -> None:
         try:
-            outcomes[index] = await _run(placements[index], given)
+            outcomes[index] = await _run_section(placements[index], given)
         except SectionError as error:
             # Raised after the group has ended: users meet one error, not a group of one.
             failures.append(error)
@@ -189,18 +189,18 @@ async def run_all(placements: Sequence[Placement], given: Given) -> list[Outcome
     return outcomes
 
 
-async def _run(placement: Placement, given: Given) -> Outcome:
+async def _run_section(placement: SectionOptions, given: SectionArguments) -> SectionOutcome:
     """Run one section; only a required one may raise."""
     started = time.perf_counter()
     problem: str | None
-    contribution = _EMPTY
+    contribution = _EMPTY_CONTRIBUTION
     try:
         if placement.timeout is None:
-            contribution = await _contribution(placement, given)
+            contribution = await _get_contribution(placement, given)
             problem = contribution.problem
         else:
             with anyio.move_on_after(placement.timeout) as scope:
-                contribution = await _contribution(placement, given)
+                contribution = await _get_contribution(placement, given)
             problem = (
                 f"took longer than {placement.timeout:g} s"
                 if scope.cancelled_caught
@@ -211,18 +211,18 @@ async def _run(placement: Placement, given: Given) -> Outcome:
             if isinstance(error, StoreError | InvalidKey):
                 # Not the section's fault, and its own sentence says what to do.
                 raise
-            raise SectionError(section=placement.name, problem=f"failed: {_sentence(error)}") from error
+            raise SectionError(section=placement.name, problem=f"failed: {_error_text(error)}") from error
         logger.warning("section `%s` failed and was left out", placement.name, exc_info=True)
-        problem = _sentence(error)
+        problem = _error_text(error)
     else:
         if problem is not None:
             if placement.required:
                 raise SectionError(section=placement.name, problem=problem)
             logger.warning("section `%s` is incomplete: it %s", placement.name, problem)
-    return Outcome(contribution, (time.perf_counter() - started) * 1000, problem)
+    return SectionOutcome(contribution, (time.perf_counter() - started) * 1000, problem)
 
 
-async def _contribution(placement: Placement, given: Given) -> Contribution:
+async def _get_contribution(placement: SectionOptions, given: SectionArguments) -> Contribution:
     found = placement.call(*given)
     if inspect.isawaitable(found):
         found = await found
@@ -234,8 +234,8 @@ async def _contribution(placement: Placement, given: Given) -> Contribution:
         return Contribution((), problem="returned None; a section without messages returns []")
     if not isinstance(found, list | tuple):
         return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
-    return Contribution([wire.from_dict(message) async for some in Strides(found) for message in some])
+    return Contribution([wire.from_dict(message) async for some in Chunks(found) for message in some])
 
 
-def _sentence(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

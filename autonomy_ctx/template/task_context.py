@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from autonomy_ctx.background import Strides
+from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY, thaw
@@ -24,21 +24,26 @@ from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.sections.history import ConversationHistorySection
-from autonomy_ctx.sections.inbox import LEAST, MOST_SHOWN, InboxSection, most_urgent
+from autonomy_ctx.sections.inbox import MAX_INBOX_MESSAGES, MIN_INBOX_TOKENS, InboxSection, select_most_urgent
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
 from autonomy_ctx.sections.knowledge import KnowledgeSection
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.template.composed import ComposedContext
-from autonomy_ctx.template.running import HISTORY
+from autonomy_ctx.template.running import HISTORY_SECTION
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.template")
 
-EXECUTE, THINKING, TOOL_CALL, DIRECT = "execute", "node.thinking", "node.tool_call", "node.message"
-DEFAULT = "default"
+EXECUTE_ACTION, THINKING_ACTION, TOOL_CALL_ACTION, DIRECT_ACTION = (
+    "execute",
+    "node.thinking",
+    "node.tool_call",
+    "node.message",
+)
+DEFAULT_SESSION = "default"
 # Of the arguments of a call; what it did is told by what follows.
-MOST_ARGUMENTS = 200
+MAX_ARGUMENT_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Task:
     task_id: str = field(default_factory=new_id)
     source_agent: str = ""
     target_agent: str = ""
-    action: str = EXECUTE
+    action: str = EXECUTE_ACTION
     parameters: Mapping[str, Any] = EMPTY
     session_id: str | None = None
     _: KW_ONLY
@@ -79,14 +84,14 @@ def event_message(event: Any) -> Message | None:
     action, parameters = getattr(event, "action", None), _parameters(event)
     text: str | None = None
     role = ChatRole.ASSISTANT
-    if action == THINKING:
+    if action == THINKING_ACTION:
         text = _text(parameters, "content")
-    elif action == TOOL_CALL:
+    elif action == TOOL_CALL_ACTION:
         name = _text(parameters, "tool_name")
-        text = name and called(name, parameters.get("tool_args"))
-    elif action == EXECUTE:
+        text = name and format_call(name, parameters.get("tool_args"))
+    elif action == EXECUTE_ACTION:
         role, text = ChatRole.USER, _text(parameters, "content") or _text(parameters, "subtask")
-    elif action == DIRECT:
+    elif action == DIRECT_ACTION:
         mail = direct_message(event)
         return None if mail is None else as_message(mail)
     if not text:
@@ -96,7 +101,7 @@ def event_message(event: Any) -> Message | None:
 
 def direct_message(event: Any) -> DirectMessage | None:
     """A `node.message` event as mail; None for other events, and for one that is no mail."""
-    if not is_direct(event):
+    if not is_direct_message(event):
         return None
     parameters = _parameters(event)
     options = ("priority", "ttl_seconds", "target_node_id", "parent_task_id", "metadata")
@@ -125,12 +130,12 @@ def check_event(event: Any) -> None:
         )
 
 
-def is_direct(event: Any) -> bool:
+def is_direct_message(event: Any) -> bool:
     """Whether an event is a direct message, to whomever."""
-    return getattr(event, "action", None) == DIRECT
+    return getattr(event, "action", None) == DIRECT_ACTION
 
 
-def addressed(event: Any) -> tuple[Any, Any]:
+def event_recipients(event: Any) -> tuple[Any, Any]:
     """The agent and the node that an event is for."""
     return getattr(event, "target_agent", ""), _parameters(event).get("target_node_id")
 
@@ -147,10 +152,10 @@ def task_text(task: Any) -> str:
         return text
     if all(value is None or value == "" for value in parameters.values()):
         raise InvalidMessage("parameters", "of the current task say nothing; give it a `content`")
-    return called(task.action, parameters).removeprefix("[Calling ").removesuffix("]")
+    return format_call(task.action, parameters).removeprefix("[Calling ").removesuffix("]")
 
 
-def called(name: str, arguments: Any) -> str:
+def format_call(name: str, arguments: Any) -> str:
     """A tool call in words, such as `[Calling read_file(path="a.txt")]`."""
     if arguments is None:
         shown = "..."
@@ -158,15 +163,15 @@ def called(name: str, arguments: Any) -> str:
         shown = ", ".join(f"{key}={_json(value)}" for key, value in arguments.items())
     else:
         shown = arguments if isinstance(arguments, str) else _json(arguments)
-    if len(shown) > MOST_ARGUMENTS:
-        shown = f"{shown[:MOST_ARGUMENTS]}..."
+    if len(shown) > MAX_ARGUMENT_CHARACTERS:
+        shown = f"{shown[:MAX_ARGUMENT_CHARACTERS]}..."
     return f"[Calling {name}({shown})]"
 
 
 def session_of(event: Any) -> str:
     """The session, which is the conversation, that a task or event belongs to."""
     found = getattr(event, "session_id", None)
-    return DEFAULT if found is None else str(found)
+    return DEFAULT_SESSION if found is None else str(found)
 
 
 def event_id(event: Any) -> str | None:
@@ -197,7 +202,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-class Events(Protocol):
+class EventSource(Protocol):
     """Where events come from."""
 
     def events(self, session_id: str | None) -> Iterable[Any] | Awaitable[Iterable[Any]]:
@@ -222,7 +227,7 @@ class EventBus:
 
     def events(self, session_id: str | None = None) -> list[Any]:
         """The events of a session, oldest first; None is the session of those that name none."""
-        wanted = DEFAULT if session_id is None else session_id
+        wanted = DEFAULT_SESSION if session_id is None else session_id
         return [event for event in self._events.values() if session_of(event) == wanted]
 
 
@@ -251,7 +256,7 @@ class MemoryContextSource:
             return [
                 Entry(at or 0, one) for at, one in zip(found.positions or (), found.messages, strict=True)
             ]
-        messages = map(event_message, await _events_of(self.memory.tasks, task))
+        messages = map(event_message, await _read_events(self.memory.tasks, task))
         told = [Entry(at, one) for at, one in enumerate(messages, start=1) if one is not None]
         return told[-self.limit :]
 
@@ -261,7 +266,7 @@ class MemoryContextSource:
             return []
         box = Mailbox(self.memory, clock=self.clock)
         return await box.query_by_target(
-            self.agent(task), scope=self.scope, conversation=session_of(task), limit=MOST_SHOWN
+            self.agent(task), scope=self.scope, conversation=session_of(task), limit=MAX_INBOX_MESSAGES
         )
 
     def agent(self, task: Any) -> str:
@@ -277,7 +282,7 @@ class EventBusContextSource:
 
     def __init__(
         self,
-        event_bus: Events,
+        event_bus: EventSource,
         *,
         agent: str | None = None,
         limit: int = 50,
@@ -290,27 +295,27 @@ class EventBusContextSource:
 
     async def events(self, task: Any) -> list[Any]:
         """The events of the task's session, oldest first, each once."""
-        return await _events_of(self.event_bus.events, task)
+        return await _read_events(self.event_bus.events, task)
 
     async def mail(self, events: Iterable[Any], task: Any) -> list[DirectMessage]:
         """Those that are direct messages to the agent and have not expired."""
         agent, at = getattr(task, "target_agent", "") if self.agent is None else self.agent, self.clock()
-        mine = [event for event in events if is_direct(event) and agent in addressed(event)]
-        found = [direct_message(event) async for some in Strides(mine, 100) for event in some]
+        mine = [event for event in events if is_direct_message(event) and agent in event_recipients(event)]
+        found = [direct_message(event) async for some in Chunks(mine, 100) for event in some]
         return [mail for mail in found if mail is not None and not mail.expired(at)]
 
 
-async def _events_of(give: Callable[[str | None], Any], task: Any) -> list[Any]:
+async def _read_events(give: Callable[[str | None], Any], task: Any) -> list[Any]:
     """The events of the task's session, whatever else is given, each once and in order of time."""
     found = give(getattr(task, "session_id", None))
     if inspect.isawaitable(found):
         found = await found
     session = session_of(task)
     mine = {event_id(one) or id(one): one for one in found if session_of(one) == session}
-    return in_time(mine.values())
+    return sort_by_time(mine.values())
 
 
-def in_time(events: Iterable[Any]) -> list[Any]:
+def sort_by_time(events: Iterable[Any]) -> list[Any]:
     """In order of time where all say theirs, else as they came."""
     timed = [(event_time(event), event) for event in events]
     if all(at is not None for at, _ in timed):
@@ -319,7 +324,7 @@ def in_time(events: Iterable[Any]) -> list[Any]:
 
 
 # Of a very long task, what knowledge is asked with: its beginning and its end.
-MOST_QUESTION = 4000
+MAX_QUESTION_CHARACTERS = 4000
 
 
 class TaskContextManager:
@@ -365,23 +370,25 @@ class TaskContextManager:
         stored, mail = await self._remembered(task)
         events, problem = await self._happened(task, mail)
         known = {current.id, *stored, *(mail_id(one.message) for one in stored.values())}
-        recent = _recent(stored.values(), current)
+        recent = _recent_contribution(stored.values(), current)
         happened = [one for one in map(event_message, events) if one is not None and one.id not in known]
         waiting = {one.id: one for one in mail if one.id not in known}
         urgent = sorted(waiting.values(), key=lambda one: (-one.priority, one.created_at))
-        room = max(self.max_tokens // 4, LEAST)
+        room = max(self.max_tokens // 4, MIN_INBOX_TOKENS)
         sections = [
             *self._system,
-            _Given("memory", recent, priority=2),
+            _FixedSection("memory", recent, priority=2),
             *self._knowledge(question),
-            _Given("events", Contribution(happened, problem=problem), priority=0),
-            _Given(
-                "direct_messages", Contribution(most_urgent(urgent, room, self.token_counter)), priority=5
+            _FixedSection("events", Contribution(happened, problem=problem), priority=0),
+            _FixedSection(
+                "direct_messages",
+                Contribution(select_most_urgent(urgent, room, self.token_counter)),
+                priority=5,
             ),
             # Under the name of what a template never leaves out: it is what the user wants now.
-            _Given(HISTORY, Contribution([current]), priority=10),
+            _FixedSection(HISTORY_SECTION, Contribution([current]), priority=10),
         ]
-        beside = _NoMemory(self.token_counter)
+        beside = _EmptyMemory(self.token_counter)
         return await self._template(sections).compose(beside, "", session_of(task), tools=tools)
 
     async def deliver(self, task: Any, context: ComposedContext) -> None:
@@ -414,23 +421,25 @@ class TaskContextManager:
                     problem = f"could not be read: {type(error).__name__}"
                     continue
                 mail += await source.mail(found, task)
-                plain = [one for one in found if not is_direct(one)][-source.limit :]
+                plain = [one for one in found if not is_direct_message(one)][-source.limit :]
                 events.update((event_id(one) or id(one), one) for one in plain)
-        return in_time(events.values()), problem
+        return sort_by_time(events.values()), problem
 
     def _knowledge(self, question: str) -> list[ContributingSection]:
         if self.knowledge_base is None:
             return []
-        half = MOST_QUESTION // 2
-        asked = question if len(question) <= MOST_QUESTION else f"{question[:half]}\n{question[-half:]}"
+        half = MAX_QUESTION_CHARACTERS // 2
+        asked = (
+            question if len(question) <= MAX_QUESTION_CHARACTERS else f"{question[:half]}\n{question[-half:]}"
+        )
         most = max(min(self.max_tokens // 4, 1024), 1)
-        return [_Knowledge(self.knowledge_base, query=lambda _: asked, max_tokens=most)]
+        return [_SystemKnowledgeSection(self.knowledge_base, query=lambda _: asked, max_tokens=most)]
 
     def _template(self, sections: Sequence[Any]) -> ContextTemplate:
         return ContextTemplate(sections, max_tokens=self.max_tokens, token_counter=self.token_counter)
 
 
-class _Given(ContributingSection):
+class _FixedSection(ContributingSection):
     """Messages that are known already."""
 
     def __init__(self, name: str, contribution: Contribution, *, priority: int) -> None:
@@ -441,7 +450,7 @@ class _Given(ContributingSection):
         return self._contribution
 
 
-class _Knowledge(KnowledgeSection):
+class _SystemKnowledgeSection(KnowledgeSection):
     """Knowledge as a system message, where readers of task contexts expect it; it says that it is data."""
 
     handles_timeout = True
@@ -457,7 +466,7 @@ class _Knowledge(KnowledgeSection):
         return Contribution(said, problem=found.problem, shorter=shorter)
 
 
-class _NoMemory:
+class _EmptyMemory:
     """What sections are given that need none."""
 
     def __init__(self, token_counter: TokenCounter) -> None:
@@ -467,20 +476,20 @@ class _NoMemory:
         return []
 
 
-def _recent(stored: Iterable[Entry], current: Message) -> Contribution:
+def _recent_contribution(stored: Iterable[Entry], current: Message) -> Contribution:
     """What was said before the current task, which may be stored already, under its id or another."""
-    plain = [(entry.position, _plain(entry.message)) for entry in stored]
+    plain = [(entry.position, _plain_message(entry.message)) for entry in stored]
     said = [(at, one) for at, one in plain if one is not None and one.id != current.id]
     if said and (said[-1][1].role, said[-1][1].text) == (current.role, current.text):
         said.pop()
     return Contribution([one for _, one in said], [at for at, _ in said])
 
 
-def _plain(message: Message) -> Message | None:
+def _plain_message(message: Message) -> Message | None:
     """A stored message as one text: calls in words, results of tools and what has no text left out."""
     if message.role is ChatRole.TOOL:
         return None
-    calls = [called(call.name, call.arguments) for call in message.tool_calls]
+    calls = [format_call(call.name, call.arguments) for call in message.tool_calls]
     text = "\n".join(filter(None, [message.text, *calls]))
     role = ChatRole.SYSTEM if message.role is ChatRole.DEVELOPER else message.role
     return Message(role, text, id=message.id, created_at=message.created_at) if text else None

@@ -11,29 +11,48 @@ from typing import Any, Literal
 
 import anyio.to_thread
 
-from autonomy_ctx.background import Closing, Strides, close_resource
-from autonomy_ctx.hooks import Hook, checked_hooks, fire
+from autonomy_ctx.background import AsyncResource, Chunks, close_resource
+from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter, token_counter_of
 from autonomy_ctx.sections.section import ComposeParams
-from autonomy_ctx.template.budget import Fitted, Measure, Part, fit
-from autonomy_ctx.template.cache_order import CacheWarning, Piece, Planned, as_given, in_cache_order, lint
+from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections
+from autonomy_ctx.template.cache_order import (
+    CacheWarning,
+    PlannedSection,
+    SectionSlice,
+    arrange_as_given,
+    arrange_for_cache,
+    lint_order,
+)
 from autonomy_ctx.template.composed import BudgetReport, ComposedContext, SectionReport
-from autonomy_ctx.template.running import DISABLED, Given, Outcome, Placement, is_enabled, place, run_all
+from autonomy_ctx.template.running import (
+    DISABLED_OUTCOME,
+    SectionArguments,
+    SectionOptions,
+    SectionOutcome,
+    is_enabled,
+    read_section_options,
+    run_sections,
+)
 from autonomy_ctx.validation import check_int
 
 
-def shown_of(outcome: Outcome, counts: Sequence[int], fitted: Fitted | None) -> Fitted:
+def fitted_section(
+    outcome: SectionOutcome, counts: Sequence[int], fitted: FittedSection | None
+) -> FittedSection:
     """What a section shows: what a budget left, or all."""
     if fitted is not None:
         return fitted
     found = outcome.contribution
-    return Fitted(messages=found.messages, counts=counts, positions=found.positions, omitted=(), cut=())
+    return FittedSection(
+        messages=found.messages, counts=counts, positions=found.positions, omitted=(), cut=()
+    )
 
 
-def starts_of(pieces: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
+def section_starts(pieces: Sequence[SectionSlice]) -> dict[int, list[tuple[int, int]]]:
     """For each section, where its pieces begin in the context and how many messages they have."""
     found: dict[int, list[tuple[int, int]]] = {}
     at = 0
@@ -44,12 +63,15 @@ def starts_of(pieces: Sequence[Piece]) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def report_of(
-    placement: Placement, outcome: Outcome, shown: Fitted, pieces: Sequence[tuple[int, int]]
+def make_report(
+    placement: SectionOptions,
+    outcome: SectionOutcome,
+    shown: FittedSection,
+    pieces: Sequence[tuple[int, int]],
 ) -> SectionReport:
     """What a section did; `pieces` are where its messages begin and how many they are."""
     found, counts = outcome.contribution, shown.counts
-    disabled = outcome is DISABLED
+    disabled = outcome is DISABLED_OUTCOME
     positions = shown.positions
     (start, before), *rest = pieces
     return SectionReport(
@@ -80,7 +102,7 @@ class TemplateHook(Enum):
     AFTER_COMPOSE = "after_compose"
 
 
-class ContextTemplate(Closing):
+class ContextTemplate(AsyncResource):
     """Runs sections in order and returns what the model will see.
 
     A required section that fails raises `SectionError`; an optional one is left out and recorded.
@@ -114,18 +136,18 @@ class ContextTemplate(Closing):
             raise TypeError(f"sections must be a list of sections, not {type(sections).__name__}")
         self.sections = list(sections)
         self.arrange = arrange
-        self.hooks = checked_hooks(hooks, TemplateHook)
+        self.hooks = validate_hooks(hooks, TemplateHook)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
         # By the id of a section, which its placement keeps alive: the id cannot come to mean another one.
-        self._placements: dict[int, Placement] = {}
+        self._placements: dict[int, SectionOptions] = {}
         # Whether a section has a limit of its own: without any limit composing does nothing about them.
         self._limited = False
         for section in self.sections:
             self._placement(section)
 
     @property
-    def placements(self) -> list[Placement]:
+    def placements(self) -> list[SectionOptions]:
         """Each section with its options and what it offers, in order."""
         return [self._placement(section) for section in self.sections]
 
@@ -159,9 +181,13 @@ class ContextTemplate(Closing):
         _check_context("composed", composed)
         if self.arrange == "cache":
             return []
-        return lint(
+        return lint_order(
             [
-                Planned(name=placement.name, kind=placement.kind, tokens=_size(placement.name, composed))
+                PlannedSection(
+                    name=placement.name,
+                    kind=placement.kind,
+                    tokens=_composed_tokens(placement.name, composed),
+                )
                 for placement in self.placements
                 if is_enabled(placement.section)
             ]
@@ -172,7 +198,7 @@ class ContextTemplate(Closing):
     ) -> list[dict[str, Any]]:
         """The context as a list of dicts that belong to the caller."""
         composed = await self.compose(memory, scope, conversation, params)
-        return [wire.to_dict(message) async for some in Strides(composed.messages) for message in some]
+        return [wire.to_dict(message) async for some in Chunks(composed.messages) for message in some]
 
     async def compose(
         self,
@@ -197,16 +223,19 @@ class ContextTemplate(Closing):
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
         placements = self.placements
-        outcomes = await run_all(placements, Given(memory, scope, conversation, shared))
+        outcomes = await run_sections(placements, SectionArguments(memory, scope, conversation, shared))
         counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
         factor = counter.calibration.factor
         budget = None if most is None else self._budget(most, counter, tools)
-        counts = [await _counted(counter, factor, outcome.contribution.messages) for outcome in outcomes]
-        fitted: Sequence[Fitted | None] = [None] * len(placements)
+        counts = [
+            await _count_messages(counter, factor, outcome.contribution.messages) for outcome in outcomes
+        ]
+        fitted: Sequence[FittedSection | None] = [None] * len(placements)
         if self._limited or (budget is not None and sum(map(sum, counts)) > budget.limit):
-            fitted = await _fitted(placements, outcomes, counts, budget, Measure(counter, factor))
+            fitted = await _fit_contributions(placements, outcomes, counts, budget, Measure(counter, factor))
         shown = [
-            shown_of(outcome, own, fit) for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
+            fitted_section(outcome, own, fit)
+            for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
         ]
         pieces = self._pieces(placements, shown)
         messages = [
@@ -215,9 +244,9 @@ class ContextTemplate(Closing):
         shown_counts = [
             one for piece in pieces for one in shown[piece.section].counts[piece.first : piece.last]
         ]
-        starts = starts_of(pieces)
+        starts = section_starts(pieces)
         reports = [
-            report_of(placement, outcome, shown[index], starts[index])
+            make_report(placement, outcome, shown[index], starts[index])
             for index, (placement, outcome) in enumerate(zip(placements, outcomes, strict=True))
         ]
         composed = ComposedContext(
@@ -232,20 +261,22 @@ class ContextTemplate(Closing):
             params=shared,
         )
         for placement, outcome in zip(placements, outcomes, strict=True):
-            if placement.observer is not None and outcome is not DISABLED:
-                specs = [_spec(tool) for tool in tools]
+            if placement.observer is not None and outcome is not DISABLED_OUTCOME:
+                specs = [_tool_spec(tool) for tool in tools]
                 placement.observer.note_composed(outcome.contribution, composed, specs)
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
 
-    def _pieces(self, placements: Sequence[Placement], shown: Sequence[Fitted]) -> list[Piece]:
+    def _pieces(
+        self, placements: Sequence[SectionOptions], shown: Sequence[FittedSection]
+    ) -> list[SectionSlice]:
         """Which messages of which section come one after the other."""
         messages = [one.messages for one in shown]
         if self.arrange == "given":
-            return as_given(messages)
-        planned = [Planned(name=placement.name, kind=placement.kind) for placement in placements]
-        return in_cache_order(planned, messages)
+            return arrange_as_given(messages)
+        planned = [PlannedSection(name=placement.name, kind=placement.kind) for placement in placements]
+        return arrange_for_cache(planned, messages)
 
     def _most(self, max_tokens: int | None) -> int | None:
         """The tokens of this call, or of the template, as a number."""
@@ -262,7 +293,7 @@ class ContextTemplate(Closing):
         return max(int(self.max_tokens * window), 1)
 
     def _budget(self, most: int, counter: TokenCounter, tools: Sequence[Any]) -> BudgetReport:
-        specs = [_spec(tool) for tool in tools]
+        specs = [_tool_spec(tool) for tool in tools]
         cost = counter.count_tools(specs) if specs else 0
         return BudgetReport(
             max_tokens=most,
@@ -278,10 +309,10 @@ class ContextTemplate(Closing):
             if placement.closeable is not None:
                 await close_resource(placement.closeable)
 
-    def _placement(self, section: Any) -> Placement:
+    def _placement(self, section: Any) -> SectionOptions:
         known = self._placements.get(id(section))
         if known is None:
-            known = self._placements[id(section)] = place(section)
+            known = self._placements[id(section)] = read_section_options(section)
             self._limited |= known.max_tokens is not None
         return known
 
@@ -289,22 +320,22 @@ class ContextTemplate(Closing):
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
 
 
-async def _counted(counter: TokenCounter, factor: float, messages: Sequence[Message]) -> list[int]:
+async def _count_messages(counter: TokenCounter, factor: float, messages: Sequence[Message]) -> list[int]:
     count = counter.uncalibrated
-    raw = [count(message) async for some in Strides(messages) for message in some]
+    raw = [count(message) async for some in Chunks(messages) for message in some]
     return raw if factor == 1.0 else [ceil(tokens * factor) for tokens in raw]
 
 
-async def _fitted(
-    placements: Sequence[Placement],
-    outcomes: Sequence[Outcome],
+async def _fit_contributions(
+    placements: Sequence[SectionOptions],
+    outcomes: Sequence[SectionOutcome],
     counts: Sequence[Sequence[int]],
     budget: BudgetReport | None,
     measure: Measure,
-) -> list[Fitted]:
+) -> list[FittedSection]:
     """What each section shows; large contexts are cut in a thread, so that others get their turn."""
     parts = [
-        Part(
+        SectionContent(
             name=placement.name,
             messages=outcome.contribution.messages,
             counts=own,
@@ -313,7 +344,7 @@ async def _fitted(
         )
         for placement, outcome, own in zip(placements, outcomes, counts, strict=True)
     ]
-    work = partial(fit, parts, placements, budget, measure)
+    work = partial(fit_sections, parts, placements, budget, measure)
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
         return work()
     return await anyio.to_thread.run_sync(work)
@@ -326,12 +357,12 @@ def _check_context(name: str, given: Any) -> None:
         )
 
 
-def _size(name: str, composed: ComposedContext | None) -> int | None:
+def _composed_tokens(name: str, composed: ComposedContext | None) -> int | None:
     report = None if composed is None else composed.section(name)
     return None if report is None else report.tokens
 
 
-def _spec(tool: Any) -> Mapping[str, Any]:
+def _tool_spec(tool: Any) -> Mapping[str, Any]:
     spec = tool if isinstance(tool, Mapping) else getattr(tool, "spec", None)
     if not isinstance(spec, Mapping):
         raise TypeError(f"a {type(tool).__name__} among `tools`: give specs as dicts, or tools with a `spec`")

@@ -13,13 +13,13 @@ made with it:
 """
 
 from autonomy_ctx.testing.contract import StoreContract
-from autonomy_ctx.testing.models import Call, HeldModel, ScriptedModel
+from autonomy_ctx.testing.models import HeldModel, ModelCall, ScriptedModel
 from autonomy_ctx.testing.values import MAIN, StoppedClock, make_drafts, make_message, numbered_ids
 
 __all__ = [
     "MAIN",
-    "Call",
     "HeldModel",
+    "ModelCall",
     "ScriptedModel",
     "StoppedClock",
     "StoreContract",

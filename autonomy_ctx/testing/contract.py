@@ -179,7 +179,7 @@ class StoreContract(SummariesContract, WorkContract, RecordsContract, SearchCont
         assert len(entry.message.text) < encoding.RESULT_LIMIT
         body = await store.whole(MAIN, "big")
         assert body is not None
-        assert encoding.whole_form(body, "big")["content"] == text
+        assert encoding.decode_whole_body(body, "big")["content"] == text
         assert await store.append(MAIN, make_drafts(large)) == [1]
         await store.delete("ana", "", "trip", ["big"])
         assert await store.whole(MAIN, "big") is None

@@ -8,11 +8,11 @@ from typing import Any
 
 import anyio
 
-Answer = str | BaseException | Mapping[str, Any] | Callable[["Call"], Any]
+ScriptedAnswer = str | BaseException | Mapping[str, Any] | Callable[["ModelCall"], Any]
 
 
 @dataclass(eq=False)
-class Call:
+class ModelCall:
     """One request that a model was sent; a held one waits to be answered."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -45,17 +45,17 @@ class HeldModel:
 
     def __init__(self, *, context_window: int | None = None) -> None:
         self.context_window = context_window
-        self.calls: list[Call] = []
+        self.calls: list[ModelCall] = []
         self._arrived = anyio.Event()
 
     async def complete_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-        call = Call(messages, options)
+        call = ModelCall(messages, options)
         self.calls.append(call)
         self._arrived.set()
         self._arrived = anyio.Event()
         return await call.reply()
 
-    async def called(self, times: int = 1) -> Call:
+    async def called(self, times: int = 1) -> ModelCall:
         """Wait until it has been called so many times in all; the latest of these calls."""
         while len(self.calls) < times:
             await self._arrived.wait()
@@ -71,16 +71,19 @@ class ScriptedModel:
     name = "scripted"
 
     def __init__(
-        self, answers: str | Iterable[Answer] = "a short summary", *, context_window: int | None = None
+        self,
+        answers: str | Iterable[ScriptedAnswer] = "a short summary",
+        *,
+        context_window: int | None = None,
     ) -> None:
         self.context_window = context_window
-        self.calls: list[Call] = []
-        self._answers: list[Answer] = [answers] if isinstance(answers, str) else list(answers)
+        self.calls: list[ModelCall] = []
+        self._answers: list[ScriptedAnswer] = [answers] if isinstance(answers, str) else list(answers)
         if not self._answers:
             raise ValueError("a script needs at least one answer")
 
     async def complete_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-        call = Call(messages, options)
+        call = ModelCall(messages, options)
         self.calls.append(call)
         answer = self._answers[min(len(self.calls), len(self._answers)) - 1]
         if callable(answer):

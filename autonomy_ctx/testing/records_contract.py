@@ -8,13 +8,13 @@ import anyio
 
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.memory.store import Head, Key, Record, Store
-from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, StoppedClock
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoppedClock, StoreActions
 
 # More than a store may want to read on the event loop.
-_LARGE = "0123456789" * 20_000
+_LARGE_BODY = "0123456789" * 20_000
 
 
-class RecordsContract(Filled):
+class RecordsContract(StoreActions):
     """What every store must do with records."""
 
     async def put(self, store: Store, *names: str, key: Key = MAIN, kind: str = "k", **options: Any) -> Any:
@@ -26,7 +26,7 @@ class RecordsContract(Filled):
         return [record.name for record in await store.read_records(key, kind, **options)]
 
     async def test_records_come_back_as_they_were_put(self, store: Store, clock: StoppedClock) -> None:
-        bodies = ["", "NUL \0, surrogate \ud800, 中文", '"quoted" {json}', _LARGE]
+        bodies = ["", "NUL \0, surrogate \ud800, 中文", '"quoted" {json}', _LARGE_BODY]
         given = [(f"n{number} \u00e9", body) for number, body in enumerate(bodies)]
         numbers = await store.put_records(MAIN, "k", given)
         assert numbers == sorted(set(numbers))

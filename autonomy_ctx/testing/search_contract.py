@@ -6,11 +6,11 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.memory.store import END_CHARACTERS, Key, SearchHit, Store
-from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, Filled, make_drafts, make_message
+from autonomy_ctx.memory.store import INDEXED_END_CHARACTERS, Key, SearchHit, Store
+from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoreActions, make_drafts, make_message
 
 
-class SearchContract(Filled):
+class SearchContract(StoreActions):
     """What every store must do with search."""
 
     async def tell(self, store: Store, *texts: str, key: Key = MAIN) -> list[int]:
@@ -184,7 +184,9 @@ class SearchContract(Filled):
         assert await self.look(store, "hidden") == []
 
     async def test_of_a_large_message_the_ends_are_found(self, store: Store) -> None:
-        await self.tell(store, f"first {'x ' * END_CHARACTERS} middle {'x ' * END_CHARACTERS} last")
+        await self.tell(
+            store, f"first {'x ' * INDEXED_END_CHARACTERS} middle {'x ' * INDEXED_END_CHARACTERS} last"
+        )
         assert [len(await self.look(store, word)) for word in ("first", "last", "middle")] == [1, 1, 0]
 
     async def test_a_very_long_question_is_answered(self, store: Store) -> None:

@@ -10,17 +10,17 @@ from autonomy_ctx.testing.values import (
     HELPER,
     MAIN,
     OTHER,
-    Filled,
     StoppedClock,
+    StoreActions,
     make_drafts,
     make_message,
-    ranges,
-    stand_in,
-    written,
+    make_provisional_segment,
+    make_segment,
+    segment_ranges,
 )
 
 
-class SummariesContract(Filled):
+class SummariesContract(StoreActions):
     """What every store must do with segments and pins."""
 
     async def test_a_conversation_without_summary_has_nothing_in_force(self, store: Store) -> None:
@@ -51,7 +51,7 @@ class SummariesContract(Filled):
 
     async def test_a_commit_is_a_new_revision_of_the_same_generation(self, store: Store) -> None:
         await self.fill(store, 4)
-        await self.commit_all(store, written(1, 2))
+        await self.commit_all(store, make_segment(1, 2))
         head = Head(position=4, count=4, generation=0, last_user=4, revision=1)
         assert (await store.summary(MAIN)).head == await store.head(MAIN) == head
         assert (await store.read(MAIN, limit=2)).head == (await store.read(MAIN)).head == head
@@ -59,25 +59,31 @@ class SummariesContract(Filled):
         assert (await store.head(MAIN)).revision == 1
 
     async def test_a_segment_that_does_not_fit_changes_nothing(self, store: Store) -> None:
-        assert not await store.commit_segment(MAIN, written(1, 1), generation=0, fence=None)
+        assert not await store.commit_segment(MAIN, make_segment(1, 1), generation=0, fence=None)
         await self.fill(store, 6)
-        await self.commit_all(store, written(1, 2))
+        await self.commit_all(store, make_segment(1, 2))
         before = await store.summary(MAIN)
-        for segment in (written(4, 5), written(1, 2), written(2, 4), written(3, 7), stand_in(2, 4)):
+        for segment in (
+            make_segment(4, 5),
+            make_segment(1, 2),
+            make_segment(2, 4),
+            make_segment(3, 7),
+            make_provisional_segment(2, 4),
+        ):
             assert not await self.commit(store, segment)
-        assert not await store.commit_segment(MAIN, written(3, 4), generation=1, fence=None)
+        assert not await store.commit_segment(MAIN, make_segment(3, 4), generation=1, fence=None)
         assert await store.summary(MAIN) == before
 
     async def test_a_written_segment_leaves_the_rest_of_a_stand_in(
         self, store: Store, clock: StoppedClock
     ) -> None:
         await self.fill(store, 9)
-        await self.commit_all(store, stand_in(1, 3), stand_in(4, 8))
+        await self.commit_all(store, make_provisional_segment(1, 3), make_provisional_segment(4, 8))
         before = (await store.summary(MAIN)).segments
         clock.forward(60)
-        await self.commit_all(store, written(1, 5))
+        await self.commit_all(store, make_segment(1, 5))
         state = await store.summary(MAIN)
-        assert ranges(state) == [(1, 5, False), (6, 8, True)]
+        assert segment_ranges(state) == [(1, 5, False), (6, 8, True)]
         assert (state.written, state.covered, state.head.revision) == (5, 8, 3)
         new, rest = state.segments
         assert rest == replace(before[1], first=6, number=rest.number)
@@ -86,38 +92,46 @@ class SummariesContract(Filled):
 
     async def test_a_merged_segment_stands_for_its_neighbours(self, store: Store) -> None:
         await self.fill(store, 9)
-        await self.commit_all(store, written(1, 2), written(3, 4), written(5, 6), written(1, 4, level=1))
-        assert ranges(await store.summary(MAIN)) == [(1, 4, False), (5, 6, False)]
+        await self.commit_all(
+            store, make_segment(1, 2), make_segment(3, 4), make_segment(5, 6), make_segment(1, 4, level=1)
+        )
+        assert segment_ranges(await store.summary(MAIN)) == [(1, 4, False), (5, 6, False)]
 
     async def test_a_commit_needs_the_newest_lease(self, store: Store, clock: StoppedClock) -> None:
         await self.fill(store, 9)
-        assert not await self.commit(store, written(1, 2), fence=1), "nobody has claimed it"
+        assert not await self.commit(store, make_segment(1, 2), fence=1), "nobody has claimed it"
         first = await self.lease(store)
-        assert not await self.commit(store, written(1, 2), fence=first.fence + 1)
-        assert await self.commit(store, written(1, 2), fence=first.fence)
+        assert not await self.commit(store, make_segment(1, 2), fence=first.fence + 1)
+        assert await self.commit(store, make_segment(1, 2), fence=first.fence)
         clock.forward(11)
-        assert await self.commit(store, written(3, 4), fence=first.fence), "run out, but nobody else's"
+        assert await self.commit(store, make_segment(3, 4), fence=first.fence), "run out, but nobody else's"
         second = await self.lease(store, owner="b")
-        assert not await self.commit(store, written(5, 6), fence=first.fence)
-        assert await self.commit(store, written(5, 6), fence=second.fence)
+        assert not await self.commit(store, make_segment(5, 6), fence=first.fence)
+        assert await self.commit(store, make_segment(5, 6), fence=second.fence)
         assert (await store.summary(MAIN)).covered == 6
 
     async def test_a_lease_that_was_let_go_never_commits_again(self, store: Store) -> None:
         await self.fill(store, 9)
         first = await self.lease(store)
         assert await store.settle(first, again_in=0)
-        assert not await self.commit(store, written(1, 2), fence=first.fence)
+        assert not await self.commit(store, make_segment(1, 2), fence=first.fence)
         second = await self.lease(store)
         assert await store.settle(second)
-        assert not await self.commit(store, written(1, 2), fence=second.fence)
+        assert not await self.commit(store, make_segment(1, 2), fence=second.fence)
         third = await self.lease(store)
         for old in (first, second):
-            assert not await self.commit(store, written(1, 2), fence=old.fence)
-        assert await self.commit(store, written(1, 2), fence=third.fence)
+            assert not await self.commit(store, make_segment(1, 2), fence=old.fence)
+        assert await self.commit(store, make_segment(1, 2), fence=third.fence)
 
     async def test_undoing_brings_back_what_was_there_before(self, store: Store) -> None:
         await self.fill(store, 9)
-        steps = [stand_in(1, 6), written(1, 3), written(4, 5), stand_in(7, 8), written(1, 5, level=1)]
+        steps = [
+            make_provisional_segment(1, 6),
+            make_segment(1, 3),
+            make_segment(4, 5),
+            make_provisional_segment(7, 8),
+            make_segment(1, 5, level=1),
+        ]
         before = []
         for step in steps:
             before.append(await store.summary(MAIN))
@@ -135,18 +149,20 @@ class SummariesContract(Filled):
 
     async def test_what_was_taken_back_never_comes_back(self, store: Store) -> None:
         await self.fill(store, 9)
-        await self.commit_all(store, written(1, 2), written(3, 4))
+        await self.commit_all(store, make_segment(1, 2), make_segment(3, 4))
         assert await store.undo_segment(MAIN)
-        assert not await store.commit_segment(MAIN, written(3, 4), generation=0, fence=None), "made before"
-        await self.commit_all(store, written(3, 6))
+        assert not await store.commit_segment(MAIN, make_segment(3, 4), generation=0, fence=None), (
+            "made before"
+        )
+        await self.commit_all(store, make_segment(3, 6))
         assert await store.undo_segment(MAIN)
-        assert ranges(await store.summary(MAIN)) == [(1, 2, False)]
+        assert segment_ranges(await store.summary(MAIN)) == [(1, 2, False)]
 
     async def test_dropping_forgets_all_segments_and_what_is_owed_but_no_pin(self, store: Store) -> None:
         for key in (MAIN, OTHER, HELPER, BOB):
             await self.fill(store, 6, key)
-            await self.commit_all(store, written(1, 2), written(3, 4), written(1, 4), key=key)
-        await self.commit_all(store, stand_in(5, 5))
+            await self.commit_all(store, make_segment(1, 2), make_segment(3, 4), make_segment(1, 4), key=key)
+        await self.commit_all(store, make_provisional_segment(5, 5))
         assert await store.pin(MAIN, "m2", True)
         lease = await self.lease(store)
         assert await store.drop_segments("ana", "", "trip") == 2
@@ -157,44 +173,50 @@ class SummariesContract(Filled):
         assert not await store.settle(lease)
         assert (await self.lease(store)).fence > lease.fence
         assert await store.drop_segments("ana", "helper") == 1
-        assert ranges(await store.summary(OTHER)) == [(1, 4, False)]
+        assert segment_ranges(await store.summary(OTHER)) == [(1, 4, False)]
         assert await store.drop_segments("ana") == 1
         assert await store.drop_segments("ana") == 0
         assert (await store.head(MAIN)).generation == 1, "there was nothing left to forget"
-        assert ranges(await store.summary(BOB)) == [(1, 4, False)]
+        assert segment_ranges(await store.summary(BOB)) == [(1, 4, False)]
 
     async def test_a_deleted_message_takes_its_segment_and_all_later_ones(self, store: Store) -> None:
         await self.fill(store, 9)
-        await self.commit_all(store, written(1, 2), written(3, 4), stand_in(5, 6), stand_in(7, 8))
+        await self.commit_all(
+            store,
+            make_segment(1, 2),
+            make_segment(3, 4),
+            make_provisional_segment(5, 6),
+            make_provisional_segment(7, 8),
+        )
         assert await store.delete("ana", "", "trip", ["m9"]) == 1
         state = await store.summary(MAIN)
         assert (state.covered, state.head.revision, state.head.generation) == (8, 4, 1)
         assert await store.delete("ana", "", "trip", ["m8", "m4"]) == 2
         state = await store.summary(MAIN)
-        assert ranges(state) == [(1, 2, False)]
+        assert segment_ranges(state) == [(1, 2, False)]
         assert (state.head.revision, state.head.generation) == (5, 2)
 
     async def test_a_replaced_segment_does_not_survive_its_messages(self, store: Store) -> None:
         await self.fill(store, 9)
-        await self.commit_all(store, stand_in(1, 6), written(1, 2))
+        await self.commit_all(store, make_provisional_segment(1, 6), make_segment(1, 2))
         await store.delete("ana", "", "trip", ["m4"])
-        assert ranges(await store.summary(MAIN)) == [(1, 2, False)]
+        assert segment_ranges(await store.summary(MAIN)) == [(1, 2, False)]
         assert await store.undo_segment(MAIN)
         assert (await store.summary(MAIN)).segments == (), "the stand-in told of the fourth message too"
-        await self.commit_all(store, written(1, 2), written(3, 6), written(1, 6))
+        await self.commit_all(store, make_segment(1, 2), make_segment(3, 6), make_segment(1, 6))
         await store.delete("ana", "", "trip", ["m1"])
         assert (await store.summary(MAIN)).segments == ()
         assert not await store.undo_segment(MAIN)
 
     async def test_a_deleted_conversation_leaves_nothing_that_was_made_from_it(self, store: Store) -> None:
         await self.fill(store, 4)
-        await self.commit_all(store, written(1, 2))
+        await self.commit_all(store, make_segment(1, 2))
         await store.pin(MAIN, "m3", True)
         lease = await self.lease(store)
         assert await store.delete("ana", "", "trip") == 4
         assert await store.summary(MAIN) == SummaryState(Head(position=4, generation=1, revision=3))
         assert not await store.settle(lease)
-        await self.commit_all(store, stand_in(1, 4))
+        await self.commit_all(store, make_provisional_segment(1, 4))
         assert await store.delete("ana") == 0
         assert (await store.summary(MAIN)).segments == (), "made after the messages had gone"
 
@@ -238,16 +260,18 @@ class SummariesContract(Filled):
         self, store: Store
     ) -> None:
         await self.fill(store, 9)
-        await self.commit_all(store, written(1, 3), written(4, 6), written(1, 6, level=1))
+        await self.commit_all(store, make_segment(1, 3), make_segment(4, 6), make_segment(1, 6, level=1))
         await store.delete("ana", "", "trip", ["m5"])
-        assert ranges(await store.summary(MAIN)) == [(1, 3, False)]
+        assert segment_ranges(await store.summary(MAIN)) == [(1, 3, False)]
 
     async def test_of_several_that_stood_for_the_same_messages_the_newest_comes_back(
         self, store: Store
     ) -> None:
         await self.fill(store, 12)
-        await self.commit_all(store, stand_in(1, 5), stand_in(6, 11))
-        joined = replace(stand_in(1, 11), level=1)
-        await self.commit_all(store, joined, written(1, 5), written(6, 11), written(1, 11, level=1))
+        await self.commit_all(store, make_provisional_segment(1, 5), make_provisional_segment(6, 11))
+        joined = replace(make_provisional_segment(1, 11), level=1)
+        await self.commit_all(
+            store, joined, make_segment(1, 5), make_segment(6, 11), make_segment(1, 11, level=1)
+        )
         await store.delete("ana", "", "trip", ["m8"])
-        assert ranges(await store.summary(MAIN)) == [(1, 5, False)]
+        assert segment_ranges(await store.summary(MAIN)) == [(1, 5, False)]

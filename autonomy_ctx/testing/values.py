@@ -38,8 +38,11 @@ def numbered_ids(prefix: str = "m") -> Callable[[], str]:
 
 def make_drafts(*messages: Message | dict[str, Any]) -> list[Draft]:
     """Messages as a store takes them."""
-    made = [encoding.accept(message, new_id=numbered_ids("made"), now=StoppedClock()) for message in messages]
-    return [encoding.draft(message, _COUNTER) for message in made]
+    made = [
+        encoding.coerce_message(message, new_id=numbered_ids("made"), now=StoppedClock())
+        for message in messages
+    ]
+    return [encoding.make_draft(message, _COUNTER) for message in made]
 
 
 def make_message(text: str, *, id: str, role: str = "user", **fields: Any) -> Message:  # noqa: A002
@@ -52,19 +55,19 @@ HELPER = Key("helper", "ana", "trip")
 BOB = Key("", "bob", "trip")
 
 
-def written(first: int, last: int, **fields: Any) -> StoredSegment:
+def make_segment(first: int, last: int, **fields: Any) -> StoredSegment:
     return StoredSegment(first=first, last=last, text=f"{first} to {last}", tokens=3, model="m", **fields)
 
 
-def stand_in(first: int, last: int) -> StoredSegment:
+def make_provisional_segment(first: int, last: int) -> StoredSegment:
     return StoredSegment(first=first, last=last, text=f"digest {first}", tokens=2, provisional=True)
 
 
-def ranges(state: SummaryState) -> list[tuple[int, int, bool]]:
+def segment_ranges(state: SummaryState) -> list[tuple[int, int, bool]]:
     return [(one.first, one.last, one.provisional) for one in state.segments]
 
 
-class Filled:
+class StoreActions:
     """Stores with messages in them."""
 
     async def fill(self, store: Store, number: int, key: Key = MAIN) -> list[int]:

@@ -12,14 +12,14 @@ from autonomy_ctx.testing.values import (
     HELPER,
     MAIN,
     OTHER,
-    Filled,
     StoppedClock,
+    StoreActions,
     make_drafts,
     make_message,
 )
 
 
-class WorkContract(Filled):
+class WorkContract(StoreActions):
     """What every store must do with work and leases."""
 
     async def test_who_claims_first_has_it(self, store: Store, clock: StoppedClock) -> None:

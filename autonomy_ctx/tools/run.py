@@ -17,11 +17,11 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.callables import Yielded, collected
+from autonomy_ctx.callables import YieldedValues, collect_call
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import render_catalogue
 from autonomy_ctx.errors import ToolTimeout, UnknownTool
-from autonomy_ctx.items.json_values import EMPTY, json_text
+from autonomy_ctx.items.json_values import EMPTY, encode_json_text
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.tool import MIN_OUTPUT_LIMIT, Tool, tools_by_name
 from autonomy_ctx.validation import check_int
@@ -48,7 +48,7 @@ async def render_output(value: Any, limit: int) -> RenderedOutput:
 
 
 def _render(value: Any, limit: int) -> RenderedOutput:
-    if isinstance(value, Yielded):
+    if isinstance(value, YieldedValues):
         value = pieces = value.values
     else:
         has_items = isinstance(value, list | tuple) and any(isinstance(one, ContextItem) for one in value)
@@ -65,7 +65,7 @@ def _piece_text(value: Any) -> str:
             return _piece_text(value.content)
         # What goes to the pool is read from there when it is needed.
         return f"Kept; `read_context_item` reads it:\n{render_catalogue([value])}"
-    return str.__str__(value) if isinstance(value, str) else json_text(value)
+    return str.__str__(value) if isinstance(value, str) else encode_json_text(value)
 
 
 def clean_text(text: str) -> str:
@@ -255,4 +255,4 @@ def result_message(
 
 async def call_function(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     """What a function of any colour comes to."""
-    return await collected(partial(function, *bound.args, **bound.kwargs), most=MAX_YIELDED)
+    return await collect_call(partial(function, *bound.args, **bound.kwargs), most=MAX_YIELDED)

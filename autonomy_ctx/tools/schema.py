@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, assert_never, get_
 from uuid import UUID
 
 from autonomy_ctx.errors import InvalidResult
-from autonomy_ctx.items.json_values import plain
+from autonomy_ctx.items.json_values import encode_json
 
 _TITLE = re.compile(r"(args|arguments|parameters|params|attributes|keyword args|keyword arguments):\s*", re.I)
 _SECTION = re.compile(r"[A-Z][A-Za-z ]{2,30}:\s*")
@@ -427,7 +427,7 @@ def _field_schema(field: Field, inside: tuple[Any, ...]) -> dict[str, Any]:
     if field.default is not MISSING:
         # A default that JSON cannot hold is the function's own affair.
         with suppress(InvalidResult):
-            schema["default"] = plain(field.default)
+            schema["default"] = encode_json(field.default)
     return schema
 
 

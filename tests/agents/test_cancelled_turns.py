@@ -16,7 +16,7 @@ from autonomy_ctx import ChatRole, ContextItem, Memory, MemoryHook, hook, tool
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.agents.reply import ToolAnswered, TurnEnded
-from autonomy_ctx.items.formats.outgoing import prepared
+from autonomy_ctx.items.formats.outgoing import repair_messages
 from autonomy_ctx.testing import ScriptedModel
 
 
@@ -169,7 +169,7 @@ async def test_what_has_ended_is_kept_when_a_call_beside_it_is_cancelled() -> No
     assert [item.content for item in (*agent.context_queue, *agent.context_pool)] == ["a remark", "all of it"]
     assert_valid([user, called, result])
     assert (await agent.send("and?")).text == "ok"
-    assert "interrupted" in str(prepared(await stored(agent.memory)).messages).lower()
+    assert "interrupted" in str(repair_messages(await stored(agent.memory)).messages).lower()
     await agent.close()
 
 

@@ -9,7 +9,7 @@ from strategies import some
 from summary_models import HeldModel, ScriptedModel
 
 from autonomy_ctx import ContextSummaryConfig, SummarizedHistorySection, create_default_template
-from autonomy_ctx.compaction.config import read_config, settings_of
+from autonomy_ctx.compaction.config import read_config, resolve_settings
 
 
 @pytest.mark.parametrize("value", [None, False])
@@ -48,10 +48,10 @@ def test_any_floor_and_ceiling_are_completed_or_refused(floor: int | None, ceili
 
 def test_fractions_are_of_the_readers_window() -> None:
     config = ContextSummaryConfig(floor_tokens=0.1, ceiling_tokens=0.25, hard_limit_tokens=0.5)
-    limits = settings_of(config, 100_000).limits
+    limits = resolve_settings(config, 100_000).limits
     assert (limits.floor_tokens, limits.ceiling_tokens, limits.hard_tokens) == (10_000, 25_000, 50_000)
     with pytest.raises(ValueError, match="context window is not known"):
-        settings_of(config, None)
+        resolve_settings(config, None)
 
 
 def test_the_default_template_bounds_the_history_by_the_readers_window() -> None:
@@ -84,12 +84,12 @@ def test_a_section_of_a_configuration_has_all_of_it() -> None:
 
 def test_configurations_that_summarize_differently_have_different_fingerprints() -> None:
     made = [
-        settings_of(ContextSummaryConfig()),
-        settings_of(ContextSummaryConfig(ceiling=30)),
-        settings_of(ContextSummaryConfig(size=300)),
-        settings_of(ContextSummaryConfig(instructions="keep names")),
-        settings_of(ContextSummaryConfig(model=ScriptedModel())),
-        settings_of(ContextSummaryConfig(model=HeldModel())),
+        resolve_settings(ContextSummaryConfig()),
+        resolve_settings(ContextSummaryConfig(ceiling=30)),
+        resolve_settings(ContextSummaryConfig(size=300)),
+        resolve_settings(ContextSummaryConfig(instructions="keep names")),
+        resolve_settings(ContextSummaryConfig(model=ScriptedModel())),
+        resolve_settings(ContextSummaryConfig(model=HeldModel())),
     ]
     assert len({one.fingerprint() for one in made}) == len(made)
-    assert settings_of(ContextSummaryConfig()).fingerprint() == made[0].fingerprint()
+    assert resolve_settings(ContextSummaryConfig()).fingerprint() == made[0].fingerprint()

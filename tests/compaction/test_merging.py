@@ -12,7 +12,7 @@ from strategies import some
 from summary_models import ScriptedModel, asks, shown, summarized
 
 from autonomy_ctx import Memory
-from autonomy_ctx.compaction.plan import FAN_IN, to_merge
+from autonomy_ctx.compaction.plan import MERGE_FAN_IN, segments_to_merge
 from autonomy_ctx.stores import StoredSegment
 
 
@@ -27,34 +27,34 @@ def row(*levels: int, tokens: int = 100) -> list[StoredSegment]:
 
 
 def test_nothing_is_merged_while_all_keep_the_size() -> None:
-    assert to_merge([], 400) == ()
-    assert to_merge(row(0, 0, 0, 0), 400) == ()
-    assert to_merge(row(0, tokens=900), 400) == ()
+    assert segments_to_merge([], 400) == ()
+    assert segments_to_merge(row(0, 0, 0, 0), 400) == ()
+    assert segments_to_merge(row(0, tokens=900), 400) == ()
 
 
 def test_the_oldest_four_of_a_level_are_merged() -> None:
     rows = row(0, 0, 0, 0, 0)
-    assert to_merge(rows, 400) == tuple(rows[:4])
+    assert segments_to_merge(rows, 400) == tuple(rows[:4])
     rows = row(1, 0, 0, 0, 0)
-    assert to_merge(rows, 400) == tuple(rows[1:])
+    assert segments_to_merge(rows, 400) == tuple(rows[1:])
 
 
 def test_a_full_run_of_a_lower_level_goes_first() -> None:
     rows = row(1, 1, 1, 1, 0, 0, 0, 0)
-    assert to_merge(rows, 400) == tuple(rows[4:])
+    assert segments_to_merge(rows, 400) == tuple(rows[4:])
 
 
 def test_without_a_full_run_the_longest_is_merged_and_at_last_the_two_oldest() -> None:
     rows = row(2, 1, 1, 1, 0)
-    assert to_merge(rows, 400) == tuple(rows[1:4])
+    assert segments_to_merge(rows, 400) == tuple(rows[1:4])
     rows = row(3, 2, 1, 0)
-    assert to_merge(rows, 300) == tuple(rows[:2])
+    assert segments_to_merge(rows, 300) == tuple(rows[:2])
 
 
 def test_stand_ins_are_never_merged_with_what_a_model_wrote() -> None:
     rows = [*row(0, 0, 0), segment(4, 4, provisional=True), segment(5, 5, provisional=True)]
-    assert to_merge(rows, 400) == ()
-    assert to_merge(rows, 200) == tuple(rows[:3])
+    assert segments_to_merge(rows, 400) == ()
+    assert segments_to_merge(rows, 200) == tuple(rows[:3])
 
 
 @some
@@ -63,7 +63,7 @@ def test_what_is_merged_are_neighbours_and_only_above_the_size(
     made: list[tuple[int, int]], size: int
 ) -> None:
     rows = [segment(at, at, tokens, level) for at, (tokens, level) in enumerate(made, start=1)]
-    chosen = to_merge(rows, size)
+    chosen = segments_to_merge(rows, size)
     if sum(one.tokens for one in rows) <= size or len(rows) < 2:
         assert chosen == ()
     else:
@@ -77,7 +77,7 @@ def test_a_message_is_merged_a_few_times_however_long_the_conversation(number: i
     rows: list[StoredSegment] = []
     for at in range(1, number + 1):
         rows.append(segment(at, at, 250))
-        while chosen := to_merge(rows, size):
+        while chosen := segments_to_merge(rows, size):
             merged_tokens += sum(one.tokens for one in chosen)
             level = 1 + max(one.level for one in chosen)
             made = segment(chosen[0].first, chosen[-1].last, 250, level)
@@ -85,7 +85,7 @@ def test_a_message_is_merged_a_few_times_however_long_the_conversation(number: i
             rows[start : start + len(chosen)] = [made]
         assert sum(one.tokens for one in rows) <= size
     # A log-structured store reads everything about once per level.
-    assert merged_tokens <= 250 * number * (2 + log(number, FAN_IN))
+    assert merged_tokens <= 250 * number * (2 + log(number, MERGE_FAN_IN))
 
 
 async def test_a_long_conversation_keeps_the_size_and_the_input_stays_linear(memory: Memory) -> None:

@@ -13,10 +13,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 from memory.test_cancel import Cancelled
-from summary_models import Call, HeldModel, ScriptedModel, asks, refusing, shown, summarized, users
+from summary_models import HeldModel, ModelCall, ScriptedModel, asks, refusing, shown, summarized, users
 
 from autonomy_ctx import Memory, Message, SummarizedHistorySection
-from autonomy_ctx.compaction.breaker import Breaker, delay_after
+from autonomy_ctx.compaction.breaker import CircuitBreaker, retry_delay
 from autonomy_ctx.testing import StoppedClock
 from autonomy_ctx.tokens import TokenCounter
 
@@ -98,8 +98,8 @@ async def test_there_are_at_most_twenty_attempts_in_the_first_hour(clock: Stoppe
 
 
 def test_delays_double_from_one_second_to_five_minutes() -> None:
-    assert [delay_after(number, lambda: 0.0) for number in (1, 2, 3, 9, 10, 1000)] == [1, 2, 4, 256, 300, 300]
-    assert delay_after(1, lambda: 1.0) == 1.25
+    assert [retry_delay(number, lambda: 0.0) for number in (1, 2, 3, 9, 10, 1000)] == [1, 2, 4, 256, 300, 300]
+    assert retry_delay(1, lambda: 1.0) == 1.25
 
 
 async def test_catch_up_says_in_how_many_seconds_more_is_due(memory: Memory, clock: StoppedClock) -> None:
@@ -236,7 +236,7 @@ async def test_what_becomes_due_while_the_breaker_is_open_is_owed(
 
 def test_a_breaker_trips_after_five_failures_and_lets_one_try_at_a_time() -> None:
     clock = StoppedClock()
-    breaker = Breaker(lambda: clock().timestamp())
+    breaker = CircuitBreaker(lambda: clock().timestamp())
     for _ in range(4):
         breaker.failed()
     assert breaker.wait() == 0
@@ -268,9 +268,9 @@ class ContextOverflow(Exception):
 async def test_a_prompt_that_does_not_fit_is_divided_and_the_size_is_learned(
     memory: Memory, says: bool
 ) -> None:
-    overflows: list[Call] = []
+    overflows: list[ModelCall] = []
 
-    def answer(call: Call) -> str:
+    def answer(call: ModelCall) -> str:
         if COUNTER.count_text(call.prompt) <= 4096:
             return "a short summary"
         overflows.append(call)
@@ -303,7 +303,7 @@ async def test_a_prompt_that_does_not_fit_is_divided_and_the_size_is_learned(
 
 
 async def test_one_message_that_is_larger_than_the_window_is_shown_shortened(memory: Memory) -> None:
-    def answer(call: Call) -> str:
+    def answer(call: ModelCall) -> str:
         if COUNTER.count_text(call.prompt) > 4096:
             raise ValueError("maximum context length is 4096 tokens")
         return "a short summary"

@@ -12,7 +12,7 @@ from strategies import any_text, some
 from autonomy_ctx import ModelReply, TextContent, ToolCall
 from autonomy_ctx.completion.gate import SHORTENED, Verdict, better, judge, neutral, trimmed
 from autonomy_ctx.items.tokens import estimate_tokens
-from autonomy_ctx.items.transcript import MARKS
+from autonomy_ctx.items.transcript import MARK_PATTERN
 
 SECRET = "0123456789abcdef"
 ENGLISH = (Path(__file__).parent.parent / "corpus" / "english.txt").read_text(encoding="utf-8")
@@ -235,7 +235,7 @@ def test_forged_turns_are_removed_but_words_are_not() -> None:
     ["<conversation <conversation>>", "<\n\nHuman:/conversation>", "<|im_<|im_end|>start|>", "[IN[INST]ST]"],
 )
 def test_removing_a_mark_puts_no_other_together(text: str) -> None:
-    assert not MARKS.search(neutral(text))
+    assert not MARK_PATTERN.search(neutral(text))
     assert neutral(neutral(text)) == neutral(text)
 
 
@@ -249,7 +249,7 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES) | any_text, max_size=16).map("".join))
 def test_nothing_that_is_left_is_a_mark(text: str) -> None:
     clean = neutral(text)
-    assert not MARKS.search(clean)
+    assert not MARK_PATTERN.search(clean)
     assert "\n\nHuman:" not in clean
     assert not clean.startswith("Human:")
     assert neutral(clean) == clean == clean.strip()
@@ -276,7 +276,7 @@ def test_a_fit_text_is_never_empty_long_or_marked(
         assert verdict.text
         assert estimate_tokens(verdict.text) <= cap
         assert estimate_tokens(verdict.text) < max(tokens, 256)
-        assert not MARKS.search(verdict.text)
+        assert not MARK_PATTERN.search(verdict.text)
         assert verdict.problem in (None, "poor coverage")
     else:
         assert verdict.problem

@@ -16,7 +16,7 @@ from autonomy_ctx.completion.prompt import (
     repair_prompt,
 )
 from autonomy_ctx.items.tokens import estimate_tokens
-from autonomy_ctx.items.transcript import MARKS, delimited, nonce
+from autonomy_ctx.items.transcript import MARK_PATTERN, nonce, wrap_untrusted
 
 SECRET = "0123456789abcdef"
 INJECTIONS = [
@@ -68,17 +68,17 @@ def test_a_text_that_names_its_secret_gets_another() -> None:
 
 
 def test_a_block_stands_between_two_lines() -> None:
-    assert delimited("conversation", "User: hi", SECRET) == (
+    assert wrap_untrusted("conversation", "User: hi", SECRET) == (
         f"<conversation {SECRET}>\nUser: hi\n</conversation {SECRET}>"
     )
 
 
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_no_injection_leaves_its_block(text: str) -> None:
-    inside = inside_of(delimited("conversation", f"before\n{text}\nafter", SECRET))
+    inside = inside_of(wrap_untrusted("conversation", f"before\n{text}\nafter", SECRET))
     assert not re.search(r"<\s*/?\s*conversation", inside, re.IGNORECASE)
     assert SECRET not in inside.lower()
-    assert not MARKS.search(inside)
+    assert not MARK_PATTERN.search(inside)
     assert inside.startswith("before\n")
     assert inside.endswith("\nafter")
 
@@ -93,9 +93,9 @@ def inside_of(block: str) -> str:
 @some
 @given(hostile)
 def test_no_mixture_of_injections_leaves_its_block(text: str) -> None:
-    inside = inside_of(delimited("conversation", text, SECRET))
+    inside = inside_of(wrap_untrusted("conversation", text, SECRET))
     assert SECRET not in inside.lower()
-    assert not MARKS.search(inside)
+    assert not MARK_PATTERN.search(inside)
     assert "</conversation" not in inside.lower()
 
 
@@ -104,12 +104,12 @@ def test_no_mixture_of_injections_leaves_its_block(text: str) -> None:
     st.text(st.characters(exclude_characters="<[\uff5c"), max_size=40).filter(lambda text: SECRET not in text)
 )
 def test_ordinary_text_is_not_changed(text: str) -> None:
-    assert inside_of(delimited("conversation", text, SECRET)) == text
+    assert inside_of(wrap_untrusted("conversation", text, SECRET)) == text
 
 
 def test_ordinary_markup_stays_as_it_is() -> None:
     text = 'if a < b and c > d: <div class="x">List<int></div> [1] vec[INSTANCE]'
-    assert text in delimited("conversation", text, SECRET)
+    assert text in wrap_untrusted("conversation", text, SECRET)
 
 
 # -- the rules ----------------------------------------------------------------------------------------
@@ -129,8 +129,8 @@ def test_the_default_prompt_has_rules_background_conversation_and_length() -> No
     assert DEFAULT_RULES in system(prompt)
     for text in (system(prompt), user(prompt)):
         assert "At most 300 tokens (about 225 words)" in text
-    background = delimited("background", "first\n\nsecond", prompt.secret)
-    conversation = delimited("conversation", "User: hi", prompt.secret)
+    background = wrap_untrusted("background", "first\n\nsecond", prompt.secret)
+    conversation = wrap_untrusted("conversation", "User: hi", prompt.secret)
     assert user(prompt).startswith(f"{background}\n{conversation}\n")
 
 
@@ -152,7 +152,7 @@ def test_a_wish_is_added_to_the_rules() -> None:
 def test_a_template_is_the_whole_user_prompt_and_filled_literally() -> None:
     template = 'Sum up {conversation} as {"a": {0}} %s 100% $x {{y}} {background}. Again: {conversation}!'
     prompt = batch_prompt("said {conversation} {0}", [], cap=40, instructions=template)
-    block = delimited("conversation", "said {conversation} {0}", prompt.secret)
+    block = wrap_untrusted("conversation", "said {conversation} {0}", prompt.secret)
     assert user(prompt) == (
         f'Sum up {block} as {{"a": {{0}}}} %s 100% $x {{{{y}}}} {{background}}. Again: {block}!'
     )
@@ -163,8 +163,8 @@ def test_a_template_is_the_whole_user_prompt_and_filled_literally() -> None:
 
 def test_background_stands_before_the_conversation_of_a_template_once() -> None:
     prompt = batch_prompt("x", ["old"], cap=40, instructions="A {conversation} B {conversation}")
-    block = delimited("conversation", "x", prompt.secret)
-    before = delimited("background", "old", prompt.secret)
+    block = wrap_untrusted("conversation", "x", prompt.secret)
+    before = wrap_untrusted("background", "old", prompt.secret)
     assert user(prompt) == f"A {before}\n{block} B {block}"
 
 
@@ -172,7 +172,7 @@ def test_background_stands_before_the_conversation_of_a_template_once() -> None:
 @given(hostile, st.lists(hostile, max_size=2), st.none() | st.just("A {conversation} B") | st.just("wish"))
 def test_marks_in_a_prompt_are_only_its_own(said: str, background: list[str], wish: str | None) -> None:
     prompt = batch_prompt(said, background, cap=100, instructions=wish)
-    marks = MARKS.findall(user(prompt))
+    marks = MARK_PATTERN.findall(user(prompt))
     labels = (["background"] if background else []) + ["conversation"]
     assert marks == [f"<{slash}{label} {prompt.secret}>" for label in labels for slash in ("", "/")]
     assert user(prompt).count(prompt.secret) == len(marks)
@@ -183,7 +183,7 @@ def test_marks_in_a_prompt_are_only_its_own(said: str, background: list[str], wi
 @given(st.lists(hostile, min_size=1, max_size=3), st.none() | st.just("A {conversation} B"))
 def test_a_merge_delimits_every_record(texts: list[str], wish: str | None) -> None:
     prompt = merge_prompt(texts, cap=100, instructions=wish)
-    assert MARKS.findall(user(prompt)) == [
+    assert MARK_PATTERN.findall(user(prompt)) == [
         f"<segment {prompt.secret}>",
         f"</segment {prompt.secret}>",
     ] * len(texts)
@@ -199,7 +199,7 @@ def test_a_merge_says_what_the_records_are() -> None:
 
 def test_a_merge_by_a_template_fills_it_too() -> None:
     prompt = merge_prompt(["one"], cap=100, instructions="A {conversation} B")
-    assert user(prompt) == f"A {delimited('segment', 'one', prompt.secret)} B"
+    assert user(prompt) == f"A {wrap_untrusted('segment', 'one', prompt.secret)} B"
     assert "oldest first" in system(prompt)
 
 
@@ -225,7 +225,7 @@ def test_nothing_in_a_repair_carries_a_mark_or_is_empty(answer: str, repair: str
     for message in again.messages[2:]:
         assert message["content"].strip()
         assert prompt.secret not in message["content"]
-        assert not MARKS.search(message["content"])
+        assert not MARK_PATTERN.search(message["content"])
     assert repair_prompt(prompt, " ", "x").messages[2]["content"] == "(nothing)"
 
 

@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx.errors import AutonomyCtxError, HookError, UnregisteredHookError
-from autonomy_ctx.hooks import Hook, HookRegistry, by_name, checked_hooks, fire, from_names, hook, hooks_of
+from autonomy_ctx.hooks import (
+    Hook,
+    HookRegistry,
+    fire,
+    hook,
+    hooks_for_event,
+    hooks_from_names,
+    hooks_to_names,
+    validate_hooks,
+)
 
 
 class Event(Enum):
@@ -65,8 +74,8 @@ def test_a_hook_may_be_for_several_events() -> None:
     def note() -> None: ...
 
     assert note.type == (Event.BEFORE, Event.AFTER)  # type: ignore[attr-defined]
-    assert hooks_of([note], Event.BEFORE) == hooks_of([note], Event.AFTER) == [note]
-    assert hooks_of([note], Event.LATER) == []
+    assert hooks_for_event([note], Event.BEFORE) == hooks_for_event([note], Event.AFTER) == [note]
+    assert hooks_for_event([note], Event.LATER) == []
 
 
 @pytest.mark.parametrize("wrong", [None, "before", [], [Event.BEFORE, "after"], 3])
@@ -101,21 +110,21 @@ def test_any_function_with_a_type_is_a_hook() -> None:
     def plain() -> None: ...
 
     plain.type = Event.BEFORE  # type: ignore[attr-defined]
-    assert checked_hooks((plain,), Event) == [plain]
-    assert checked_hooks(None, Event) == []
+    assert validate_hooks((plain,), Event) == [plain]
+    assert validate_hooks(None, Event) == []
 
 
 @pytest.mark.parametrize("wrong", [print, "note", 3, None, Event.BEFORE])
 def test_what_is_not_a_hook_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"is not a hook: a hook is a function whose `.type` is an event"):
-        checked_hooks([wrong], Event)
+        validate_hooks([wrong], Event)
 
 
 def test_a_hook_that_would_never_be_called_is_refused_by_name() -> None:
     for_both = made("for_both", Event.AFTER, Text.BEFORE)
-    assert checked_hooks([for_both], Event) == [for_both]
+    assert validate_hooks([for_both], Event) == [for_both]
     with pytest.raises(TypeError) as caught:
-        checked_hooks([for_both], OtherText)
+        validate_hooks([for_both], OtherText)
     assert str(caught.value) == (
         "hook `for_both` is for Event.AFTER, Text.BEFORE, and would never be called here, where the events "
         "are those of OtherText; give it to what has its events"
@@ -125,7 +134,7 @@ def test_a_hook_that_would_never_be_called_is_refused_by_name() -> None:
 @pytest.mark.parametrize("wrong", ["note", 3, made("alone", Event.BEFORE), {"before": []}])
 def test_hooks_come_in_a_list(wrong: Any) -> None:
     with pytest.raises(TypeError, match="hooks must be a list of hooks, not an object of type"):
-        checked_hooks(wrong, Event)
+        validate_hooks(wrong, Event)
 
 
 async def test_all_hooks_of_an_event_are_called_in_order_sync_or_async() -> None:
@@ -285,26 +294,26 @@ async def test_cancellation_passes_through() -> None:
 def test_hooks_are_written_by_event_and_name_and_found_again() -> None:
     first = made("first", Event.BEFORE)
     second = made("second", Event.AFTER, Event.BEFORE)
-    names = by_name([first, second])
+    names = hooks_to_names([first, second])
     assert names == {"before": ["first", "second"], "after": ["second"]}
-    assert from_names(names) == [first, second]
-    assert by_name([]) == {}
-    assert from_names({}) == []
+    assert hooks_from_names(names) == [first, second]
+    assert hooks_to_names([]) == {}
+    assert hooks_from_names({}) == []
 
 
 def test_a_name_that_now_belongs_to_another_event_is_not_taken_for_the_old_one() -> None:
-    names = by_name([made("note", Event.BEFORE)])
+    names = hooks_to_names([made("note", Event.BEFORE)])
     made("note", Event.AFTER)
     with pytest.raises(UnregisteredHookError, match="no before hook named 'note' is registered"):
-        from_names(names)
+        hooks_from_names(names)
     HookRegistry.clear()
     with pytest.raises(UnregisteredHookError, match="no before hook named 'note' is registered"):
-        from_names(names)
+        hooks_from_names(names)
 
 
 def test_an_order_that_cannot_be_still_finds_every_hook() -> None:
     first, second = (made(name, Event.BEFORE, Event.AFTER) for name in ("first", "second"))
-    found = from_names({"before": ["first", "second"], "after": ["second", "first"]})
+    found = hooks_from_names({"before": ["first", "second"], "after": ["second", "first"]})
     assert {first, second} == set(found)
 
 
@@ -315,7 +324,7 @@ def test_a_hook_without_a_name_cannot_be_written() -> None:
         def __call__(self) -> None: ...
 
     with pytest.raises(TypeError, match="type Callable has no name to be saved under"):
-        by_name([Callable()])
+        hooks_to_names([Callable()])
 
 
 @given(
@@ -330,6 +339,6 @@ def test_hooks_read_back_are_called_in_the_same_order_for_every_event(
     HookRegistry.clear()
     functions = {name: made(name, *types) for name, types in spec}
     hooks = [functions[name] for name, _ in spec]
-    back = from_names(by_name(hooks))
+    back = hooks_from_names(hooks_to_names(hooks))
     for event in Event:
-        assert hooks_of(back, event) == hooks_of(hooks, event)
+        assert hooks_for_event(back, event) == hooks_for_event(hooks, event)

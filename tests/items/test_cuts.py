@@ -20,7 +20,7 @@ from autonomy_ctx.items import (
     validate_tool_pairing,
     wire,
 )
-from autonomy_ctx.items.cuts import orphaned_results, start_of_last
+from autonomy_ctx.items.cuts import find_window_start, orphaned_results
 
 USER: Move = ("user", ())
 ANSWER: Move = ("answer", ())
@@ -84,19 +84,19 @@ def test_each_rule_by_example(moves: list[Move], safe: list[int]) -> None:
 def test_a_window_starts_at_the_first_safe_cut_that_leaves_few_enough(
     history: list[Message], limit: int
 ) -> None:
-    start = start_of_last(history, limit)
+    start = find_window_start(history, limit)
     assert history[start:] == last_window(history, limit)
     assert start in safe_cuts(history)
 
 
 def test_a_last_group_larger_than_the_limit_is_kept_whole() -> None:
     history = told([USER, call("a", "b", "c"), result("a"), result("b"), result("c")])
-    assert start_of_last(history, 2) == 1
+    assert find_window_start(history, 2) == 1
 
 
 def test_a_limit_over_the_length_keeps_everything() -> None:
-    assert start_of_last(told([result("lost"), USER]), 2) == 0
-    assert start_of_last([], 5) == 0
+    assert find_window_start(told([result("lost"), USER]), 2) == 0
+    assert find_window_start([], 5) == 0
 
 
 # -- public helpers -----------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def open_calls(number: int) -> list[Message]:
         safe_cuts,
         validate_tool_pairing,
         orphaned_results,
-        lambda history: start_of_last(history, 1),
+        lambda history: find_window_start(history, 1),
         lambda history: find_tool_pair_boundary(history, len(history) - 1),
         lambda history: find_safe_trim_count(history, len(history) - 1),
     ],

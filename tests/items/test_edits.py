@@ -13,15 +13,15 @@ from strategies import NOON, Move, histories, messages, pairs, some, tangled_his
 from autonomy_ctx import ImageContent, Message, ToolCall
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import AgentConfigUpdate, AgentHandoff, DirectMessage, Segment, Summary
-from autonomy_ctx.items.cuts import removable, running_calls
+from autonomy_ctx.items.cuts import removable_groups, running_calls
 from autonomy_ctx.items.edits import (
     active_config,
-    filtered,
-    inserted,
+    filter_items,
+    insert_items,
     item_tokens,
-    merged,
+    merge_items,
     recent_turns,
-    truncated,
+    truncate_items,
     turn_start,
 )
 from autonomy_ctx.items.wire import Item
@@ -46,7 +46,7 @@ def ids(items: list[Item] | list[Message]) -> list[str]:
 
 
 def cut(items: list[Item] | list[Message], max_items: int) -> list[str]:
-    return ids(truncated(list(items), max_items=max_items, counter=TokenCounter()).items)
+    return ids(truncate_items(list(items), max_items=max_items, counter=TokenCounter()).items)
 
 
 def later(seconds: float, item: Message) -> Message:
@@ -83,13 +83,13 @@ def later(seconds: float, item: Message) -> Message:
     ],
 )
 def test_what_may_go_goes_in_whole_groups(moves: list[Move], groups: list[list[int]]) -> None:
-    assert removable(told(moves)) == groups
+    assert removable_groups(told(moves)) == groups
 
 
 def test_a_summary_that_makes_a_call_keeps_its_result() -> None:
     history = told([call("a"), result("a"), USER])
     odd = [replace(history[0], extra={"summary": True}), *history[1:]]
-    assert removable(odd) == []
+    assert removable_groups(odd) == []
 
 
 def test_only_the_calls_after_the_last_answered_user_are_running() -> None:
@@ -113,7 +113,7 @@ def test_a_call_that_is_still_running_is_not_removed() -> None:
 def test_nothing_is_removed_from_a_context_that_is_within_its_limits() -> None:
     history = told([USER, call("a"), USER, result("lost"), ANSWER])
     assert cut(history, 5) == ids(history)
-    everything = truncated(history, counter=TokenCounter())
+    everything = truncate_items(history, counter=TokenCounter())
     assert everything.items == history
     assert everything.met
 
@@ -128,14 +128,14 @@ def test_structural_items_and_summaries_are_never_removed() -> None:
         AgentConfigUpdate(tools=("search",)),
     ]
     mixed = [*structural, DirectMessage(source_agent="a", target_agent="b", content="hi"), *told([ANSWER])]
-    found = truncated(mixed, max_items=0, counter=TokenCounter())
+    found = truncate_items(mixed, max_items=0, counter=TokenCounter())
     assert found.items == structural
 
 
 def test_a_limit_that_cannot_be_met_is_reported_with_what_is_too_much() -> None:
     counter = TokenCounter()
     history = [Message("system", "word " * 2000), Message("user", "hi"), Message("assistant", "hello")]
-    found = truncated(history, max_items=1, max_tokens=100, counter=counter)
+    found = truncate_items(history, max_items=1, max_tokens=100, counter=counter)
     assert found.items == history[:2]
     assert not found.met
     assert found.over_items == 1
@@ -148,21 +148,23 @@ def test_tokens_are_counted_as_calibrated() -> None:
         calibration.observe(100, 200)
     counter = TokenCounter(calibration=calibration)
     history = [Message("assistant", "one two three four five six"), Message("user", "hi")]
-    found = truncated(history, max_tokens=counter.count_messages(history) - 1, counter=counter)
+    found = truncate_items(history, max_tokens=counter.count_messages(history) - 1, counter=counter)
     assert found.items == history[1:]
-    assert truncated(history, max_tokens=counter.count_messages(history), counter=counter).items == history
+    assert (
+        truncate_items(history, max_tokens=counter.count_messages(history), counter=counter).items == history
+    )
 
 
 @pytest.mark.parametrize("limit", [-1, -100])
 def test_a_negative_limit_is_refused(limit: int) -> None:
     with pytest.raises(ValueError, match=f"max_items must be >= 0 or None, not {limit}"):
-        truncated([], max_items=limit, counter=TokenCounter())
+        truncate_items([], max_items=limit, counter=TokenCounter())
 
 
 @pytest.mark.parametrize("limit", [True, 1.5, "9"])
 def test_a_limit_that_is_no_number_is_refused(limit: object) -> None:
     with pytest.raises(TypeError, match="max_tokens must be a whole number"):
-        truncated([], max_tokens=limit, counter=TokenCounter())  # type: ignore[arg-type]
+        truncate_items([], max_tokens=limit, counter=TokenCounter())  # type: ignore[arg-type]
 
 
 @some
@@ -177,7 +179,7 @@ def test_no_pair_is_ever_split(history: list[Message], limit: int) -> None:
 @some
 @given(histories | tangled_histories, st.integers(0, 14))
 def test_no_more_is_removed_than_it_takes(history: list[Message], limit: int) -> None:
-    groups = removable(history)
+    groups = removable_groups(history)
     gone = {item.id for item in history} - set(cut(history, limit))
     removed = [group for group in groups if history[group[0]].id in gone]
     assert removed == groups[: len(removed)]
@@ -243,43 +245,43 @@ MAILED = Message("tool", "sent", tool_call_id="u")
 
 
 def test_no_tools_means_no_calls_and_no_results_but_what_was_said_stays() -> None:
-    (left,) = filtered([SEARCH, FOUND, BOTH, MAILED], tools=[])
+    (left,) = filter_items([SEARCH, FOUND, BOTH, MAILED], tools=[])
     assert isinstance(left, Message)
     assert (left.id, left.text, left.tool_calls) == (BOTH.id, "Looking.", ())
 
 
 def test_tools_are_given_by_name_or_as_objects() -> None:
     for tools in (["mail"], [Tool("mail")], {"mail"}):
-        left = filtered([SEARCH, FOUND, BOTH, MAILED], tools=tools)
+        left = filter_items([SEARCH, FOUND, BOTH, MAILED], tools=tools)
         assert ids(left) == [BOTH.id, MAILED.id]
         assert isinstance(left[0], Message)
         assert [call.name for call in left[0].tool_calls] == ["mail"]
-    assert filtered([SEARCH, FOUND], tools=["search"]) == [SEARCH, FOUND]
-    assert filtered([SEARCH, FOUND], tools=None) == [SEARCH, FOUND]
+    assert filter_items([SEARCH, FOUND], tools=["search"]) == [SEARCH, FOUND]
+    assert filter_items([SEARCH, FOUND], tools=None) == [SEARCH, FOUND]
 
 
 def test_a_result_whose_call_is_nowhere_is_judged_by_its_name() -> None:
-    assert filtered([FOUND], tools=["search"]) == [FOUND]
-    assert filtered([FOUND], tools=["mail"]) == []
+    assert filter_items([FOUND], tools=["search"]) == [FOUND]
+    assert filter_items([FOUND], tools=["mail"]) == []
 
 
 @pytest.mark.parametrize("tools", ["search", [1], [object()]])
 def test_what_names_no_tool_is_refused(tools: object) -> None:
     with pytest.raises(TypeError, match="tools"):
-        filtered([], tools=tools)  # type: ignore[arg-type]
+        filter_items([], tools=tools)  # type: ignore[arg-type]
 
 
 def test_an_agents_items_are_picked_with_the_results_of_its_calls() -> None:
     mine = replace(SEARCH, agent="a")
     others = Message("user", "to b", agent="b")
     rules, handoff = Message("system", "x"), AgentHandoff(to_agent="b", agent="b")
-    assert filtered([rules, mine, others, handoff, FOUND], filter_agent_id="a") == [
+    assert filter_items([rules, mine, others, handoff, FOUND], filter_agent_id="a") == [
         rules,
         mine,
         handoff,
         FOUND,
     ]
-    assert filtered([SEARCH, replace(FOUND, agent="a")], filter_agent_id="a") == []
+    assert filter_items([SEARCH, replace(FOUND, agent="a")], filter_agent_id="a") == []
 
 
 def test_a_message_is_empty_when_it_has_nothing_but_white_space() -> None:
@@ -291,13 +293,13 @@ def test_a_message_is_empty_when_it_has_nothing_but_white_space() -> None:
     ]
     full: list[Item] = [Message("user", ImageContent("https://x.test/a.png")), SEARCH, FOUND]
     silent = Message("tool", "", tool_call_id="s")
-    assert filtered([*empty, *full, silent], exclude_empty_messages=True) == [*full, silent]
+    assert filter_items([*empty, *full, silent], exclude_empty_messages=True) == [*full, silent]
 
 
 @some
 @given(histories, st.sampled_from([None, [], ["look"]]), st.booleans())
 def test_a_filter_never_splits_a_pair(history: list[Message], tools: list[str] | None, empty: bool) -> None:
-    left = {item.id for item in filtered(history, tools=tools, exclude_empty_messages=empty)}
+    left = {item.id for item in filter_items(history, tools=tools, exclude_empty_messages=empty)}
     for start, end in pairs(history):
         if end is not None and history[start].id not in left:
             assert history[end].id not in left
@@ -309,10 +311,10 @@ def test_a_filter_never_splits_a_pair(history: list[Message], tools: list[str] |
 def test_an_item_goes_before_the_first_that_is_later() -> None:
     first, second, third = (later(at, Message("user", str(at), id=str(at))) for at in (1, 2, 3))
     same = later(2, Message("user", "same", id="same"))
-    assert ids(inserted([first, second, third], same)) == ["1", "2", "same", "3"]
-    assert ids(inserted([first, third], same, second)) == ["1", "same", "2", "3"]
-    assert ids(inserted([third, first], second)) == ["2", "3", "1"]
-    assert inserted([], third, first) == [first, third]
+    assert ids(insert_items([first, second, third], same)) == ["1", "2", "same", "3"]
+    assert ids(insert_items([first, third], same, second)) == ["1", "same", "2", "3"]
+    assert ids(insert_items([third, first], second)) == ["2", "3", "1"]
+    assert insert_items([], third, first) == [first, third]
 
 
 @some
@@ -320,44 +322,44 @@ def test_an_item_goes_before_the_first_that_is_later() -> None:
 def test_inserting_many_is_inserting_one_after_the_other(items: list[Message], new: list[Message]) -> None:
     one_by_one: list[Item] = list(items)
     for item in sorted(new, key=lambda item: item.created_at):
-        one_by_one = inserted(one_by_one, item)
-    assert inserted(items, *new) == one_by_one
+        one_by_one = insert_items(one_by_one, item)
+    assert insert_items(items, *new) == one_by_one
 
 
 def test_merging_is_by_time_and_ties_keep_mine_first() -> None:
     mine = [later(1, Message("user", "a", id="a")), later(3, Message("user", "c", id="c"))]
     other = [later(1, Message("user", "b", id="b")), later(2, Message("user", "d", id="d"))]
-    assert ids(merged(mine, other)) == ["a", "b", "d", "c"]
+    assert ids(merge_items(mine, other)) == ["a", "b", "d", "c"]
 
 
 def test_a_result_stays_behind_its_call_when_the_clock_was_set_back() -> None:
-    found = merged([later(10, SEARCH)], [later(5, FOUND), later(7, Message("user", "x", id="x"))])
+    found = merge_items([later(10, SEARCH)], [later(5, FOUND), later(7, Message("user", "x", id="x"))])
     assert ids(found) == ["x", SEARCH.id, FOUND.id]
 
 
 def test_an_edit_in_the_other_comes_back_and_what_a_filter_left_does_not() -> None:
     edited = replace(SEARCH, content="Let me see.")
-    assert merged([SEARCH, FOUND], [edited]) == [edited, FOUND]
-    scoped = filtered([BOTH, MAILED], tools=[])
-    assert merged([BOTH, MAILED], scoped) == [BOTH, MAILED]
+    assert merge_items([SEARCH, FOUND], [edited]) == [edited, FOUND]
+    scoped = filter_items([BOTH, MAILED], tools=[])
+    assert merge_items([BOTH, MAILED], scoped) == [BOTH, MAILED]
     stamped = replace(FOUND, agent="a")
-    assert merged([stamped], [FOUND]) == [stamped]
+    assert merge_items([stamped], [FOUND]) == [stamped]
     signed = replace(SEARCH, tool_calls=(ToolCall("s", "search", "{}", {"signature": "x"}),))
-    assert merged([SEARCH], [signed]) == [signed]
+    assert merge_items([SEARCH], [signed]) == [signed]
 
 
 def test_two_different_items_under_one_id_are_a_conflict() -> None:
     mine = later(1, Message("user", "mine", id="m1"))
     with pytest.raises(ConflictingMessage, match="'m1' is already at position 0"):
-        merged([mine], [later(2, Message("user", "theirs", id="m1"))])
+        merge_items([mine], [later(2, Message("user", "theirs", id="m1"))])
     with pytest.raises(ConflictingMessage):
-        merged([mine], [AgentHandoff(to_agent="x", id="m1", created_at=mine.created_at)])
+        merge_items([mine], [AgentHandoff(to_agent="x", id="m1", created_at=mine.created_at)])
 
 
 def test_a_changed_summary_of_the_log_comes_back_like_any_edit() -> None:
     old = Summary([Segment(text="old", first=1, last=2)], id="s", created_at=NOON)
     new = Summary([Segment(text="new", first=1, last=2)], id="s", created_at=NOON)
-    assert merged([old], [new]) == [new]
+    assert merge_items([old], [new]) == [new]
 
 
 # -- configuration ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, some
 
-from autonomy_ctx.items.identifiers import MOST, coverage, identifiers
+from autonomy_ctx.items.identifiers import MAX_IDENTIFIERS, coverage, identifiers
 
 telling_texts = any_text | st.text(st.sampled_from("aB1_./\\@-:,;\"“”`'() \n漢月年%€"), max_size=80)
 
@@ -73,7 +73,7 @@ def test_coverage_counts_what_is_left() -> None:
 
 
 def test_there_is_a_most() -> None:
-    assert len(identifiers(" ".join(f"id_{number}" for number in range(9000)))) == MOST
+    assert len(identifiers(" ".join(f"id_{number}" for number in range(9000)))) == MAX_IDENTIFIERS
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.items.terms import words
+from autonomy_ctx.items.terms import normalized_words
 from autonomy_ctx.knowledge import Passage
 
 TOPICS = ("ferry", "tram", "food", "visa")
@@ -57,7 +57,7 @@ class CountsTopics:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         self.asked.append(list(texts))
-        return [[0.1, *(float(words(text).count(topic)) for topic in TOPICS)] for text in texts]
+        return [[0.1, *(float(normalized_words(text).count(topic)) for topic in TOPICS)] for text in texts]
 
 
 class Keeps:

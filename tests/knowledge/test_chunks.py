@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import some
 
 from autonomy_ctx.items.tokens import estimate_tokens
-from autonomy_ctx.knowledge.documents import OVERLAP, SIZE, chunks
+from autonomy_ctx.knowledge.documents import CHUNK_TOKENS, OVERLAP_TOKENS, chunks
 
 PARAGRAPH = "The ferry leaves every twenty minutes. It is cheap. " * 6
 
@@ -37,7 +37,7 @@ def test_a_passage_begins_with_the_last_sentences_of_the_one_before() -> None:
 
 def test_one_endless_line_is_divided_too() -> None:
     for text in ("word " * 5000, "x" * 40_000, "東京タワー" * 4000):
-        assert max(map(estimate_tokens, chunks(text))) <= SIZE + OVERLAP + 1
+        assert max(map(estimate_tokens, chunks(text))) <= CHUNK_TOKENS + OVERLAP_TOKENS + 1
 
 
 # Every word once, so that it is known which part of the text a passage is.

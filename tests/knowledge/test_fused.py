@@ -19,7 +19,7 @@ from autonomy_ctx.knowledge import (
     TextKnowledge,
     VectorKnowledgeBase,
 )
-from autonomy_ctx.knowledge.fused import fused, standing_out
+from autonomy_ctx.knowledge.fused import fuse_answers, standard_scores
 
 
 def scored(*pairs: tuple[str, float]) -> list[Passage]:
@@ -60,12 +60,12 @@ async def test_large_scores_do_not_drown_small_ones() -> None:
 
 
 def test_an_order_without_scores_counts_and_distances_are_turned_round() -> None:
-    order = standing_out([Passage("a"), Passage("b"), Passage("c")])
+    order = standard_scores([Passage("a"), Passage("b"), Passage("c")])
     assert order[0] > order[1] > order[2]
-    distances = standing_out(scored(("a", 0.1), ("b", 0.5)))
+    distances = standard_scores(scored(("a", 0.1), ("b", 0.5)))
     assert distances[0] > distances[1]
-    assert standing_out([Passage("a")]) == [0.0]
-    assert standing_out([]) == []
+    assert standard_scores([Passage("a")]) == [0.0]
+    assert standard_scores([]) == []
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ answers = st.lists(
 @some
 @given(answers)
 def test_each_text_comes_once_best_first_and_none_is_lost(given_answers: list[list[Passage]]) -> None:
-    found = fused(given_answers)
+    found = fuse_answers(given_answers)
     names = [passage.text for passage in found]
     assert sorted(names) == sorted({passage.text for answer in given_answers for passage in answer})
     scores = [passage.score for passage in found]
     assert scores == sorted(scores, reverse=True)
-    assert fused(given_answers) == found
+    assert fuse_answers(given_answers) == found

@@ -20,7 +20,7 @@ from autonomy_ctx import Message, StoreBusy
 from autonomy_ctx.errors import InvalidDocument, KnowledgeError, SchemaTooNew, StoreCorrupt, StoreUnavailable
 from autonomy_ctx.items import Summary
 from autonomy_ctx.knowledge import TextKnowledge, text
-from autonomy_ctx.knowledge.documents import MOST_BYTES, Document
+from autonomy_ctx.knowledge.documents import MAX_DOCUMENT_BYTES, Document
 from autonomy_ctx.testing import make_message
 
 FERRY = "The ferry to Cacilhas leaves every twenty minutes."
@@ -101,11 +101,11 @@ SYNTAX = st.text(st.sampled_from("\"*^()+-:{}' \0ANDORNEARtbody東京ferry\ud800
 @some
 @given(SYNTAX)
 def test_whatever_a_user_writes_is_never_syntax(query: str) -> None:
-    connection = text.opened(":memory:", 1.0)
-    text.put(connection, [text.prepared(Document(text=FERRY, source="ferry"))])
-    asked = text.question(query)
+    connection = text.open_index(":memory:", 1.0)
+    text.put_documents(connection, [text.prepare_document(Document(text=FERRY, source="ferry"))])
+    asked = text.fts_query(query)
     if asked is not None:
-        found = text.find(connection, asked, 3)
+        found = text.find_passages(connection, asked, 3)
         assert len(found) <= 1
         assert asked.count('"') == 2 * (asked.count('" OR "') + 1)
     connection.close()
@@ -233,7 +233,7 @@ async def test_messages_are_added_once_and_instructions_never(knowledge: TextKno
         (b"x", "a", "'a' is bytes, not text"),
         ("x", " ", "needs a `source`"),
         ("x", None, "needs a `source`"),
-        ("x" * (MOST_BYTES + 1), "a", "over 16,777,216; divide it"),
+        ("x" * (MAX_DOCUMENT_BYTES + 1), "a", "over 16,777,216; divide it"),
     ],
     ids=["number", "bytes", "blank", "none", "large"],
 )

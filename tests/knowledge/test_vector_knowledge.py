@@ -16,15 +16,15 @@ from strategies import some
 
 from autonomy_ctx.errors import InvalidDocument, InvalidVectors, KnowledgeError
 from autonomy_ctx.knowledge import InProcessVectorStore, VectorHit, VectorKnowledgeBase
-from autonomy_ctx.knowledge.vector import Products, numpy_products, plain_products
+from autonomy_ctx.knowledge.vector import DotProducts, numpy_dot_products, python_dot_products
 from autonomy_ctx.testing import make_message
 
 needs_numpy = pytest.mark.skipif(util.find_spec("numpy") is None, reason="numpy is not installed")
 
 
-@pytest.fixture(params=[plain_products, pytest.param(numpy_products, marks=needs_numpy)])
-def products(request: pytest.FixtureRequest) -> Products:
-    made: Products = request.param
+@pytest.fixture(params=[python_dot_products, pytest.param(numpy_dot_products, marks=needs_numpy)])
+def products(request: pytest.FixtureRequest) -> DotProducts:
+    made: DotProducts = request.param
     return made
 
 
@@ -32,14 +32,14 @@ async def sources(base: VectorKnowledgeBase, query: str, limit: int = 10) -> lis
     return [passage.source for passage in await base.search(query, limit)]
 
 
-async def filled(products: Products | None = None) -> VectorKnowledgeBase:
+async def filled(products: DotProducts | None = None) -> VectorKnowledgeBase:
     base = VectorKnowledgeBase(CountsTopics(), InProcessVectorStore(products=products))
     for topic in ("ferry", "tram", "food"):
         await base.add(f"All about the {topic}: {topic}, {topic}.", source=f"{topic}.md", title="Guide")
     return base
 
 
-async def test_the_nearest_comes_first(products: Products) -> None:
+async def test_the_nearest_comes_first(products: DotProducts) -> None:
     base = await filled(products)
     found = await base.search("food food tram", 2)
     assert [(passage.source, passage.title, passage.id) for passage in found] == [
@@ -49,7 +49,7 @@ async def test_the_nearest_comes_first(products: Products) -> None:
     assert 1 >= found[0].score > found[1].score > 0
 
 
-async def test_the_same_source_again_replaces_all_that_was_there(products: Products) -> None:
+async def test_the_same_source_again_replaces_all_that_was_there(products: DotProducts) -> None:
     base = await filled(products)
     await base.add("\n\n".join([f"ferry {number} " * 100 for number in range(9)]), source="ferry.md")
     assert len(await base.search("ferry", 50)) > 5
@@ -164,7 +164,7 @@ def test_what_can_neither_embed_nor_keep_is_refused_at_once() -> None:
 
 
 async def test_equals_come_in_the_order_they_were_added_and_a_zero_is_near_nothing(
-    products: Products,
+    products: DotProducts,
 ) -> None:
     store = InProcessVectorStore(products=products)
     await store.add(["a", "b", "z"], [[3.0, 4.0], [6.0, 8.0], [0.0, 0.0]], [{}, {"n": 1}, {}])
@@ -174,7 +174,7 @@ async def test_equals_come_in_the_order_they_were_added_and_a_zero_is_near_nothi
     assert found[1] == VectorHit(id="b", score=found[1].score, payload={"n": 1})
 
 
-async def test_an_id_again_replaces_its_vector(products: Products) -> None:
+async def test_an_id_again_replaces_its_vector(products: DotProducts) -> None:
     store = InProcessVectorStore(products=products)
     await store.add(["a", "b"], [[1.0, 0.0], [0.0, 1.0]], [{"v": 1}, {}])
     await store.add(["a"], [[0.0, -1.0]], [{"v": 2}])
@@ -206,4 +206,6 @@ def test_numpy_and_plain_python_agree(rows: list[list[float]]) -> None:
     from array import array
 
     flat, one = array("f", [n for row in rows for n in row]), array("f", rows[0])
-    assert list(plain_products(flat, one)) == pytest.approx(list(numpy_products(flat, one)), abs=1e-3)
+    assert list(python_dot_products(flat, one)) == pytest.approx(
+        list(numpy_dot_products(flat, one)), abs=1e-3
+    )

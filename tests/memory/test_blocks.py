@@ -9,25 +9,27 @@ import pytest
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import StoreCorrupt
-from autonomy_ctx.memory.sqlite.log import LARGE, ROWS, read_blocks, read_rows
+from autonomy_ctx.memory.sqlite.log import BLOCK_ROWS, LARGE_BODY_BYTES, read_blocks, read_rows
 from autonomy_ctx.testing import MAIN, make_message
 
-COUNT = 3 * ROWS + 7
+COUNT = 3 * BLOCK_ROWS + 7
 ODD = ['"', "\\", "\x1f", ",[]", "\u2028", "\ud7ff", "{}", "'"]
 
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:
     talk = [make_message(f"{n}{ODD[n % 8]}", id=f"m{n}{ODD[n % 8]}") for n in range(1, COUNT + 1)]
-    talk[ROWS] = make_message("long " * LARGE, id="long")
+    talk[BLOCK_ROWS] = make_message("long " * LARGE_BODY_BYTES, id="long")
     async with Memory(f"sqlite:///{tmp_path}/memory.db") as memory:
         await memory.append("ana", "trip", *talk)
         await memory.delete_message("ana", "trip", talk[5].id)
     return tmp_path / "memory.db"
 
 
-@pytest.mark.parametrize("limit", [None, 1, ROWS, ROWS + 1, COUNT - 2, COUNT - 1, COUNT + 9])
-@pytest.mark.parametrize(("after", "before"), [(0, None), (ROWS, None), (3, 2 * ROWS), (COUNT, None)])
+@pytest.mark.parametrize("limit", [None, 1, BLOCK_ROWS, BLOCK_ROWS + 1, COUNT - 2, COUNT - 1, COUNT + 9])
+@pytest.mark.parametrize(
+    ("after", "before"), [(0, None), (BLOCK_ROWS, None), (3, 2 * BLOCK_ROWS), (COUNT, None)]
+)
 async def test_blocks_and_rows_say_the_same(
     path: Path, after: int, before: int | None, limit: int | None
 ) -> None:
@@ -40,9 +42,9 @@ async def test_blocks_and_rows_say_the_same(
 @pytest.mark.parametrize("body", ["no message", "{}],[1", "[]", "{}"])
 async def test_a_damaged_row_is_named(path: Path, body: str) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE message SET body = ? WHERE position = ?", (body, ROWS + 9))
+    connection.execute("UPDATE message SET body = ? WHERE position = ?", (body, BLOCK_ROWS + 9))
     connection.commit()
     connection.close()
     async with Memory(f"sqlite:///{path}") as memory:
-        with pytest.raises(StoreCorrupt, match=f"position {ROWS + 9} cannot be read"):
+        with pytest.raises(StoreCorrupt, match=f"position {BLOCK_ROWS + 9} cannot be read"):
             await memory.read("ana", "trip")

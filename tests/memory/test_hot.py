@@ -19,7 +19,12 @@ from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.errors import StoreUnavailable
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.store import Key, StoredSegment
-from autonomy_ctx.memory.window_cache import LARGEST_WEIGHT, LARGEST_WINDOW, LOOKED_BACK, HotWindows
+from autonomy_ctx.memory.window_cache import (
+    MAX_LOOKBACK_MESSAGES,
+    MAX_WINDOW_BYTES,
+    MAX_WINDOW_MESSAGES,
+    WindowCache,
+)
 from autonomy_ctx.stores import Draft, Head, Window
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
@@ -169,7 +174,7 @@ async def test_a_file_put_back_from_a_backup_is_not_answered_from_memory(
     await running.close()
 
 
-long = st.sampled_from([LARGEST_WINDOW - 1, LARGEST_WINDOW, LARGEST_WINDOW + 1])
+long = st.sampled_from([MAX_WINDOW_MESSAGES - 1, MAX_WINDOW_MESSAGES, MAX_WINDOW_MESSAGES + 1])
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 3) | long, st.just(0)),
@@ -194,7 +199,7 @@ def test_any_history_of_reads_and_writes_gives_the_windows_of_the_store(
 ) -> None:
     async def play() -> None:
         store = InProcessStore()
-        hot = HotWindows(store)
+        hot = WindowCache(store)
         said_so_far = 0
         for step, number, after in steps:
             match step:
@@ -221,7 +226,7 @@ def test_any_history_of_reads_and_writes_gives_the_windows_of_the_store(
 
 async def test_asking_for_no_messages_hides_none_later() -> None:
     store = InProcessStore()
-    hot = HotWindows(store)
+    hot = WindowCache(store)
     await hot.append(MAIN, spoken(1, 3))
     assert list((await hot.read(MAIN, limit=0)).entries) == []
     assert len((await hot.read(MAIN, limit=5)).entries) == 3
@@ -262,7 +267,7 @@ async def test_hits_and_misses_are_counted(one: Memory, other: Memory) -> None:
 
 async def test_catching_up_reads_only_what_is_new() -> None:
     store = WatchedStore()
-    hot = HotWindows(store)
+    hot = WindowCache(store)
     await store.append(MAIN, spoken(1, 50))
     await hot.read(MAIN, limit=40)
     await store.append(MAIN, spoken(51, 53))
@@ -273,7 +278,7 @@ async def test_catching_up_reads_only_what_is_new() -> None:
 
 async def test_what_is_read_right_before_a_window_is_read_once() -> None:
     store = WatchedStore()
-    hot = HotWindows(store)
+    hot = WindowCache(store)
     await store.append(MAIN, spoken(1, 100))
     for said_so_far in (100, 104, 108):
         [first, *_] = (await hot.read(MAIN, limit=20)).entries
@@ -285,19 +290,19 @@ async def test_what_is_read_right_before_a_window_is_read_once() -> None:
 
 async def test_reading_all_the_way_back_keeps_no_more_than_a_bound() -> None:
     store = WatchedStore()
-    hot = HotWindows(store)
-    await store.append(MAIN, spoken(1, 2 * LOOKED_BACK))
+    hot = WindowCache(store)
+    await store.append(MAIN, spoken(1, 2 * MAX_LOOKBACK_MESSAGES))
     for _ in range(2):
-        [first, *_] = (await hot.read(MAIN, limit=LOOKED_BACK // 2)).entries
+        [first, *_] = (await hot.read(MAIN, limit=MAX_LOOKBACK_MESSAGES // 2)).entries
         while first.position > 1:
-            page = await hot.read(MAIN, before=first.position, limit=LOOKED_BACK // 2)
+            page = await hot.read(MAIN, before=first.position, limit=MAX_LOOKBACK_MESSAGES // 2)
             first = page.entries[0]
-    assert store.rows_read == [LOOKED_BACK // 2] * (4 + 2), "half of it is kept"
+    assert store.rows_read == [MAX_LOOKBACK_MESSAGES // 2] * (4 + 2), "half of it is kept"
 
 
 async def test_a_new_summary_costs_no_window() -> None:
     store = WatchedStore()
-    hot = HotWindows(store)
+    hot = WindowCache(store)
     await store.append(MAIN, spoken(1, 50))
     before = await hot.read(MAIN, limit=40)
     await store.pin(MAIN, "m3", True)
@@ -316,7 +321,7 @@ async def test_a_new_summary_costs_no_window() -> None:
 
 async def test_a_shorter_window_is_served_from_a_longer_one() -> None:
     store = WatchedStore()
-    hot = HotWindows(store)
+    hot = WindowCache(store)
     await store.append(MAIN, spoken(1, 50))
     await hot.read(MAIN, limit=40)
     window = await hot.read(MAIN, limit=3)
@@ -348,7 +353,7 @@ async def test_a_memory_in_this_process_keeps_no_second_copy() -> None:
 # -- bounded -------------------------------------------------------------------------------------
 
 
-async def kept(hot: HotWindows, key: Key, limit: int = 5) -> bool:
+async def kept(hot: WindowCache, key: Key, limit: int = 5) -> bool:
     """Whether a window is served from memory."""
     before = hot.hits
     await hot.read(key, limit=limit)
@@ -357,7 +362,7 @@ async def kept(hot: HotWindows, key: Key, limit: int = 5) -> bool:
 
 async def test_only_so_many_conversations_are_kept_the_latest_used_ones() -> None:
     store = InProcessStore()
-    hot = HotWindows(store, conversations=3)
+    hot = WindowCache(store, conversations=3)
     keys = [Key("", "ana", str(number)) for number in range(5)]
     for key in keys:
         await store.append(key, spoken(1, 2))
@@ -370,34 +375,34 @@ async def test_only_so_many_conversations_are_kept_the_latest_used_ones() -> Non
 
 async def test_a_window_longer_than_the_bound_is_not_kept() -> None:
     store = InProcessStore()
-    hot = HotWindows(store)
-    await store.append(MAIN, spoken(1, LARGEST_WINDOW + 10))
+    hot = WindowCache(store)
+    await store.append(MAIN, spoken(1, MAX_WINDOW_MESSAGES + 10))
     for _ in range(2):
-        assert not await kept(hot, MAIN, limit=LARGEST_WINDOW + 1)
+        assert not await kept(hot, MAIN, limit=MAX_WINDOW_MESSAGES + 1)
     assert len(hot._kept) == 0
 
 
 async def test_a_kept_window_that_grows_keeps_its_length_within_the_bound() -> None:
     store = InProcessStore()
-    hot = HotWindows(store)
-    await store.append(MAIN, spoken(1, LARGEST_WINDOW))
-    await hot.read(MAIN, limit=LARGEST_WINDOW)
-    await store.append(MAIN, spoken(LARGEST_WINDOW + 1, LARGEST_WINDOW + 9))
-    window = await hot.read(MAIN, limit=LARGEST_WINDOW)
-    assert [entry.position for entry in window.entries] == list(range(10, LARGEST_WINDOW + 10))
-    assert len(hot._kept[MAIN].entries) == LARGEST_WINDOW
+    hot = WindowCache(store)
+    await store.append(MAIN, spoken(1, MAX_WINDOW_MESSAGES))
+    await hot.read(MAIN, limit=MAX_WINDOW_MESSAGES)
+    await store.append(MAIN, spoken(MAX_WINDOW_MESSAGES + 1, MAX_WINDOW_MESSAGES + 9))
+    window = await hot.read(MAIN, limit=MAX_WINDOW_MESSAGES)
+    assert [entry.position for entry in window.entries] == list(range(10, MAX_WINDOW_MESSAGES + 10))
+    assert len(hot._kept[MAIN].entries) == MAX_WINDOW_MESSAGES
 
 
 async def test_a_window_with_more_text_than_the_bound_is_not_kept() -> None:
     store = InProcessStore()
-    hot = HotWindows(store)
-    await store.append(MAIN, spoken(1, 2, size=LARGEST_WEIGHT))
+    hot = WindowCache(store)
+    await store.append(MAIN, spoken(1, 2, size=MAX_WINDOW_BYTES))
     for _ in range(2):
         assert not await kept(hot, MAIN)
     await store.append(MAIN, spoken(3, 4))
     assert not await kept(hot, MAIN, limit=2)
     assert await kept(hot, MAIN, limit=2), "what fits is kept"
-    await store.append(MAIN, spoken(5, 5, size=LARGEST_WEIGHT))
+    await store.append(MAIN, spoken(5, 5, size=MAX_WINDOW_BYTES))
     await hot.read(MAIN, limit=2)
     assert len(hot._kept) == 0, "a window that has outgrown the bound is dropped"
 
@@ -413,7 +418,7 @@ async def test_a_window_with_more_text_than_the_bound_is_not_kept() -> None:
 async def test_a_window_of_few_tokens_and_many_bytes_is_not_kept(heavy: dict[str, object]) -> None:
     """A count of tokens is no bound on memory: pictures and the user's own fields cost few or none."""
     store = InProcessStore()
-    hot = HotWindows(store)
+    hot = WindowCache(store)
     await store.append(MAIN, make_drafts(heavy))
     await hot.read(MAIN, limit=5)
     assert not await kept(hot, MAIN)
@@ -458,7 +463,7 @@ async def test_the_head_that_comes_with_a_window_is_current(one: Memory, other: 
 async def test_a_window_belongs_to_its_conversation_alone() -> None:
     """Keys whose names join to the same text do not share a kept window."""
     store = InProcessStore()
-    hot = HotWindows(store)
+    hot = WindowCache(store)
     keys: Sequence[Key] = [Key("", "a:b", "c"), Key("", "a", "b:c"), Key("a", "b", "c"), Key("", "A:b", "c")]
     for number, key in enumerate(keys):
         await store.append(key, make_drafts(make_message(str(number), id="same")))

@@ -17,7 +17,7 @@ from autonomy_ctx import InvalidMessage, Mailbox, Memory, MemoryHook, hook
 from autonomy_ctx.errors import ConflictingMessage, MailboxFull, MessageTooLarge
 from autonomy_ctx.items import DirectMessage
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.mailbox import MAIL_LIMIT, MOST_WAITING
+from autonomy_ctx.memory.mailbox import MAIL_LIMIT, MAX_PENDING
 from autonomy_ctx.testing import StoppedClock, make_message
 
 WORKER = Path(__file__).parent / "mail_worker.py"
@@ -417,11 +417,11 @@ async def test_an_id_that_no_log_could_hold_is_refused(memory: Memory) -> None:
 async def test_a_full_mailbox_refuses_and_loses_nothing_until_there_is_room() -> None:
     memory, clock = Memory(), StoppedClock()
     await send(memory, *[mail(f"d{number}", ttl_seconds=60) for number in range(5)], clock=clock)
-    await send(memory, *[mail(f"d{number}", priority=0) for number in range(5, MOST_WAITING)], clock=clock)
+    await send(memory, *[mail(f"d{number}", priority=0) for number in range(5, MAX_PENDING)], clock=clock)
     before = await waiting(memory, clock=clock)
     with pytest.raises(MailboxFull, match=r"1,000 direct messages .* wait for agent 'ben'") as caught:
         await send(memory, mail("more", priority=1.0), clock=clock)
-    assert caught.value.waiting == caught.value.limit == MOST_WAITING
+    assert caught.value.waiting == caught.value.limit == MAX_PENDING
     assert await waiting(memory, clock=clock) == before
     # Elsewhere there is room, and here too once some has expired or was delivered.
     assert await Mailbox(memory).send(mail("more"), scope="ana", conversation="other")

@@ -15,12 +15,18 @@ import pytest
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import SchemaTooNew, StoreUnavailable
-from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest, migrate, statements, steps
+from autonomy_ctx.memory.sqlite.migrate import (
+    APPLICATION_ID,
+    latest_version,
+    migrate,
+    migration_steps,
+    split_statements,
+)
 from autonomy_ctx.memory.store import Lease, StoredSegment
 from autonomy_ctx.stores import Head
 from autonomy_ctx.testing import MAIN, make_message
 
-VERSIONS = range(latest() + 1)
+VERSIONS = range(latest_version() + 1)
 
 
 @pytest.fixture
@@ -31,7 +37,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 def bring_to(connection: sqlite3.Connection, version: int) -> None:
     """Make a file as a library of that version left it."""
-    for number, script in steps():
+    for number, script in migration_steps():
         if number <= version:
             connection.executescript(script)
     if version:
@@ -104,17 +110,17 @@ def test_migrating_twice_changes_nothing(connection: sqlite3.Connection) -> None
 
 
 def test_the_steps_are_numbered_from_one_without_gaps() -> None:
-    assert [number for number, _ in steps()] == list(range(1, latest() + 1))
+    assert [number for number, _ in migration_steps()] == list(range(1, latest_version() + 1))
     folder = resources.files("autonomy_ctx.memory.sqlite") / "schema"
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    assert [int(name[:4]) for name in names] == list(range(1, latest() + 1))
+    assert [int(name[:4]) for name in names] == list(range(1, latest_version() + 1))
     assert all(name[4] == "_" for name in names)
 
 
 @pytest.mark.parametrize("number", VERSIONS[1:])
 def test_no_statement_of_a_step_is_lost(number: int) -> None:
-    script = dict(steps())[number]
-    assert "".join(statements(script)).strip() == script.strip()
+    script = dict(migration_steps())[number]
+    assert "".join(split_statements(script)).strip() == script.strip()
 
 
 def test_a_script_is_split_into_its_statements() -> None:
@@ -130,7 +136,7 @@ END;
 INSERT INTO a VALUES ('two
 ;lines');
 """
-    made = statements(script)
+    made = split_statements(script)
     assert [text.split()[0] for text in made] == ["--", "CREATE", "INSERT"]
     assert "".join(made).strip() == script.strip()
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -144,7 +150,7 @@ INSERT INTO a VALUES ('two
 def test_a_script_written_carelessly_loses_no_statement(script: str) -> None:
     """The last semicolon forgotten, or two statements on one line."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        for statement in statements(script):
+        for statement in split_statements(script):
             connection.execute(statement)
         tables = connection.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
     assert tables == [("a",), ("b",)]
@@ -167,12 +173,12 @@ def test_a_newer_schema_is_refused_and_the_file_left_untouched(tmp_path: Path) -
     path = tmp_path / "memory.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, str(path))
-        connection.execute(f"PRAGMA user_version = {latest() + 1}")
+        connection.execute(f"PRAGMA user_version = {latest_version() + 1}")
     before = path.read_bytes()
 
     async def use() -> None:
         memory = Memory(f"sqlite:///{path}")
-        with pytest.raises(SchemaTooNew, match=f"version {latest() + 1}.*upgrade"):
+        with pytest.raises(SchemaTooNew, match=f"version {latest_version() + 1}.*upgrade"):
             await memory.append("ana", "trip", make_message("hello", id="m1"))
         with pytest.raises(SchemaTooNew):
             await memory.read("ana", "trip")

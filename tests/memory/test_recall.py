@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from autonomy_ctx import Memory, Message, recall
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.recall import LONGEST, RecallHit, inherited, written
+from autonomy_ctx.memory.recall import MAX_MESSAGE_TOKENS, RecallHit, render_recall, spread_scores
 from autonomy_ctx.stores import IndexedMessageReader
 from benchmarks import recall as figures
 from benchmarks import recall_corpus
@@ -50,19 +50,19 @@ async def positions(memory: Memory, query: str, **options: Any) -> list[int]:
 
 
 def test_a_message_inherits_more_from_the_one_before_it_than_from_the_one_after() -> None:
-    scores = inherited({10: 1.0})
+    scores = spread_scores({10: 1.0})
     assert scores[10] > scores[11] > scores[12] > scores[9] > scores[8] > 0
     assert set(scores) == {8, 9, 10, 11, 12}
 
 
 def test_a_message_between_two_that_match_has_more_than_one_beside_a_single_match() -> None:
-    assert inherited({10: 1.0, 12: 1.0})[11] > inherited({12: 1.0})[11]
-    assert inherited({1: 1.0}).keys() == {1, 2, 3}
+    assert spread_scores({10: 1.0, 12: 1.0})[11] > spread_scores({12: 1.0})[11]
+    assert spread_scores({1: 1.0}).keys() == {1, 2, 3}
 
 
 @given(st.dictionaries(st.integers(1, 60), st.floats(0.01, 20), max_size=20))
 def test_nobody_loses_by_inheriting_and_only_two_steps_are_taken(scores: dict[int, float]) -> None:
-    made = inherited(scores)
+    made = spread_scores(scores)
     assert all(made[position] >= score for position, score in scores.items())
     assert all(any(abs(position - hit) <= 2 for hit in scores) for position in made)
 
@@ -90,7 +90,7 @@ recollections = st.builds(
 def test_a_budget_is_respected_and_what_is_shown_stands_in_order(
     passages: list[RecallHit], budget: int
 ) -> None:
-    made = written(passages, budget, COUNTER)
+    made = render_recall(passages, budget, COUNTER)
     assert made.tokens == (COUNT(made.text) if made.text else 0)
     assert made.tokens <= budget
     assert bool(made.text) == bool(made.passages)
@@ -113,7 +113,7 @@ def test_days_have_one_line_and_every_message_its_position() -> None:
             (3, "Hotel", timedelta()),
         )
     ]
-    lines = written(passages, 500, COUNTER).text.splitlines()
+    lines = render_recall(passages, 500, COUNTER).text.splitlines()
     assert lines[2:-1] == [
         "2024-05-01, conversation trip",
         "[3] User: Hotel",
@@ -122,17 +122,17 @@ def test_days_have_one_line_and_every_message_its_position() -> None:
         "2024-05-03, conversation trip",
         "[31] User: Ferry",
     ]
-    assert "2024-05-01" in written(passages, 500, COUNTER, named=False).text.splitlines()
+    assert "2024-05-01" in render_recall(passages, 500, COUNTER, named=False).text.splitlines()
 
 
 def test_a_huge_message_is_cut_in_the_middle_and_says_so() -> None:
     text = "begin " + "x " * 90_000 + " end"
     huge = RecallHit(conversation="c", position=7, message=Message("user", text), score=1)
-    made = written([huge], 4000, COUNTER)
+    made = render_recall([huge], 4000, COUNTER)
     assert "begin" in made.text
     assert made.text.rstrip().splitlines()[-2].endswith(" end")
     assert "characters" in made.text
-    assert made.tokens < LONGEST + 80
+    assert made.tokens < MAX_MESSAGE_TOKENS + 80
 
 
 # -- from memory --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from strategies import few, some
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
-from autonomy_ctx.items.terms import LITTLE_WORDS, LONGEST_TERM, asked_terms, terms
+from autonomy_ctx.items.terms import MAX_TERM_LENGTH, STOP_WORDS, index_terms, search_terms
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite import fulltext, search
 from autonomy_ctx.memory.sqlite.log import Transaction
@@ -170,11 +170,11 @@ async def test_a_closed_store_in_this_process_holds_no_index() -> None:
 @some
 @given(st.text(st.characters(exclude_categories=())))
 def test_every_term_that_is_asked_for_is_a_term_of_the_same_text(text: str) -> None:
-    asked = asked_terms(text)
-    assert set(asked) <= set(terms(text))
+    asked = search_terms(text)
+    assert set(asked) <= set(index_terms(text))
     for term in asked:
         assert term
-        assert len(term) <= LONGEST_TERM
+        assert len(term) <= MAX_TERM_LENGTH
         assert not set(term) & set(" \"'()*:^-+\0")
         term.encode()
 
@@ -188,15 +188,15 @@ def test_any_text_is_found_by_itself(text: str) -> None:
             "CREATE TABLE search_place (id INTEGER PRIMARY KEY, agent, scope, UNIQUE (agent, scope))"
         )
         connection.execute("CREATE TABLE search_entry (id INTEGER PRIMARY KEY, conversation_id, position)")
-        fulltext.create(connection)
-        fulltext.add(connection, 1, 1, 7, text)
-        fulltext.add(connection, 2, 2, 8, text)
-        asked = asked_terms(text)
+        fulltext.create_index(connection)
+        fulltext.add_message(connection, 1, 1, 7, text)
+        fulltext.add_message(connection, 2, 2, 8, text)
+        asked = search_terms(text)
         for term in asked:
-            assert [hit.position for hit in fulltext.find(connection, 1, None, [term], 9)] == [7]
+            assert [hit.position for hit in fulltext.find_hits(connection, 1, None, [term], 9)] == [7]
         if asked:
-            assert [hit.position for hit in fulltext.find(connection, 2, 2, asked, 9)] == [8]
-            assert fulltext.find(connection, 2, 1, asked, 9) == []
+            assert [hit.position for hit in fulltext.find_hits(connection, 2, 2, asked, 9)] == [8]
+            assert fulltext.find_hits(connection, 2, 1, asked, 9) == []
         vocabulary = "CREATE VIRTUAL TABLE temp.v USING fts5vocab(main, search_term, col)"
         connection.execute(vocabulary)
         words = connection.execute("SELECT term FROM temp.v WHERE col = 'text'").fetchall()
@@ -204,9 +204,9 @@ def test_any_text_is_found_by_itself(text: str) -> None:
 
 
 def test_little_words_are_no_terms() -> None:
-    for word in LITTLE_WORDS.split():
-        assert [term for term in terms(word) if len(term) > 1] == [], word
-    assert asked_terms("What is the price of it?") == ["price"]
+    for word in STOP_WORDS.split():
+        assert [term for term in index_terms(word) if len(term) > 1] == [], word
+    assert search_terms("What is the price of it?") == ["price"]
 
 
 # -- what remains of deleted words ------------------------------------------------------------------------
@@ -247,7 +247,7 @@ async def test_a_purge_of_a_large_index_is_taken_in_steps_and_leaves_no_word(pat
         await store.append(MAIN, make_drafts(*talk, make_message(f"{SECRET} {start}", id=f"s{start}")))
         await store.search("", "ana", SECRET)
     steps = await store._write(_delete_secrets)
-    while await store._write(search.purge):
+    while await store._write(search.purge_step):
         steps += 1
     assert steps >= 3, "rows out, and more than one merge"
     assert rows_with(path) == []
@@ -259,19 +259,19 @@ def test_a_purge_goes_on_to_its_end_when_the_index_grows_meanwhile() -> None:
     word = "zzsecret"  # the last word of all, which a merge that stops half way does not reach
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         migrate(connection, "memory")
-        fulltext.create(connection)
+        fulltext.create_index(connection)
         connection.execute("BEGIN")
         for n in range(600):
-            fulltext.add(connection, 1, 1, n, " ".join(f"w{n}k{k}" for k in range(250)))
-        fulltext.add(connection, 1, 1, 600, word)
+            fulltext.add_message(connection, 1, 1, n, " ".join(f"w{n}k{k}" for k in range(250)))
+        fulltext.add_message(connection, 1, 1, 600, word)
         connection.execute("COMMIT")
         connection.execute("INSERT INTO search_term (search_term) VALUES ('optimize')")
-        fulltext.unlist(connection, 1, 600)
+        fulltext.unlist_entries(connection, 1, 600)
         for _ in range(2):
-            assert fulltext.purge(connection)
+            assert fulltext.purge_index_step(connection)
         for n in range(3):
-            fulltext.add(connection, 2, 2, n, f"new{n}")
-        while fulltext.purge(connection):
+            fulltext.add_message(connection, 2, 2, n, f"new{n}")
+        while fulltext.purge_index_step(connection):
             pass
         blocks = connection.execute("SELECT block FROM search_term_data").fetchall()
         assert not any(word[2:].encode() in block for (block,) in blocks)
@@ -337,7 +337,7 @@ async def test_what_is_deleted_is_not_found_before_the_index_is_purged(path: Pat
     gone = [f"m{n}" for n in range(10, 30)]
     await store._write(lambda transaction: transaction.delete("ana", "", "trip", gone))
     with closing(sqlite3.connect(path)) as connection:
-        hits = fulltext.find(connection, 1, None, ["museum"], 10)
+        hits = fulltext.find_hits(connection, 1, None, ["museum"], 10)
     assert sorted(hit.position for hit in hits) == list(range(1, 11))
     await store.close()
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from strategies import stamped_dicts
 
 from autonomy_ctx.items.message import new_id, now
-from autonomy_ctx.items.terms import LITTLE_WORDS, LONGEST_TERM, terms
+from autonomy_ctx.items.terms import MAX_TERM_LENGTH, STOP_WORDS, index_terms
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.encoding import accept, draft
-from autonomy_ctx.memory.store import plain_text, searchable
+from autonomy_ctx.memory.encoding import coerce_message, make_draft
+from autonomy_ctx.memory.store import plain_body_text, searchable_text
 
 
 @given(value=stamped_dicts())
 def test_a_row_of_nothing_but_text_is_found_by_the_text_of_its_message(value: dict[str, Any]) -> None:
-    made = draft(accept(value, new_id=new_id, now=now), TokenCounter())
-    assert plain_text(made.body) in (None, searchable(made.message))
+    made = make_draft(coerce_message(value, new_id=new_id, now=now), TokenCounter())
+    assert plain_body_text(made.body) in (None, searchable_text(made.message))
 
 
 def test_the_usual_rows_are_read_the_short_way() -> None:
@@ -29,14 +29,14 @@ def test_the_usual_rows_are_read_the_short_way() -> None:
         {"role": "assistant", "content": "an order", "tool_calls": [], "agent": "shop"},
         {"role": "tool", "content": "an order", "tool_call_id": "c1", "name": "find"},
     ):
-        made = draft(accept(value, new_id=new_id, now=now), TokenCounter())
-        assert plain_text(made.body) == "an order"
+        made = make_draft(coerce_message(value, new_id=new_id, now=now), TokenCounter())
+        assert plain_body_text(made.body) == "an order"
 
 
 def test_a_row_with_calls_parts_or_no_json_is_read_the_long_way() -> None:
     call = '{"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]}'
     for body in (call, '{"role": "user", "content": [{"type": "text", "text": "a"}]}', "[]", "no json"):
-        assert plain_text(body) is None
+        assert plain_body_text(body) is None
 
 
 @given(
@@ -45,8 +45,8 @@ def test_a_row_with_calls_parts_or_no_json_is_read_the_long_way() -> None:
     )
 )
 def test_words_without_joints_are_the_terms_as_they_stand(words: list[str]) -> None:
-    little = LITTLE_WORDS.split()
+    little = STOP_WORDS.split()
     split = [part for word in words for part in ([*word.split("-"), "ab"] if "-" in word else [word])]
-    expected = [word.lower()[:LONGEST_TERM] for word in split if word.lower() not in little]
-    assert terms(" ".join(words)) == expected
+    expected = [word.lower()[:MAX_TERM_LENGTH] for word in split if word.lower() not in little]
+    assert index_terms(" ".join(words)) == expected
     assert not any(re.search("[A-Z]", term) for term in expected)

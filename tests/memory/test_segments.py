@@ -5,7 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autonomy_ctx.memory.store import Head, StoredSegment, SummaryState, swapped, written
+from autonomy_ctx.memory.store import (
+    Head,
+    StoredSegment,
+    SummaryState,
+    last_final_position,
+    segment_replacement,
+)
 
 HEAD = 12
 
@@ -17,7 +23,12 @@ def segment(first: int, last: int, provisional: bool) -> StoredSegment:
 @st.composite
 def fitting(draw: st.DrawFn, active: list[StoredSegment]) -> StoredSegment:
     """One that starts where something starts or ends, so that it often fits."""
-    starts = {1, written(active) + 1, *(one.first for one in active), *(one.last + 1 for one in active)}
+    starts = {
+        1,
+        last_final_position(active) + 1,
+        *(one.first for one in active),
+        *(one.last + 1 for one in active),
+    }
     first = draw(st.sampled_from(sorted(starts)) | st.integers(-1, HEAD + 1))
     ends = [one.last for one in active if one.last >= first]
     last = draw(st.sampled_from(ends) | st.integers(first - 1, HEAD + 1)) if ends else first + draw(sizes)
@@ -29,7 +40,7 @@ sizes = st.integers(-1, 4)
 
 def put(active: list[StoredSegment], new: StoredSegment) -> list[StoredSegment] | None:
     """The list after a commit, as a store makes it."""
-    swap = swapped(active, new, HEAD)
+    swap = segment_replacement(active, new, HEAD)
     if swap is None:
         return None
     assert set(swap.removed) <= set(active)

@@ -30,9 +30,9 @@ import pytest
 
 from autonomy_ctx import AutonomyCtxError, Memory, Message, StoreBusy
 from autonomy_ctx.errors import MessageTooLarge, StoreClosed, StoreCorrupt, StoreFull, StoreUnavailable
-from autonomy_ctx.memory.encoding import MESSAGE_LIMIT, RESULT_LIMIT, encoded
+from autonomy_ctx.memory.encoding import MESSAGE_LIMIT, RESULT_LIMIT, encode_row
 from autonomy_ctx.memory.sqlite import connection
-from autonomy_ctx.memory.sqlite.connection import FileLock, check_location, filesystem_of
+from autonomy_ctx.memory.sqlite.connection import FileLock, check_location, filesystem_type
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.worker import Worker
 from autonomy_ctx.stores import Draft
@@ -232,11 +232,11 @@ garbage
     ],
 )
 def test_the_filesystem_of_a_file_is_that_of_the_nearest_and_latest_mount(file: str, kind: str) -> None:
-    assert filesystem_of(Path(file), MOUNTS) == kind
+    assert filesystem_type(Path(file), MOUNTS) == kind
 
 
 def test_without_a_list_of_mounts_the_filesystem_is_unknown() -> None:
-    assert filesystem_of(Path("/memory.db"), "") is None
+    assert filesystem_type(Path("/memory.db"), "") is None
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"])
@@ -1231,7 +1231,7 @@ async def test_a_generation_goes_on_past_the_edges_of_number_types(path: Path) -
 def sized(size: int, character: str = "x", **fields: Any) -> Message:
     """A message whose row takes exactly so many bytes."""
     empty = make_message("", id="big", **fields)
-    room = size - len(encoded(empty).encode())
+    room = size - len(encode_row(empty).encode())
     width = len(character.encode())
     return make_message(character * (room // width) + "x" * (room % width), id="big", **fields)
 

@@ -16,7 +16,7 @@ from autonomy_ctx import Memory
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Lease, StoredSegment
-from autonomy_ctx.memory.window_cache import HotWindows
+from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.stores import Store
 from autonomy_ctx.testing import MAIN, StoppedClock, StoreContract, make_drafts, make_message
 
@@ -46,7 +46,7 @@ class TestSqliteStore(StoreContract):
         await store.close()
 
 
-class _HotStore(HotWindows):
+class _HotStore(WindowCache):
     """Kept windows over SQLite, with all that is no log of the store below."""
 
     def __init__(self, store: SqliteStore) -> None:

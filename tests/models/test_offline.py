@@ -15,7 +15,7 @@ from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, TextDelta
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.models.model import Model
-from autonomy_ctx.models.offline import NO_QUESTION, NOTHING, OfflineModel
+from autonomy_ctx.models.offline import NO_ANSWER, NO_QUESTION, OfflineModel
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
@@ -54,11 +54,11 @@ async def test_it_answers_with_what_the_context_says(question: str, said: str) -
 
 @pytest.mark.parametrize("question", ["What is my sister's passport number?", "Who are you?", "?", "Und?"])
 async def test_it_says_so_when_the_context_says_nothing(question: str) -> None:
-    assert await ask(question) == NOTHING
+    assert await ask(question) == NO_ANSWER
 
 
 async def test_a_fact_that_left_the_context_is_not_known() -> None:
-    assert await ask("What is my dog called?", HISTORY[3:]) == NOTHING
+    assert await ask("What is my dog called?", HISTORY[3:]) == NO_ANSWER
 
 
 async def test_a_summary_in_the_context_is_read_like_anything_else() -> None:
@@ -68,7 +68,7 @@ async def test_a_summary_in_the_context_is_read_like_anything_else() -> None:
 
 async def test_an_earlier_question_is_no_answer() -> None:
     before = [Message("user", "Where is Minka?"), Message("assistant", "I cannot say.")]
-    assert await ask("Where is Minka?", before) == NOTHING
+    assert await ask("Where is Minka?", before) == NO_ANSWER
 
 
 async def test_a_document_before_the_question_in_one_message_is_context() -> None:
@@ -83,7 +83,7 @@ async def test_a_document_before_the_question_in_one_message_is_context() -> Non
 async def test_questions_in_chinese_are_answered() -> None:
     history = [Message("user", "我的狗叫小白。我住在上海。")]
     assert "我的狗叫小白" in (await ask("狗叫什么？", history)).splitlines()[1]  # noqa: RUF001
-    assert await ask("价格多少？", history) == NOTHING  # noqa: RUF001
+    assert await ask("价格多少？", history) == NO_ANSWER  # noqa: RUF001
 
 
 async def test_without_a_user_there_is_no_question() -> None:
@@ -169,7 +169,7 @@ async def test_a_plain_wish_for_a_summary_is_understood() -> None:
 
 
 async def test_a_question_about_a_summary_is_a_question() -> None:
-    assert await ask("Is the summary of my taxes ready?") == NOTHING
+    assert await ask("Is the summary of my taxes ready?") == NO_ANSWER
 
 
 async def test_a_summarized_history_works_without_a_network(memory: Memory) -> None:

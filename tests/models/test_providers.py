@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from autonomy_ctx.models.catalog import known_window
+from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.models.model import Model
-from autonomy_ctx.models.providers import ALIASES, PROVIDERS, checked_url, choose, joined
+from autonomy_ctx.models.providers import ALIASES, PROVIDERS, checked_url, choose_provider, join_url
 
 VARIABLES = {name for one in PROVIDERS.values() for name in (*one.keys, *one.urls)}
 
@@ -40,7 +40,7 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_name_says_who_serves_the_model(name: str, provider: str, model: str) -> None:
-    found = choose(name)
+    found = choose_provider(name)
     assert (found.provider.name, found.model) == (provider, model)
 
 
@@ -59,14 +59,14 @@ def test_a_name_says_who_serves_the_model(name: str, provider: str, model: str) 
 def test_at_an_address_of_ones_own_a_makers_name_is_part_of_the_models(
     name: str, provider: str, model: str
 ) -> None:
-    found = choose(name, base_url="http://127.0.0.1:8000/v1")
+    found = choose_provider(name, base_url="http://127.0.0.1:8000/v1")
     assert (found.provider.name, found.model) == (provider, model)
 
 
 def test_a_provider_that_is_given_wins() -> None:
-    assert choose("claude-x", provider="openai").provider.name == "openai"
+    assert choose_provider("claude-x", provider="openai").provider.name == "openai"
     for alias, name in ALIASES.items():
-        assert choose("x", provider=alias).provider.name == name
+        assert choose_provider("x", provider=alias).provider.name == name
 
 
 @pytest.mark.parametrize("name", ["o", "opus", "llama3", "o10x", "somebody/llama3", "ollama/", "gpt5"])
@@ -151,7 +151,7 @@ def test_bedrock_is_in_the_region_that_the_environment_names(monkeypatch: pytest
     ],
 )
 def test_a_base_may_have_the_version_or_not(base: str, path: str, version: str | None, url: str) -> None:
-    assert joined(checked_url(base), path, version) == url
+    assert join_url(checked_url(base), path, version) == url
 
 
 def test_each_provider_gets_its_key_in_its_own_header() -> None:
@@ -196,7 +196,7 @@ def test_the_version_of_anthropic_fits_the_sampling_parameters() -> None:
     ],
 )
 def test_the_longest_beginning_of_a_name_gives_its_window(name: str, window: int | None) -> None:
-    assert known_window(name) == window
+    assert find_context_window(name) == window
 
 
 def test_a_window_may_be_set_and_a_local_server_has_its_own() -> None:

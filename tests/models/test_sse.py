@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx.models import streaming as bodies
-from autonomy_ctx.models.streaming import Body, Lines, ServerEvent, Unreadable, next_event
+from autonomy_ctx.models.streaming import (
+    LineReader,
+    ResponseBody,
+    ServerSentEvent,
+    UnreadableBody,
+    read_event,
+)
 
 STREAM = (
     ": a comment\r\n"
@@ -26,7 +32,7 @@ STREAM = (
     "data\r\r"
     "data: never ended"
 )
-EVENTS = [ServerEvent("one\n two", "first"), ServerEvent("été 猫"), ServerEvent("")]
+EVENTS = [ServerSentEvent("one\n two", "first"), ServerSentEvent("été 猫"), ServerSentEvent("")]
 
 
 def response(chunks: Sequence[bytes], **headers: str) -> Any:
@@ -40,12 +46,12 @@ def response(chunks: Sequence[bytes], **headers: str) -> Any:
     return SimpleNamespace(aiter_raw=raw, headers=headers, status_code=200, aclose=aclose)
 
 
-async def read(chunks: Sequence[bytes]) -> list[ServerEvent]:
-    body = Body(response(chunks))
-    lines = Lines(body)
+async def read(chunks: Sequence[bytes]) -> list[ServerSentEvent]:
+    body = ResponseBody(response(chunks))
+    lines = LineReader(body)
     found = []
     try:
-        while (event := await next_event(lines)) is not None:
+        while (event := await read_event(lines)) is not None:
             found.append(event)
     finally:
         await body.aclose()
@@ -61,11 +67,11 @@ def test_events_are_the_same_wherever_the_bytes_are_divided(cuts: set[int]) -> N
 
 
 async def test_a_byte_order_mark_at_the_beginning_is_no_text() -> None:
-    assert await read([b"\xef\xbb", b"\xbfdata: x\n\n"]) == [ServerEvent("x")]
+    assert await read([b"\xef\xbb", b"\xbfdata: x\n\n"]) == [ServerSentEvent("x")]
 
 
 async def test_a_carriage_return_ends_a_line_before_the_next_byte_is_there() -> None:
-    lines = Lines(Body(response([b"data: x\r", b"\n\r\n"])))
+    lines = LineReader(ResponseBody(response([b"data: x\r", b"\n\r\n"])))
     assert await anext(lines) == "data: x"
     assert await anext(lines) == ""
     with pytest.raises(StopAsyncIteration):
@@ -74,5 +80,5 @@ async def test_a_carriage_return_ends_a_line_before_the_next_byte_is_there() -> 
 
 async def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "MOST_BYTES", 1000)
-    with pytest.raises(Unreadable, match="larger than"):
+    with pytest.raises(UnreadableBody, match="larger than"):
         await read([b"data: "] + [b"x" * 100] * 20)

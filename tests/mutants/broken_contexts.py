@@ -26,7 +26,7 @@ MUTANTS = [
     Mutant(
         "a required section that fails leaves no context",
         "template/running.py",
-        'raise SectionError(section=placement.name, problem=f"failed: {_sentence(error)}") from error',
+        'raise SectionError(section=placement.name, problem=f"failed: {_error_text(error)}") from error',
         "pass",
         "tests/template/test_failing_and_waiting.py",
     ),
@@ -40,7 +40,7 @@ MUTANTS = [
     Mutant(
         "calibration moves in steps",
         "items/tokens.py",
-        "        if abs(self._average / self.factor - 1) <= STEP:",
+        "        if abs(self._average / self.factor - 1) <= MIN_FACTOR_CHANGE:",
         "        if False:",
         "tests/items/test_tokens.py",
     ),
@@ -75,7 +75,7 @@ MUTANTS = [
     Mutant(
         "no context passes the hard limit in tokens",
         "compaction/view.py",
-        "    return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, SHORTEST)",
+        "    return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, MIN_MESSAGE_TOKENS)",
         "    return settings.limits.hard_tokens",
         LIMITS,
     ),
@@ -96,21 +96,21 @@ MUTANTS = [
     Mutant(
         "an answer that is not fit leaves history as it was",
         "compaction/segment_writer.py",
-        '                raise Unfit(verdict.problem or "unfit")',
+        '                raise UnfitSummary(verdict.problem or "unfit")',
         "                pass",
         SUMMARIZED,
     ),
     Mutant(
         "a failing model is asked less and less",
         "compaction/breaker.py",
-        "FIRST_DELAY * 2 ** min(failures - 1, 20)",
-        "FIRST_DELAY * 2 ** min(0, 20)",
+        "FIRST_DELAY_SECONDS * 2 ** min(failures - 1, 20)",
+        "FIRST_DELAY_SECONDS * 2 ** min(0, 20)",
         FAULTS,
     ),
     Mutant(
         "two refusals of the same messages are enough",
         "compaction/summarizer.py",
-        "                if lease.refusals >= REFUSALS and lease.refused == batch.name:",
+        "                if lease.refusals >= MAX_REFUSALS and lease.refused == batch.name:",
         "                if False:",
         FAULTS,
     ),
@@ -124,7 +124,7 @@ MUTANTS = [
     Mutant(
         "what users say is data in a prompt",
         "items/transcript.py",
-        "    inside = harmless(text, secret)\n",
+        "    inside = neutralize_text(text, secret)\n",
         "    inside = text\n",
         "tests/completion/test_prompt.py",
     ),
@@ -159,14 +159,14 @@ MUTANTS = [
     Mutant(
         "a budget is met or refused",
         "template/budget.py",
-        "        raise _exceeded(shares, budget)\n",
+        "        raise _budget_exceeded(shares, budget)\n",
         "        pass\n",
         BUDGET,
     ),
     Mutant(
         "the newest user message is the last to be cut",
         "template/budget.py",
-        "        kept = _newest_user(part.messages) if index == asked else None\n",
+        "        kept = _newest_user_index(part.messages) if index == asked else None\n",
         "        kept = None\n",
         BUDGET,
     ),

@@ -144,7 +144,7 @@ MUTANTS = [
     Mutant(
         "a call that has no result is answered as interrupted",
         "items/formats/outgoing.py",
-        " or _stand_in(call, own, answered, repairs)\n",
+        " or _missing_result(call, own, answered, repairs)\n",
         "\n            if found is None:\n                continue\n",
         PREPARED,
     ),

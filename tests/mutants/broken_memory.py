@@ -46,14 +46,14 @@ MUTANTS = [
     Mutant(
         "a file that is gone is noticed",
         "memory/sqlite/connection.py",
-        "        if _file_at(self.path) != self.identity[:2]:\n            return False\n",
+        "        if _file_identity(self.path) != self.identity[:2]:\n            return False\n",
         "",
         "tests/memory/test_sqlite_faults.py tests/memory/test_hot.py",
     ),
     Mutant(
         "a child of a fork is refused",
         "memory/sqlite/connection.py",
-        "    if _file_at(path) in _inherited:",
+        "    if _file_identity(path) in _inherited_files:",
         "    if False:",
         "tests/memory/test_sqlite_faults.py tests/black_box/test_fork.py",
     ),
@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant(
         "what nobody waits for is let go",
         "memory/worker.py",
-        "        self.work = _nothing\n",
+        "        self.work = _do_nothing\n",
         "",
         "tests/memory/test_sqlite_faults.py",
     ),
@@ -182,8 +182,8 @@ MUTANTS = [
     Mutant(
         "a large result is kept whole beside the log",
         "memory/encoding.py",
-        "        whole, message = body, shortened(message)",
-        "        whole, message = None, shortened(message)",
+        "        whole, message = body, truncate_tool_result(message)",
+        "        whole, message = None, truncate_tool_result(message)",
         STORES,
     ),
     Mutant(
@@ -224,15 +224,15 @@ MUTANTS = [
     Mutant(
         "one process at a time writes a summary",
         "memory/sqlite/leases.py",
-        "    if lease_until is not None and now < lease_until <= now + LONGEST:",
+        "    if lease_until is not None and now < lease_until <= now + MAX_LEASE_SECONDS:",
         "    if False:",
         STORES,
     ),
     Mutant(
         "coverage has no gaps",
         "memory/store.py",
-        "    if not new.provisional and new.first == written(active) + 1:",
-        "    if not new.provisional and new.first > written(active):",
+        "    if not new.provisional and new.first == last_final_position(active) + 1:",
+        "    if not new.provisional and new.first > last_final_position(active):",
         "tests/memory/test_segments.py",
     ),
     Mutant(
@@ -259,7 +259,7 @@ MUTANTS = [
     Mutant(
         "a deleted message is not found",
         "memory/sqlite/log.py",
-        "            unlist(self._connection, conversation_id, position)\n",
+        "            unlist_entries(self._connection, conversation_id, position)\n",
         "",
         SEARCH,
     ),

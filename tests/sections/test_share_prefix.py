@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from models.model_server import as_json, claude, serving
-from summary_models import Call, ScriptedModel, refusing, shown, summarized
+from summary_models import ModelCall, ScriptedModel, refusing, shown, summarized
 
 from autonomy_ctx import (
     ComposedContext,
@@ -52,7 +52,7 @@ async def composed(
     return first
 
 
-def is_shared(call: Call) -> bool:
+def is_shared(call: ModelCall) -> bool:
     return "The conversation above is paused" in str(call.messages[-1]["content"])
 
 
@@ -247,7 +247,7 @@ async def test_a_wish_goes_along() -> None:
 async def test_segments_are_merged_after_the_context_that_shows_them() -> None:
     memory = Memory()
 
-    def record(call: Call) -> str:
+    def record(call: ModelCall) -> str:
         return " ".join(f"fact{len(model.calls)}x{number}" for number in range(50))
 
     model = ScriptedModel([record])

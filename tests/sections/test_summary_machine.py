@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from summary_models import Call, HeldModel, Shown, shown
+from summary_models import HeldModel, ModelCall, Shown, shown
 
 from autonomy_ctx import ChatRole, Memory, Message, SummarizedHistorySection, ToolCall
 from autonomy_ctx.compaction import Background
@@ -47,7 +47,7 @@ class Process:
         self.answered = 0
 
     @property
-    def unanswered(self) -> list[Call]:
+    def unanswered(self) -> list[ModelCall]:
         return self.model.calls[self.answered :]
 
     async def pump(self) -> None:

@@ -19,10 +19,10 @@ from autonomy_ctx import (
     SummarizedHistorySection,
 )
 from autonomy_ctx.compaction import SwapChoice
-from autonomy_ctx.compaction.config import settings_of
-from autonomy_ctx.compaction.metrics import Metrics
-from autonomy_ctx.compaction.snapshot import Seen
-from autonomy_ctx.compaction.swap import Swaps
+from autonomy_ctx.compaction.config import resolve_settings
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.snapshot import ConversationSnapshot
+from autonomy_ctx.compaction.swap import SwapTracker
 from autonomy_ctx.compaction.swap_policy import by_cost
 from autonomy_ctx.memory.conversation_cache import StoreKey
 from autonomy_ctx.stores import Entry, Head, Key, StoredSegment, SummaryState
@@ -217,18 +217,18 @@ async def test_two_contexts_at_the_same_time_hide_and_double_nothing() -> None:
 # -- what was read beside what was shown ------------------------------------------------------------------
 
 PLACE = StoreKey(1, Key("", "ana", "trip"))
-WAITING = settings_of(ContextSummaryConfig(floor=2, ceiling=4, hard_limit=20, swap=never))
+WAITING = resolve_settings(ContextSummaryConfig(floor=2, ceiling=4, hard_limit=20, swap=never))
 
 
 def segment(first: int, last: int, *, provisional: bool = False) -> StoredSegment:
     return StoredSegment(first=first, last=last, text=f"{first} to {last}", tokens=5, provisional=provisional)
 
 
-def seen(*segments: StoredSegment, since: int = 0, head: int = 10) -> Seen:
+def seen(*segments: StoredSegment, since: int = 0, head: int = 10) -> ConversationSnapshot:
     """A snapshot of a conversation of so many messages."""
     state = SummaryState(Head(head, head), segments)
     entries = [Entry(at, message) for at, message in enumerate(users(head), start=1)]
-    return Seen(
+    return ConversationSnapshot(
         state,
         state.head,
         [entry for entry in entries if entry.position > state.covered],
@@ -238,32 +238,32 @@ def seen(*segments: StoredSegment, since: int = 0, head: int = 10) -> Seen:
     )
 
 
-def view(swaps: Swaps, found: Seen) -> tuple[int, list[int]]:
+def view(swaps: SwapTracker, found: ConversationSnapshot) -> tuple[int, list[int]]:
     """What is covered in what is to be shown, and the positions after it."""
     made = swaps.view(PLACE, found, WAITING, lambda message: 10, 0.0)
     return made.state.covered, [entry.position for entry in made.entries]
 
 
 def test_messages_that_the_shown_summary_covers_are_not_shown_again() -> None:
-    swaps = Swaps(Metrics())
+    swaps = SwapTracker(SummaryMetrics())
     view(swaps, seen(segment(1, 3)))
     assert view(swaps, seen(segment(1, 3), segment(4, 8), since=1)) == (3, [4, 5, 6, 7, 8, 9, 10])
 
 
 def test_without_all_that_the_shown_summary_leaves_the_newest_is_shown() -> None:
-    swaps = Swaps(Metrics())
+    swaps = SwapTracker(SummaryMetrics())
     view(swaps, seen(segment(1, 3)))
     assert view(swaps, seen(segment(1, 3), segment(4, 8), since=5)) == (8, [9, 10])
 
 
 def test_a_stand_in_that_was_shown_does_not_wait() -> None:
-    swaps = Swaps(Metrics())
+    swaps = SwapTracker(SummaryMetrics())
     view(swaps, seen(segment(1, 3, provisional=True)))
     assert view(swaps, seen(segment(1, 5), since=3)) == (5, [6, 7, 8, 9, 10])
 
 
 def test_what_two_conversations_are_shown_is_kept_apart() -> None:
-    swaps = Swaps(Metrics())
+    swaps = SwapTracker(SummaryMetrics())
     view(swaps, seen())
     other = StoreKey(1, Key("", "bob", "trip"))
     assert swaps.covered(PLACE) == 0

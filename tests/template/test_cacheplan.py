@@ -23,11 +23,16 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.items import Segment, Summary
 from autonomy_ctx.items.formats.anthropic import AnthropicFormat
-from autonomy_ctx.items.formats.base import Asking
+from autonomy_ctx.items.formats.base import RequestOptions
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
-from autonomy_ctx.sections.section import Kind
+from autonomy_ctx.sections.section import SectionKind
 from autonomy_ctx.template import SectionReport
-from autonomy_ctx.template.cache_order import Planned, breakpoints, in_cache_order, lint
+from autonomy_ctx.template.cache_order import (
+    PlannedSection,
+    arrange_for_cache,
+    choose_breakpoints,
+    lint_order,
+)
 from autonomy_ctx.template.composed import from_record, to_record
 from autonomy_ctx.tokens import Price
 
@@ -186,7 +191,7 @@ async def test_a_recorded_context_in_two_pieces_comes_back() -> None:
     assert again.breakpoints == composed.breakpoints
 
 
-kinds: st.SearchStrategy[Kind] = st.sampled_from(["stable", "slow", "volatile"])
+kinds: st.SearchStrategy[SectionKind] = st.sampled_from(["stable", "slow", "volatile"])
 names = st.sampled_from(["system_instructions", "conversation_history", "notes", "now", "rules"])
 
 
@@ -194,10 +199,10 @@ names = st.sampled_from(["system_instructions", "conversation_history", "notes",
 def test_an_arrangement_never_loses_doubles_or_reorders_within_a_section(
     parts: list[tuple[str, Any, list[Message]]],
 ) -> None:
-    sections = [Planned(name=name, kind=kind) for name, kind, _ in parts]
+    sections = [PlannedSection(name=name, kind=kind) for name, kind, _ in parts]
     told = [history for _, _, history in parts]
-    pieces = in_cache_order(sections, told)
-    assert pieces == in_cache_order(sections, told)
+    pieces = arrange_for_cache(sections, told)
+    assert pieces == arrange_for_cache(sections, told)
     for index, history in enumerate(told):
         own = [piece for piece in pieces if piece.section == index]
         assert [one for piece in own for one in history[piece.first : piece.last]] == history
@@ -276,10 +281,10 @@ async def test_the_sizes_of_a_composed_context_make_the_estimate() -> None:
 
 def test_the_more_stands_behind_it_the_more_a_volatile_section_costs() -> None:
     def factor(tokens: int) -> float:
-        [warning] = lint(
+        [warning] = lint_order(
             [
-                Planned(name="now", kind="volatile", tokens=500),
-                Planned(name="conversation_history", kind="slow", tokens=tokens),
+                PlannedSection(name="now", kind="volatile", tokens=500),
+                PlannedSection(name="conversation_history", kind="slow", tokens=tokens),
             ]
         )
         return warning.cost_factor
@@ -316,8 +321,8 @@ SUMMARY = Summary([Segment(text="before", first=1, last=4)], created_at=NOON)
 
 def test_a_summary_ends_a_part_that_stays() -> None:
     history = [said("system", "s"), SUMMARY, said("user", "a"), said("assistant", "b"), said("user", "c")]
-    slow: list[Kind] = ["slow"] * 4
-    assert breakpoints(history, ["stable", *slow], 0) == (0, 1, 4)
+    slow: list[SectionKind] = ["slow"] * 4
+    assert choose_breakpoints(history, ["stable", *slow], 0) == (0, 1, 4)
 
 
 @given(histories, st.data())
@@ -326,7 +331,7 @@ def test_at_most_four_breakpoints_in_order_and_all_within(
 ) -> None:
     history = [SUMMARY, *history]
     own = data.draw(st.lists(kinds, min_size=len(history), max_size=len(history)))
-    found = breakpoints(history, own, data.draw(st.integers(0, len(history))))
+    found = choose_breakpoints(history, own, data.draw(st.integers(0, len(history))))
     assert len(found) <= 4
     assert list(found) == sorted(set(found))
     assert all(0 <= index < len(history) for index in found)
@@ -345,7 +350,7 @@ async def test_breakpoints_land_on_the_right_blocks_of_providers() -> None:
     memory = await talk()
     placed = [Given("now", "volatile", "noon"), SystemInstructionsSection("s"), ConversationHistorySection()]
     composed = await arranged(*placed).compose(memory, "ana", "trip")
-    asked = Asking(breakpoints=composed.breakpoints)
+    asked = RequestOptions(breakpoints=composed.breakpoints)
     body = AnthropicFormat().request("claude-x", composed.messages, asked).body
     assert [block["text"] for block in body["system"] if "cache_control" in block] == ["s"]
     assert _marked(body["messages"]) == ["two", "three"]

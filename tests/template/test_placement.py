@@ -20,21 +20,21 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.sections import Contribution
 from autonomy_ctx.sections.section import Params
-from autonomy_ctx.template.running import Placement, place
+from autonomy_ctx.template.running import SectionOptions, read_section_options
 
 
-def offers(placement: Placement) -> set[str]:
+def offers(placement: SectionOptions) -> set[str]:
     abilities = ("observer", "delivery", "summarizing", "metrics", "closeable")
     return {ability for ability in abilities if getattr(placement, ability) is not None}
 
 
 def test_a_plain_section_offers_only_messages() -> None:
-    assert offers(place(Says("plain"))) == set()
+    assert offers(read_section_options(Says("plain"))) == set()
 
 
 def test_sections_of_this_library_offer_what_they_have() -> None:
-    assert offers(place(InboxSection())) == {"delivery"}
-    assert offers(place(SummarizedHistorySection(None))) == {
+    assert offers(read_section_options(InboxSection())) == {"delivery"}
+    assert offers(read_section_options(SummarizedHistorySection(None))) == {
         "observer",
         "summarizing",
         "metrics",
@@ -101,12 +101,12 @@ class EndsInTime(Hangs):
 
 
 def test_a_section_that_handles_its_timeout_is_not_stopped_by_the_template() -> None:
-    assert place(AdditionalContextSection(timeout=0.01)).timeout is None
-    assert place(EndsInTime(timeout=0.01)).timeout is None
+    assert read_section_options(AdditionalContextSection(timeout=0.01)).timeout is None
+    assert read_section_options(EndsInTime(timeout=0.01)).timeout is None
 
 
 async def test_a_subclass_that_overrides_the_method_is_stopped_again() -> None:
-    assert place(Hangs(timeout=0.01)).timeout == 0.01
+    assert read_section_options(Hangs(timeout=0.01)).timeout == 0.01
     with pytest.raises(SectionError, match="took longer than"):
         await ContextTemplate([Hangs(timeout=0.01, required=True)]).compose(Memory(), "ana", "trip")
 

@@ -7,36 +7,36 @@ from typing import Any, NamedTuple, assert_never
 
 from autonomy_ctx.items.formats.base import (
     ANTHROPIC,
-    ONLY_MESSAGES,
-    Asking,
+    DEFAULT_REQUEST_OPTIONS,
     CallStarted,
     ModelReply,
-    Request,
+    RequestOptions,
     StreamError,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
-    signed,
+    WireRequest,
+    tag_signature,
 )
 from autonomy_ctx.items.formats.blocks import (
     Block,
-    Carries,
-    Image,
-    Offer,
-    Result,
-    Text,
-    Thinking,
-    Turn,
-    Use,
-    conversation,
+    BlockTurn,
+    ImageBlock,
+    OfferedTool,
+    ProviderFeatures,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    build_conversation,
 )
-from autonomy_ctx.items.formats.incoming import count, entries, fields, text, word
-from autonomy_ctx.items.formats.outgoing import arguments_text, joined
+from autonomy_ctx.items.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text, as_text
+from autonomy_ctx.items.formats.outgoing import arguments_text, merge_text_parts
 from autonomy_ctx.items.message import Message, Part, TextContent, ThinkingContent, ToolCall
 
 # Which field of which block each kind of delta adds to.
-_GROWS = {
+_DELTA_FIELDS = {
     "text_delta": ("text", "text", "text"),
     "thinking_delta": ("thinking", "thinking", "thinking"),
     "signature_delta": ("thinking", "signature", "signature"),
@@ -57,26 +57,28 @@ class AnthropicReader:
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
         """What one event says; a `StreamError` if it is an error, nothing if it is unknown."""
-        index = count(data.get("index"))
+        index = as_count(data.get("index"))
         match data.get("type") or event:
             case "message_start":
-                message = fields(data.get("message"))
+                message = as_mapping(data.get("message"))
                 self._message.update({name: message.get(name) for name in ("id", "model", "stop_reason")})
-                self._usage.update(fields(message.get("usage")))
+                self._usage.update(as_mapping(message.get("usage")))
             case "content_block_start":
-                return self._started(index, fields(data.get("content_block")))
+                return self._started(index, as_mapping(data.get("content_block")))
             case "content_block_delta":
-                return self._added(index, fields(data.get("delta")))
+                return self._added(index, as_mapping(data.get("delta")))
             case "content_block_stop":
                 self._closed.add(index)
             case "message_delta":
-                self._message["stop_reason"] = fields(data.get("delta")).get("stop_reason")
-                told = fields(data.get("usage")).items()
+                self._message["stop_reason"] = as_mapping(data.get("delta")).get("stop_reason")
+                told = as_mapping(data.get("usage")).items()
                 # The counts so far: they replace those from the start, where they are given.
                 self._usage.update({name: value for name, value in told if value is not None})
             case "error":
-                error = fields(data.get("error"))
-                raise StreamError(word(error.get("type")) or "error", text(error.get("message")))
+                error = as_mapping(data.get("error"))
+                raise StreamError(
+                    as_nonempty_text(error.get("type")) or "error", as_text(error.get("message"))
+                )
         return ()
 
     def finish(self) -> ModelReply:
@@ -96,16 +98,16 @@ class AnthropicReader:
         self._grown[index] = {}
         match block.get("type"):
             case "tool_use":
-                return (CallStarted(word(block.get("id")), text(block.get("name"))),)
-            case "text" if shown := text(block.get("text")):
+                return (CallStarted(as_nonempty_text(block.get("id")), as_text(block.get("name"))),)
+            case "text" if shown := as_text(block.get("text")):
                 return (TextDelta(shown),)
-            case "thinking" if thought := text(block.get("thinking")):
+            case "thinking" if thought := as_text(block.get("thinking")):
                 return (ThinkingDelta(thought),)
         return ()
 
     def _added(self, index: int, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
-        kind, source, target = _GROWS.get(text(delta.get("type")), ("", "", ""))
-        more = text(delta.get(source))
+        kind, source, target = _DELTA_FIELDS.get(as_text(delta.get("type")), ("", "", ""))
+        more = as_text(delta.get(source))
         if not more:
             return ()
         if index not in self._blocks:
@@ -123,13 +125,13 @@ class AnthropicReader:
         """A block as it would stand in a whole message."""
         block = dict(self._blocks[index])
         for name, pieces in self._grown[index].items():
-            begun = "" if name == "input" else text(block.get(name))
+            begun = "" if name == "input" else as_text(block.get(name))
             block[name] = begun + "".join(pieces)
         return block
 
 
 DEFAULT_MAX_TOKENS = 4096
-STOPS = {
+STOP_REASONS = {
     "end_turn": "end",
     "stop_sequence": "end",
     "tool_use": "tools",
@@ -137,7 +139,7 @@ STOPS = {
     "refusal": "refused",
     "model_context_window_exceeded": "overflow",
 }
-_CARRIES = Carries(owner=ANTHROPIC, url_images=True, redacted_text=True)
+_FEATURES = ProviderFeatures(owner=ANTHROPIC, url_images=True, redacted_text=True)
 
 
 class AnthropicMessages(NamedTuple):
@@ -152,9 +154,11 @@ class AnthropicFormat:
 
     name = "anthropic"
 
-    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
+    def request(
+        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+    ) -> WireRequest:
         """A request that the provider takes; sampling parameters only if `options` has them."""
-        talk = conversation(messages, _CARRIES, asked)
+        talk = build_conversation(messages, _FEATURES, asked)
         body: dict[str, Any] = {
             "model": model,
             "max_tokens": _default_max_tokens(asked.options)
@@ -162,15 +166,15 @@ class AnthropicFormat:
             else asked.max_tokens,
         }
         if talk.system:
-            body["system"] = [_block(text) for text in talk.system]
-        body["messages"] = [_turn(turn) for turn in talk.turns]
+            body["system"] = [_encode_block(text) for text in talk.system]
+        body["messages"] = [_encode_turn(turn) for turn in talk.turns]
         if talk.tools:
-            body["tools"] = [_tool(offer) for offer in talk.tools]
+            body["tools"] = [_encode_tool(offer) for offer in talk.tools]
             if not talk.offered:
                 body["tool_choice"] = {"type": "none"}
         if asked.stream:
             body["stream"] = True
-        return Request(path="/messages", body={**body, **asked.options}, repairs=talk.repairs)
+        return WireRequest(path="/messages", body={**body, **asked.options}, repairs=talk.repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -185,92 +189,92 @@ def anthropic_messages(
     messages: Sequence[Message], repairs: list[str], *, breakpoints: Sequence[int] = ()
 ) -> AnthropicMessages:
     """Messages as the Messages API takes them; `repairs` gets what was mended."""
-    talk = conversation(messages, _CARRIES, Asking(breakpoints=breakpoints))
+    talk = build_conversation(messages, _FEATURES, RequestOptions(breakpoints=breakpoints))
     repairs += talk.repairs
     system = "\n\n".join(rule.text for rule in talk.system)
-    return AnthropicMessages([_turn(turn) for turn in talk.turns], system or None)
+    return AnthropicMessages([_encode_turn(turn) for turn in talk.turns], system or None)
 
 
 def read_message(body: Mapping[str, Any]) -> ModelReply:
     """A reply from a whole message; blocks of an unknown kind are passed over."""
     if body.get("type") == "error":
-        error = fields(body.get("error"))
-        raise StreamError(word(error.get("type")) or "error", text(error.get("message")))
+        error = as_mapping(body.get("error"))
+        raise StreamError(as_nonempty_text(error.get("type")) or "error", as_text(error.get("message")))
     parts: list[Part] = []
     calls: list[ToolCall] = []
-    for block in entries(body.get("content")):
+    for block in as_mappings(body.get("content")):
         match block.get("type"):
             case "text":
-                parts.append(TextContent(text(block.get("text"))))
+                parts.append(TextContent(as_text(block.get("text"))))
             case "thinking":
-                thought, signature = text(block.get("thinking")), word(block.get("signature"))
-                mark = signed(ANTHROPIC, signature) if signature else None
+                thought, signature = as_text(block.get("thinking")), as_nonempty_text(block.get("signature"))
+                mark = tag_signature(ANTHROPIC, signature) if signature else None
                 parts.append(ThinkingContent(thought, signature=mark))
-            case "redacted_thinking" if data := text(block.get("data")):
-                parts.append(ThinkingContent("", redacted=signed(ANTHROPIC, data)))
+            case "redacted_thinking" if data := as_text(block.get("data")):
+                parts.append(ThinkingContent("", redacted=tag_signature(ANTHROPIC, data)))
             case "tool_use":
-                name, arguments = text(block.get("name")), arguments_text(block.get("input"))
-                calls.append(ToolCall(word(block.get("id")), name, arguments))
-    stop = word(body.get("stop_reason"))
+                name, arguments = as_text(block.get("name")), arguments_text(block.get("input"))
+                calls.append(ToolCall(as_nonempty_text(block.get("id")), name, arguments))
+    stop = as_nonempty_text(body.get("stop_reason"))
     return ModelReply(
-        parts=joined(parts),
+        parts=merge_text_parts(parts),
         tool_calls=tuple(calls),
-        stop=STOPS.get(stop, stop) if stop else None,
-        usage=_usage(fields(body.get("usage"))),
-        model=word(body.get("model")),
-        id=word(body.get("id")),
+        stop=STOP_REASONS.get(stop, stop) if stop else None,
+        usage=_usage(as_mapping(body.get("usage"))),
+        model=as_nonempty_text(body.get("model")),
+        id=as_nonempty_text(body.get("id")),
     )
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    cached = count(usage.get("cache_read_input_tokens"))
-    written = count(usage.get("cache_creation_input_tokens"))
+    cached = as_count(usage.get("cache_read_input_tokens"))
+    written = as_count(usage.get("cache_creation_input_tokens"))
     return Usage(
-        input_tokens=count(usage.get("input_tokens")) + written + cached,
+        input_tokens=as_count(usage.get("input_tokens")) + written + cached,
         cached_tokens=cached,
         cache_write_tokens=written,
-        output_tokens=count(usage.get("output_tokens")),
+        output_tokens=as_count(usage.get("output_tokens")),
     )
 
 
 def _default_max_tokens(options: Mapping[str, Any]) -> int:
     # What is allowed for thinking counts, and a limit below it is refused.
-    return DEFAULT_MAX_TOKENS + count(fields(options.get("thinking")).get("budget_tokens"))
+    return DEFAULT_MAX_TOKENS + as_count(as_mapping(options.get("thinking")).get("budget_tokens"))
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
-    return {"role": turn.role, "content": [_block(block) for block in turn.blocks]}
+def _encode_turn(turn: BlockTurn) -> dict[str, Any]:
+    return {"role": turn.role, "content": [_encode_block(block) for block in turn.blocks]}
 
 
-def _block(block: Block) -> dict[str, Any]:
-    spelled = _spelled(block)
+def _encode_block(block: Block) -> dict[str, Any]:
+    spelled = _encode_content(block)
     if block.cut:
         spelled["cache_control"] = {"type": "ephemeral"}
     return spelled
 
 
-def _spelled(block: Block) -> dict[str, Any]:
+def _encode_content(block: Block) -> dict[str, Any]:
     match block:
-        case Text(text=text):
+        case TextBlock(text=text):
             return {"type": "text", "text": text}
-        case Image(picture=picture):
+        case ImageBlock(picture=picture):
             if picture.url:
                 return {"type": "image", "source": {"type": "url", "url": picture.url}}
             source = {"type": "base64", "media_type": picture.media_type, "data": picture.data}
             return {"type": "image", "source": source}
-        case Thinking(redacted=redacted) if redacted:
+        case ThinkingBlock(redacted=redacted) if redacted:
             return {"type": "redacted_thinking", "data": redacted}
-        case Thinking(text=text, signature=signature):
+        case ThinkingBlock(text=text, signature=signature):
             return {"type": "thinking", "thinking": text, "signature": signature}
-        case Use(id=call_id, name=name, input=arguments):
+        case ToolUseBlock(id=call_id, name=name, input=arguments):
             return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-        case Result(id=call_id, content=content, is_error=is_error):
-            inside = [_block(inner) for inner in content]
+        case ToolResultBlock(id=call_id, content=content, is_error=is_error):
+            inside = [_encode_block(inner) for inner in content]
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": inside}
             return {**result, "is_error": True} if is_error else result
     assert_never(block)
 
 
-def _tool(offer: Offer) -> dict[str, Any]:
+def _encode_tool(offer: OfferedTool) -> dict[str, Any]:
     described = {"description": offer.description} if offer.description else {}
     return {"name": offer.name, **described, "input_schema": offer.schema}

@@ -27,13 +27,19 @@ from autonomy_ctx.items.message import (
 )
 
 _TEXT_TYPES = (None, "text", "input_text", "output_text")
-_UNSPOKEN_TYPES = ("thinking", "redacted_thinking", "reasoning")
+_THINKING_TYPES = ("thinking", "redacted_thinking", "reasoning")
 _CALL_TYPES = ("tool_use", "function_call", "tool_call")
 _CALL_FIELDS = ("functionCall", "function_call", "toolUse")
-_STOPS = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason", "stop")
-_USAGES = ("usage", "usageMetadata", "usage_metadata")
-_INPUTS = ("input_tokens", "prompt_tokens", "promptTokenCount", "prompt_token_count", "inputTokens")
-_OUTPUTS = (
+_STOP_FIELDS = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason", "stop")
+_USAGE_FIELDS = ("usage", "usageMetadata", "usage_metadata")
+_INPUT_TOKEN_FIELDS = (
+    "input_tokens",
+    "prompt_tokens",
+    "promptTokenCount",
+    "prompt_token_count",
+    "inputTokens",
+)
+_OUTPUT_TOKEN_FIELDS = (
     "output_tokens",
     "completion_tokens",
     "candidatesTokenCount",
@@ -41,19 +47,19 @@ _OUTPUTS = (
     "outputTokens",
 )
 # A list may claim any length; no real reply has this many parts.
-_MOST_PARTS = 10_000
+_MAX_PARTS = 10_000
 
 
 # What providers, and our own replies, call it when an answer was cut off, and when there will be none.
-CUT_OFF = ("length", "overflow", "max_tokens", "model_context_window_exceeded", "max_output_tokens")
-REFUSED = (
+CUT_OFF_REASONS = ("length", "overflow", "max_tokens", "model_context_window_exceeded", "max_output_tokens")
+REFUSAL_REASONS = (
     *("refused", "content_filter", "refusal", "safety", "error"),
     # The same in Gemini's and Bedrock's words.
     *("recitation", "blocklist", "prohibited_content", "spii", "content_filtered", "guardrail_intervened"),
 )
 
 
-def read_reply(value: Any) -> ModelReply:
+def read_text_reply(value: Any) -> ModelReply:
     """What a reply says: a `ModelReply`, text, a message, a provider's JSON or an SDK's object.
 
     `stop` is `error` for an error in the place of an answer, None for what has no known shape, and
@@ -72,7 +78,7 @@ def read_reply(value: Any) -> ModelReply:
     if any(_is_given(_get(place, "error")) for place in (value, _first(_get(value, "choices")))):
         return ModelReply(stop="error")
     try:
-        data = _plain(value, _DEPTH)
+        data = _to_json(value, _MAX_DEPTH)
     except Exception:  # the fields of a foreign class may raise anything
         data = None
     return _provider_reply(data) or _other_reply(value, data)
@@ -92,10 +98,10 @@ def has_calls(reply: ModelReply) -> bool:
 
 def _provider_reply(data: Any) -> ModelReply | None:
     """A reply in the JSON of a provider; None when it is in none, or says nothing there."""
-    if not isinstance(data, Mapping) or (format_ := _format(data)) is None:
+    if not isinstance(data, Mapping) or (format_ := _detect_format(data)) is None:
         return None
     try:
-        reply = format_.reply(_camel(data) if format_.name == "google" else data)
+        reply = format_.reply(_to_camel_case(data) if format_.name == "google" else data)
     except Exception:  # JSON that only looks like the provider's
         return None
     return reply if reply.parts or reply.tool_calls or reply.stop else None
@@ -113,18 +119,20 @@ def _other_reply(value: Any, data: Any) -> ModelReply:
         _get(_get(value, "output"), "message"),
         value,
     ]
-    text = next(filter(None, map(_spoken, places)), "")
+    text = next(filter(None, map(_message_text, places)), "")
     message = data if isinstance(data, Mapping) else {}
     parts, calls = _content_parts(message, text), _tool_calls(message)
-    stop = _stop(value, places, refused=not text)
+    stop = _find_stop(value, places, refused=not text)
     answered = parts or calls or stop is not None or message.get("role") == "assistant"
     return ModelReply(
         parts=parts,
         tool_calls=calls,
-        stop=_stop_reason(stop, called=bool(calls) or any(map(_calls, places)), answered=bool(answered)),
+        stop=_normalize_stop(
+            stop, called=bool(calls) or any(map(_has_calls, places)), answered=bool(answered)
+        ),
         usage=Usage(
-            input_tokens=_tokens(value, _INPUTS) or 0,
-            output_tokens=_tokens(value, _OUTPUTS) or 0,
+            input_tokens=_find_token_count(value, _INPUT_TOKEN_FIELDS) or 0,
+            output_tokens=_find_token_count(value, _OUTPUT_TOKEN_FIELDS) or 0,
         ),
     )
 
@@ -147,7 +155,7 @@ def _is_text(value: Any) -> bool:
     return issubclass(type(value), str)
 
 
-def _string(value: Any) -> str | None:
+def _as_string(value: Any) -> str | None:
     """A string, or the string that an enum member stands for."""
     if value is None:
         return None
@@ -160,18 +168,18 @@ def _string(value: Any) -> str | None:
     return None
 
 
-def _items(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     """The items of a list or another sequence; none of anything else."""
     try:
         if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
             return []
-        return list(islice(value, min(len(value), _MOST_PARTS)))
+        return list(islice(value, min(len(value), _MAX_PARTS)))
     except Exception:  # a sequence of a foreign class may raise anything
         return []
 
 
 def _first(value: Any) -> Any:
-    return next(iter(_items(value)), None)
+    return next(iter(_as_list(value)), None)
 
 
 def _is_given(value: Any) -> bool:
@@ -181,67 +189,69 @@ def _is_given(value: Any) -> bool:
         return True
 
 
-def _parts(place: Any) -> list[Any]:
+def _message_parts(place: Any) -> list[Any]:
     """The parts of a message-like thing; those of messages inside it too, one level deep."""
     parts: list[Any] = []
     for name in ("content", "output"):
         content = _get(place, name)
-        inner = _items(content) or _items(_get(content, "parts")) or [content]
+        inner = _as_list(content) or _as_list(_get(content, "parts")) or [content]
         for part in inner:
-            parts += _items(_get(part, "content")) if _string(_get(part, "type")) == "message" else [part]
+            parts += (
+                _as_list(_get(part, "content")) if _as_string(_get(part, "type")) == "message" else [part]
+            )
     return parts
 
 
-def _spoken(place: Any) -> str:
+def _message_text(place: Any) -> str:
     """The text of a message-like thing: its parts that are text, otherwise its own `text`."""
     if _is_text(place):
         return str.__str__(place)
-    if _string(_get(place, "type")) in _UNSPOKEN_TYPES:
+    if _as_string(_get(place, "type")) in _THINKING_TYPES:
         return ""
     own = _get(place, "text")
-    return "".join(map(_part_text, _parts(place))) or (str.__str__(own) if _is_text(own) else "")
+    return "".join(map(_part_text, _message_parts(place))) or (str.__str__(own) if _is_text(own) else "")
 
 
 def _part_text(part: Any) -> str:
     if _is_text(part):
         return str.__str__(part)
     kind = _get(part, "type")
-    if (None if kind is None else _string(kind)) not in _TEXT_TYPES or _get(part, "thought") is True:
+    if (None if kind is None else _as_string(kind)) not in _TEXT_TYPES or _get(part, "thought") is True:
         return ""
     text = _get(part, "text")
     return str.__str__(text) if _is_text(text) else ""
 
 
-def _calls(place: Any) -> bool:
-    if _items(_get(place, "tool_calls")) or _get(place, "function_call") is not None:
+def _has_calls(place: Any) -> bool:
+    if _as_list(_get(place, "tool_calls")) or _get(place, "function_call") is not None:
         return True
     return any(
-        _string(_get(part, "type")) in _CALL_TYPES
+        _as_string(_get(part, "type")) in _CALL_TYPES
         or any(_get(part, name) is not None for name in _CALL_FIELDS)
-        for part in _parts(place)
+        for part in _message_parts(place)
     )
 
 
-def _stop(reply: Any, places: Sequence[Any], *, refused: bool) -> str | None:
-    if refused and any(_string(_get(place, "refusal")) for place in places):
+def _find_stop(reply: Any, places: Sequence[Any], *, refused: bool) -> str | None:
+    if refused and any(_as_string(_get(place, "refusal")) for place in places):
         return "refusal"
     metadata = _get(reply, "response_metadata")
-    found = (_string(_get(place, name)) for place in (*places, metadata) for name in _STOPS)
-    stop = next(filter(None, found), None) or _string(_get(_get(reply, "incomplete_details"), "reason"))
+    found = (_as_string(_get(place, name)) for place in (*places, metadata) for name in _STOP_FIELDS)
+    stop = next(filter(None, found), None) or _as_string(_get(_get(reply, "incomplete_details"), "reason"))
     return stop.lower() if stop else None
 
 
-def _tokens(reply: Any, names: Iterable[str]) -> int | None:
+def _find_token_count(reply: Any, names: Iterable[str]) -> int | None:
     """The first count among the usual fields that really is one."""
-    usages = [_get(reply, usage) for usage in _USAGES]
+    usages = [_get(reply, usage) for usage in _USAGE_FIELDS]
     found = (_get(usage, name) for name in names for usage in usages)
     return next((count for count in found if type(count) is int and count >= 0), None)
 
 
 # Deeper than any reply; an object that holds itself ends here.
-_DEPTH = 12
+_MAX_DEPTH = 12
 # Google's SDK has the fields of its JSON under these names.
-_GOOGLE = {
+_GOOGLE_FIELDS = {
     name: "".join([first, *(word.title() for word in rest)])
     for name, (first, *rest) in (
         (name, name.split("_"))
@@ -255,7 +265,7 @@ _GOOGLE = {
 }
 
 
-def _format(data: Mapping[str, Any]) -> Format | None:
+def _detect_format(data: Mapping[str, Any]) -> Format | None:
     """Whose shape it is; formats are imported here, for most programs need none of them to read a reply."""
     output = data.get("output")
     if isinstance(data.get("choices"), list):
@@ -304,31 +314,32 @@ def _tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     )
 
 
-def _stop_reason(stop: str | None, *, called: bool, answered: bool) -> str | None:
+def _normalize_stop(stop: str | None, *, called: bool, answered: bool) -> str | None:
     """A provider's word for why the model stopped, in our own words."""
     if stop == "error":
         return stop
-    if stop in REFUSED:
+    if stop in REFUSAL_REASONS:
         return "refused"
-    if stop in CUT_OFF:
+    if stop in CUT_OFF_REASONS:
         return "length"
     if called:
         return "tools"
     return "end" if answered else None
 
 
-def _camel(value: Any) -> Any:
+def _to_camel_case(value: Any) -> Any:
     """Google's JSON, of which an SDK may have changed the names; not inside what a call is given."""
     if isinstance(value, list):
-        return [_camel(inner) for inner in value]
+        return [_to_camel_case(inner) for inner in value]
     if not isinstance(value, Mapping):
         return value
     return {
-        _GOOGLE.get(name, name): inner if name == "args" else _camel(inner) for name, inner in value.items()
+        _GOOGLE_FIELDS.get(name, name): inner if name == "args" else _to_camel_case(inner)
+        for name, inner in value.items()
     }
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _to_json(value: Any, depth: int) -> Any:
     """An SDK's object as the JSON that it was made from."""
     if isinstance(value, Enum):
         return value.value
@@ -337,11 +348,11 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner, depth - 1) for name, inner in value.items()}
+        return {str(name): _to_json(inner, depth - 1) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner, depth - 1) for inner in value]
+        return [_to_json(inner, depth - 1) for inner in value]
     found = _attributes(value)
-    return value if found is None else _plain(found, depth)
+    return value if found is None else _to_json(found, depth)
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from autonomy_ctx.items.message import Message, Part, TextContent, ToolCall
 ANTHROPIC, BEDROCK, GOOGLE, RESPONSES = OWNERS = ("anthropic", "bedrock", "google", "responses")
 
 
-def signed(owner: str, signature: str) -> str:
+def tag_signature(owner: str, signature: str) -> str:
     """A signature with its owner's name."""
     return f"{owner}:{signature}"
 
@@ -126,7 +126,7 @@ def content_of(parts: Sequence[Part]) -> str | tuple[Part, ...]:
     return "".join(texts) if len(texts) == len(parts) else tuple(parts)
 
 
-def with_own_names(reply: ModelReply, names: Mapping[str, str]) -> ModelReply:
+def restore_tool_names(reply: ModelReply, names: Mapping[str, str]) -> ModelReply:
     """A reply whose calls have the tools' own names instead of those on the wire."""
     if not any(call.name in names for call in reply.tool_calls):
         return reply
@@ -134,18 +134,18 @@ def with_own_names(reply: ModelReply, names: Mapping[str, str]) -> ModelReply:
     return replace(reply, tool_calls=calls)
 
 
-def event_with_own_names(event: StreamEvent, names: Mapping[str, str]) -> StreamEvent:
+def restore_event_tool_names(event: StreamEvent, names: Mapping[str, str]) -> StreamEvent:
     """The same for an event of a stream."""
     match event:
         case CallStarted(id, name):
             return CallStarted(id, names.get(name, name))
         case ReplyFinished(reply):
-            return ReplyFinished(with_own_names(reply, names))
+            return ReplyFinished(restore_tool_names(reply, names))
     return event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class RequestOptions:
     """What a request says besides the messages.
 
     `tools` are `{"name", "description", "parameters"}`. `breakpoints` are indexes of messages after
@@ -162,11 +162,11 @@ class Asking:
     options: Mapping[str, Any] = field(default=EMPTY)
 
 
-ONLY_MESSAGES = Asking()
+DEFAULT_REQUEST_OPTIONS = RequestOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class WireRequest:
     """A request's path below the base URL and its JSON body, and what had to be mended to make it."""
 
     path: str
@@ -184,7 +184,7 @@ class StreamReader(Protocol):
         """The reply, once the stream has ended; with what came when it ended too early."""
 
 
-class Answers(Protocol):
+class ReplyFormat(Protocol):
     """How one provider answers with a whole response."""
 
     name: str
@@ -193,10 +193,12 @@ class Answers(Protocol):
         """What a whole response says."""
 
 
-class Format(Answers, Protocol):
+class Format(ReplyFormat, Protocol):
     """One provider's words."""
 
-    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
+    def request(
+        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+    ) -> WireRequest:
         """A request that the provider takes."""
 
     def reader(self) -> StreamReader:

@@ -11,46 +11,46 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from autonomy_ctx.items.formats.base import (
+    DEFAULT_REQUEST_OPTIONS,
     GOOGLE,
-    ONLY_MESSAGES,
-    Asking,
     CallStarted,
     ModelReply,
-    Request,
+    RequestOptions,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
+    WireRequest,
     signature_of,
-    signed,
+    tag_signature,
 )
 from autonomy_ctx.items.formats.incoming import (
-    Pieces,
-    broken_off,
-    count,
-    entries,
-    failure,
-    fields,
-    text,
-    word,
+    PartBuilder,
+    as_count,
+    as_mapping,
+    as_mappings,
+    as_nonempty_text,
+    as_text,
+    failure_reason,
+    stream_error,
 )
 from autonomy_ctx.items.formats.outgoing import (
-    INSTRUCTING,
+    INSTRUCTION_ROLES,
     ToolNames,
     arguments_object,
-    closing,
+    build_request,
+    closing_text,
+    empty_message_text,
+    encode_image,
+    google_tool_name,
     image_note,
-    led,
-    left_out,
-    nothing_said,
-    opening,
-    picture_of,
-    prepared,
-    sent_name,
-    text_of,
-    tool_names,
+    message_text,
+    note_omission,
+    opening_text,
+    repair_messages,
     tool_specs,
-    written,
+    wire_tool_name,
+    wire_tool_names,
 )
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import (
@@ -65,7 +65,7 @@ from autonomy_ctx.items.message import (
 
 # Under this name a call keeps the signature that must go back with it.
 THOUGHT_SIGNATURE = "thought_signature"
-_REFUSED = (
+_REFUSAL_REASONS = (
     "SAFETY",
     "RECITATION",
     "LANGUAGE",
@@ -76,7 +76,7 @@ _REFUSED = (
     "IMAGE_PROHIBITED_CONTENT",
     "IMAGE_RECITATION",
 )
-_STOPS = {"STOP": "end", "MAX_TOKENS": "length"} | dict.fromkeys(_REFUSED, "refused")
+_STOP_REASONS = {"STOP": "end", "MAX_TOKENS": "length"} | dict.fromkeys(_REFUSAL_REASONS, "refused")
 
 
 class GoogleReader:
@@ -84,7 +84,7 @@ class GoogleReader:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._pieces = Pieces()
+        self._pieces = PartBuilder()
         self._calls: list[ToolCall] = []
         self._stop: str | None = None
         self._usage: Mapping[str, Any] = EMPTY
@@ -93,23 +93,23 @@ class GoogleReader:
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
         """What one event says; an error in the middle of a stream is raised."""
         if data.get("error"):
-            raise broken_off(data["error"])
+            raise stream_error(data["error"])
         return self.take(data)
 
     def take(self, body: Mapping[str, Any]) -> list[StreamEvent]:
         """Note what one response, whole or a piece, says."""
         for name in ("responseId", "modelVersion"):
-            if word(body.get(name)):
+            if as_nonempty_text(body.get(name)):
                 self._about[name] = body[name]
-        self._usage = fields(body.get("usageMetadata")) or self._usage
-        self._stop = failure(body) or self._stop
-        if word(fields(body.get("promptFeedback")).get("blockReason")):
+        self._usage = as_mapping(body.get("usageMetadata")) or self._usage
+        self._stop = failure_reason(body) or self._stop
+        if as_nonempty_text(as_mapping(body.get("promptFeedback")).get("blockReason")):
             self._stop = "refused"
         events: list[StreamEvent] = []
-        for candidate in entries(body.get("candidates"))[:1]:
-            reason = word(candidate.get("finishReason"))
-            self._stop = _STOPS.get(reason, reason) if reason else self._stop
-            for part in entries(fields(candidate.get("content")).get("parts")):
+        for candidate in as_mappings(body.get("candidates"))[:1]:
+            reason = as_nonempty_text(candidate.get("finishReason"))
+            self._stop = _STOP_REASONS.get(reason, reason) if reason else self._stop
+            for part in as_mappings(as_mapping(candidate.get("content")).get("parts")):
                 events += self._part(part)
         return events
 
@@ -126,9 +126,9 @@ class GoogleReader:
         )
 
     def _part(self, part: Mapping[str, Any]) -> list[StreamEvent]:
-        piece, signature = text(part.get("text")), word(part.get("thoughtSignature"))
-        mark = signed(GOOGLE, signature) if signature else None
-        called, image = fields(part.get("functionCall")), fields(part.get("inlineData"))
+        piece, signature = as_text(part.get("text")), as_nonempty_text(part.get("thoughtSignature"))
+        mark = tag_signature(GOOGLE, signature) if signature else None
+        called, image = as_mapping(part.get("functionCall")), as_mapping(part.get("inlineData"))
         if called:
             call = self._call(called, signature)
             return [CallStarted(call.id, call.name)]
@@ -137,8 +137,8 @@ class GoogleReader:
             return [ThinkingDelta(piece)] if piece else []
         if piece:
             self._pieces.add_text(piece)
-        elif image and word(image.get("data")):
-            kind = text(image.get("mimeType")) or "image/png"
+        elif image and as_nonempty_text(image.get("data")):
+            kind = as_text(image.get("mimeType")) or "image/png"
             self._pieces.add_image(ImageContent(f"data:{kind};base64,{image['data']}"))
         if mark:
             # A text has no place for it, so it follows as a thought without words.
@@ -149,70 +149,70 @@ class GoogleReader:
         arguments = json.dumps(called.get("args") or {}, ensure_ascii=False)
         extra = {THOUGHT_SIGNATURE: signature} if signature else EMPTY
         # Older models give no id, and results are paired by it.
-        call_id = word(called.get("id")) or self._new_id()
-        self._calls.append(ToolCall(call_id, text(called.get("name")), arguments, extra))
+        call_id = as_nonempty_text(called.get("id")) or self._new_id()
+        self._calls.append(ToolCall(call_id, as_text(called.get("name")), arguments, extra))
         return self._calls[-1]
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
     return Usage(
-        input_tokens=count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount")),
-        cached_tokens=count(usage.get("cachedContentTokenCount")),
-        output_tokens=count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount")),
+        input_tokens=as_count(usage.get("promptTokenCount")) + as_count(usage.get("toolUsePromptTokenCount")),
+        cached_tokens=as_count(usage.get("cachedContentTokenCount")),
+        output_tokens=as_count(usage.get("candidatesTokenCount")) + as_count(usage.get("thoughtsTokenCount")),
     )
 
 
 # What Google's guide says to send with a call that another model made.
-UNSIGNED = "skip_thought_signature_validator"
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+")
-_ENDINGS = {"png": "png", "gif": "gif", "webp": "webp", "heic": "heic", "heif": "heif", "bmp": "bmp"}
+SKIP_SIGNATURE_CHECK = "skip_thought_signature_validator"
+_BASE64_PATTERN = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
+_URL_PATTERN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://\S+")
+_IMAGE_SUBTYPES = {"png": "png", "gif": "gif", "webp": "webp", "heic": "heic", "heif": "heif", "bmp": "bmp"}
 
-Part: TypeAlias = dict[str, Any]
+GooglePart: TypeAlias = dict[str, Any]
 
 
-def user_parts(message: Message, repairs: list[str]) -> list[Part]:
+def user_parts(message: Message, repairs: list[str]) -> list[GooglePart]:
     """What a user said."""
-    parts: list[Part] = []
+    parts: list[GooglePart] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:
             parts.append({"text": part.text})
         elif isinstance(part, ImageContent):
-            parts.append(_image(part, repairs))
+            parts.append(_image_part(part, repairs))
     return parts
 
 
 def model_parts(
     message: Message, names: ToolNames, repairs: list[str], *, unsigned_refused: bool
-) -> list[Part]:
+) -> list[GooglePart]:
     """What a model said and called."""
-    parts: list[Part] = []
+    parts: list[GooglePart] = []
     for part in message.parts:
         if isinstance(part, ThinkingContent):
-            _think(part, parts)
+            _append_thought(part, parts)
         elif isinstance(part, ImageContent):
-            parts.append(_image(part, repairs))
+            parts.append(_image_part(part, repairs))
         elif part.text:
             parts.append({"text": part.text})
     for number, call in enumerate(message.tool_calls):
-        name = led(sent_name(call.name, names, repairs))
+        name = google_tool_name(wire_tool_name(call.name, names, repairs))
         called = {"id": call.id, "name": name, "args": arguments_object(call, repairs)}
-        written: Part = {"functionCall": called}
-        signature = _signature(call, repairs)
+        written: GooglePart = {"functionCall": called}
+        signature = _call_signature(call, repairs)
         if signature is None and unsigned_refused and number == 0:
             repairs.append(f"call {call.id!r} has no thought signature: marked as made elsewhere")
-            signature = UNSIGNED
+            signature = SKIP_SIGNATURE_CHECK
         parts.append(written | {"thoughtSignature": signature} if signature else written)
     return parts
 
 
-def _think(part: ThinkingContent, parts: list[Part]) -> None:
+def _append_thought(part: ThinkingContent, parts: list[GooglePart]) -> None:
     """Write a thought down, unless another provider signed it."""
     signature = signature_of(GOOGLE, part.signature)
     if signature is None and part.signature is not None:
         return
     if part.text:
-        thought: Part = {"text": part.text, "thought": True}
+        thought: GooglePart = {"text": part.text, "thought": True}
         parts.append(thought | {"thoughtSignature": signature} if signature else thought)
     elif signature and parts and not parts[-1].keys() & {"thought", "thoughtSignature"}:
         # It came with that part and goes back with it.
@@ -221,7 +221,9 @@ def _think(part: ThinkingContent, parts: list[Part]) -> None:
         parts.append({"text": "", "thoughtSignature": signature})
 
 
-def response(message: Message, name: str, pending: list[Part], repairs: list[str]) -> Part:
+def function_response(
+    message: Message, name: str, pending: list[GooglePart], repairs: list[str]
+) -> GooglePart:
     """The result of the call of that name; images, which have no place in it, are added to `pending`."""
     parts = user_parts(message, repairs)
     text = "\n".join(part["text"] for part in parts if "text" in part)
@@ -232,28 +234,34 @@ def response(message: Message, name: str, pending: list[Part], repairs: list[str
     return {"functionResponse": {"id": message.tool_call_id, "name": name, "response": answer}}
 
 
-def _image(image: ImageContent, repairs: list[str]) -> Part:
-    picture = picture_of(image)
+def _image_part(image: ImageContent, repairs: list[str]) -> GooglePart:
+    picture = encode_image(image)
     if picture is not None and picture.data:
         return {"inlineData": {"mimeType": picture.media_type, "data": picture.data}}
-    if _ADDRESS.fullmatch(image.image):
+    if _URL_PATTERN.fullmatch(image.image):
         ending = image.image.partition("?")[0].rpartition(".")[2].lower()
         # A type must be given; most pictures are JPEG.
-        return {"fileData": {"mimeType": f"image/{_ENDINGS.get(ending, 'jpeg')}", "fileUri": image.image}}
+        return {
+            "fileData": {"mimeType": f"image/{_IMAGE_SUBTYPES.get(ending, 'jpeg')}", "fileUri": image.image}
+        }
     return {"text": image_note(image, "of this kind", repairs)}
 
 
-def _signature(call: ToolCall, repairs: list[str]) -> str | None:
+def _call_signature(call: ToolCall, repairs: list[str]) -> str | None:
     signature = call.extra.get(THOUGHT_SIGNATURE)
     if signature is None:
         return None
-    if isinstance(signature, str) and _BASE64.fullmatch(signature) and len(signature.rstrip("=")) % 4 != 1:
+    if (
+        isinstance(signature, str)
+        and _BASE64_PATTERN.fullmatch(signature)
+        and len(signature.rstrip("=")) % 4 != 1
+    ):
         return signature
     repairs.append(f"the thought signature of call {call.id!r} is not base64: left out")
     return None
 
 
-_WANTS_SIGNATURES = re.compile(r"gemini-(?:[3-9]|\d\d)")
+_SIGNATURE_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 
 
 class GoogleContents(NamedTuple):
@@ -271,12 +279,18 @@ class GoogleFormat:
     def __init__(self, *, new_id: Callable[[], str] = new_id) -> None:
         self._new_id = new_id
 
-    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
+    def request(
+        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+    ) -> WireRequest:
         """A request that the provider takes; it caches prefixes by itself."""
         repairs: list[str] = []
-        names = tool_names(asked.tools)
+        names = wire_tool_names(asked.tools)
         made = google_contents(
-            messages, repairs, names=names, unsigned_refused=wants_signatures(model), answered=asked.answered
+            messages,
+            repairs,
+            names=names,
+            unsigned_refused=requires_signatures(model),
+            answered=asked.answered,
         )
         body: dict[str, Any] = {"contents": made.contents}
         if made.system:
@@ -289,7 +303,7 @@ class GoogleFormat:
             body["generationConfig"] = {"maxOutputTokens": asked.max_tokens, **configured}
         place = quote(model if "/" in model else f"models/{model}", safe="/-._~@")
         verb = "streamGenerateContent?alt=sse" if asked.stream else "generateContent"
-        return written(f"/{place}:{verb}", body, repairs)
+        return build_request(f"/{place}:{verb}", body, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -302,9 +316,9 @@ class GoogleFormat:
         return GoogleReader(self._new_id)
 
 
-def wants_signatures(model: str) -> bool:
+def requires_signatures(model: str) -> bool:
     """Whether the name is that of a model that refuses calls without a thought signature."""
-    return bool(_WANTS_SIGNATURES.search(model.lower()))
+    return bool(_SIGNATURE_MODELS.search(model.lower()))
 
 
 def google_contents(
@@ -320,50 +334,56 @@ def google_contents(
 
     `thought_signatures`, by call id, are used for calls that carry none themselves.
     """
-    ready = prepared([_signed(message, thought_signatures or {}) for message in messages], answered=answered)
+    ready = repair_messages(
+        [_add_signatures(message, thought_signatures or {}) for message in messages], answered=answered
+    )
     repairs += ready.repairs
     names = names or ToolNames(())
     system: list[str] = []
-    turns: list[tuple[str, list[Part]]] = []
+    turns: list[tuple[str, list[GooglePart]]] = []
     # Images of results come after all results of the same calls.
-    pending: list[Part] = []
+    pending: list[GooglePart] = []
     called: dict[str | None, str] = {}
     for message in ready.messages:
         if message.role is ChatRole.TOOL:
-            turns.append(("user", [response(message, called[message.tool_call_id], pending, repairs)]))
+            turns.append(
+                ("user", [function_response(message, called[message.tool_call_id], pending, repairs)])
+            )
             continue
         if pending:
             turns.append(("user", pending))
             pending = []
         if message.role is ChatRole.USER:
             said = user_parts(message, repairs)
-            turns.append(("user", said or [{"text": nothing_said(message, repairs)}]))
-        elif message.role in INSTRUCTING:
-            text = text_of(message, repairs)
+            turns.append(("user", said or [{"text": empty_message_text(message, repairs)}]))
+        elif message.role in INSTRUCTION_ROLES:
+            text = message_text(message, repairs)
             system += [text] if text else []
         else:
-            called = {call.id: led(names.of(call.name)) for call in message.tool_calls}
+            called = {call.id: google_tool_name(names.of(call.name)) for call in message.tool_calls}
             told = model_parts(message, names, repairs, unsigned_refused=unsigned_refused)
             turns.append(("model", told))
             if not told:
-                left_out(message, repairs)
-    contents = _alternating([*turns, ("user", pending)], repairs)
+                note_omission(message, repairs)
+    contents = _alternate_turns([*turns, ("user", pending)], repairs)
     if not contents or contents[0]["role"] == "model":
-        contents.insert(0, {"role": "user", "parts": [{"text": opening(repairs)}]})
+        contents.insert(0, {"role": "user", "parts": [{"text": opening_text(repairs)}]})
     if contents[-1]["role"] == "model":
-        contents.append({"role": "user", "parts": [{"text": closing(repairs)}]})
+        contents.append({"role": "user", "parts": [{"text": closing_text(repairs)}]})
     return GoogleContents(contents, "\n\n".join(system) or None)
 
 
-def _alternating(turns: Sequence[tuple[str, list[Part]]], repairs: list[str]) -> list[dict[str, Any]]:
-    contents = _joined(turns)
+def _alternate_turns(
+    turns: Sequence[tuple[str, list[GooglePart]]], repairs: list[str]
+) -> list[dict[str, Any]]:
+    contents = _merge_turns(turns)
     kept = [turn for turn in contents if not all(part.get("thought") for part in turn["parts"])]
     if len(kept) < len(contents):
         repairs.append("thinking that no answer follows: left out")
-    return _joined([(turn["role"], turn["parts"]) for turn in kept])
+    return _merge_turns([(turn["role"], turn["parts"]) for turn in kept])
 
 
-def _joined(turns: Sequence[tuple[str, list[Part]]]) -> list[dict[str, Any]]:
+def _merge_turns(turns: Sequence[tuple[str, list[GooglePart]]]) -> list[dict[str, Any]]:
     contents: list[dict[str, Any]] = []
     for role, parts in turns:
         if contents and contents[-1]["role"] == role:
@@ -379,7 +399,7 @@ def _declarations(
     """Tools with their schemas as JSON Schema: the older field knows only a part of it."""
     return [
         {
-            "name": led(spec.name),
+            "name": google_tool_name(spec.name),
             "description": spec.description,
             "parametersJsonSchema": spec.parameters,
         }
@@ -387,7 +407,7 @@ def _declarations(
     ]
 
 
-def _signed(message: Message, signatures: Mapping[str, str | bytes]) -> Message:
+def _add_signatures(message: Message, signatures: Mapping[str, str | bytes]) -> Message:
     """The message with the signatures that are known for its calls."""
     if not signatures or not any(call.id in signatures for call in message.tool_calls):
         return message

@@ -12,56 +12,56 @@ from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ImageContent, Part, TextContent, ThinkingContent, ToolCall
 
 
-def fields(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """The value if it has fields."""
     return value if isinstance(value, Mapping) else EMPTY
 
 
-def entries(value: Any) -> list[Mapping[str, Any]]:
+def as_mappings(value: Any) -> list[Mapping[str, Any]]:
     """The entries of a list that have fields."""
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
-def text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """The value if it is text."""
     return value if isinstance(value, str) else ""
 
 
-def word(value: Any) -> str | None:
+def as_nonempty_text(value: Any) -> str | None:
     """The value if it is text and not empty."""
     return value if isinstance(value, str) and value else None
 
 
-def count(value: Any) -> int:
+def as_count(value: Any) -> int:
     """The value if it is a whole number that counts something."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def failure(body: Mapping[str, Any]) -> str | None:
+def failure_reason(body: Mapping[str, Any]) -> str | None:
     """Why there is no answer, in one word, if the body is an error's."""
     error = body.get("error")
     if not error:
         return None
     if find_overflow(400, body) is not None:
         return "overflow"
-    return _word_for(fields(error))
+    return _error_code(as_mapping(error))
 
 
-def broken_off(error: Any) -> StreamError:
+def stream_error(error: Any) -> StreamError:
     """The error that an event in the middle of a stream stands for."""
-    told = fields(error)
-    said, kind = text(told.get("message")) or text(error), _word_for(told)
+    told = as_mapping(error)
+    said, kind = as_text(told.get("message")) or as_text(error), _error_code(told)
     if find_overflow(400, told) is not None and find_overflow(400, said) is None:
         # Whoever judges the sentence alone must see it, too.
         said = f"{said} (context length exceeded)".strip()
     return StreamError(kind, said)
 
 
-class Pieces:
+class PartBuilder:
     """Texts and thoughts that come bit by bit; neighbours of one kind become one part."""
 
     def __init__(self) -> None:
-        self._runs: list[_Run | ImageContent] = []
+        self._runs: list[_PartRun | ImageContent] = []
 
     def add_text(self, piece: str) -> None:
         """Some more text."""
@@ -80,13 +80,13 @@ class Pieces:
     @property
     def parts(self) -> tuple[Part, ...]:
         """What came so far."""
-        return tuple(part for run in self._runs if (part := _part(run)) is not None)
+        return tuple(part for run in self._runs if (part := _run_to_part(run)) is not None)
 
-    def _run(self, *, thought: bool) -> _Run:
+    def _run(self, *, thought: bool) -> _PartRun:
         last = self._runs[-1] if self._runs else None
-        if isinstance(last, _Run) and last.thought is thought and last.signature is None:
+        if isinstance(last, _PartRun) and last.thought is thought and last.signature is None:
             return last
-        run = _Run(thought)
+        run = _PartRun(thought)
         self._runs.append(run)
         return run
 
@@ -114,19 +114,24 @@ class CallDraft:
         return ToolCall(self.id, self.name, "".join(self.arguments), self.extra or EMPTY)
 
 
-def _word_for(error: Mapping[str, Any]) -> str:
+def _error_code(error: Mapping[str, Any]) -> str:
     # Google's code is a number and its word a status.
-    return word(error.get("code")) or word(error.get("status")) or word(error.get("type")) or "error"
+    return (
+        as_nonempty_text(error.get("code"))
+        or as_nonempty_text(error.get("status"))
+        or as_nonempty_text(error.get("type"))
+        or "error"
+    )
 
 
 @dataclass(slots=True)
-class _Run:
+class _PartRun:
     thought: bool
     pieces: list[str] = field(default_factory=list)
     signature: str | None = None
 
 
-def _part(run: _Run | ImageContent) -> Part | None:
+def _run_to_part(run: _PartRun | ImageContent) -> Part | None:
     if isinstance(run, ImageContent):
         return run
     whole = "".join(run.pieces)

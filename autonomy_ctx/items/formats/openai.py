@@ -7,47 +7,47 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.formats.base import (
-    ONLY_MESSAGES,
-    Asking,
+    DEFAULT_REQUEST_OPTIONS,
     ModelReply,
-    Request,
+    RequestOptions,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
+    WireRequest,
 )
 from autonomy_ctx.items.formats.incoming import (
     CallDraft,
-    Pieces,
-    broken_off,
-    count,
-    entries,
-    failure,
-    fields,
-    text,
-    word,
+    PartBuilder,
+    as_count,
+    as_mapping,
+    as_mappings,
+    as_nonempty_text,
+    as_text,
+    failure_reason,
+    stream_error,
 )
 from autonomy_ctx.items.formats.outgoing import (
-    INSTRUCTING,
+    INSTRUCTION_ROLES,
     ToolNames,
     arguments_json,
-    closing,
-    error_text,
+    build_request,
+    closing_text,
+    empty_message_text,
+    encode_image,
     image_note,
-    left_out,
-    nothing_said,
-    opening,
-    picture_of,
-    prepared,
-    sent_name,
-    text_of,
-    tool_names,
+    mark_error,
+    message_text,
+    note_omission,
+    opening_text,
+    repair_messages,
     tool_specs,
-    written,
+    wire_tool_name,
+    wire_tool_names,
 )
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ToolCall, new_id
 
-_STOPS = {
+_STOP_REASONS = {
     "stop": "end",
     "eos": "end",
     "tool_calls": "tools",
@@ -60,7 +60,7 @@ _STOPS = {
 def chat_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
     """What a whole response says."""
     reader = ChatReader(new_id)
-    for choice in entries(body.get("choices"))[:1]:
+    for choice in as_mappings(body.get("choices"))[:1]:
         reader.take(choice, "message")
     reader.told(body)
     return reader.finish()
@@ -71,7 +71,7 @@ class ChatReader:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._pieces = Pieces()
+        self._pieces = PartBuilder()
         # Under its index where there is one; servers that leave it out are told apart by ids.
         self._drafts: list[CallDraft] = []
         self._stop: str | None = None
@@ -83,10 +83,10 @@ class ChatReader:
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
         """What one chunk says; an error in the middle of a stream is raised."""
         if data.get("error"):
-            raise broken_off(data["error"])
+            raise stream_error(data["error"])
         self.told(data)
         events: list[StreamEvent] = []
-        for choice in entries(data.get("choices"))[:1]:
+        for choice in as_mappings(data.get("choices"))[:1]:
             events += self.take(choice, "delta")
         return events
 
@@ -95,7 +95,7 @@ class ChatReader:
         for draft in self._drafts:
             draft.id = draft.id or self._new_id()
         calls = tuple(draft.call() for draft in self._drafts if draft.name)
-        stop = _STOPS.get(self._stop or "", self._stop)
+        stop = _STOP_REASONS.get(self._stop or "", self._stop)
         if stop == "end":
             stop = "tools" if calls else "refused" if self._refused else "end"
         return ModelReply(
@@ -110,33 +110,33 @@ class ChatReader:
     def told(self, body: Mapping[str, Any]) -> None:
         """Note what is not part of the answer: id, model, usage."""
         for name in ("id", "model"):
-            if word(body.get(name)):
+            if as_nonempty_text(body.get(name)):
                 self._about[name] = body[name]
-        if fields(body.get("usage")):
-            self._usage = _usage(fields(body["usage"]))
-        self._failure = failure(body)
+        if as_mapping(body.get("usage")):
+            self._usage = _usage(as_mapping(body["usage"]))
+        self._failure = failure_reason(body)
 
     def take(self, choice: Mapping[str, Any], key: str) -> list[StreamEvent]:
         """Note one choice's message, or the next piece of it."""
-        said = fields(choice.get(key))
-        self._stop = word(choice.get("finish_reason")) or self._stop
+        said = as_mapping(choice.get(key))
+        self._stop = as_nonempty_text(choice.get("finish_reason")) or self._stop
         events: list[StreamEvent] = []
         # DeepSeek, vLLM and llama.cpp use the first name, OpenRouter and newer ones the second.
-        thought = text(said.get("reasoning_content")) or text(said.get("reasoning"))
+        thought = as_text(said.get("reasoning_content")) or as_text(said.get("reasoning"))
         if thought:
             self._pieces.add_thought(thought)
             events.append(ThinkingDelta(thought))
-        for piece in _texts(said):
+        for piece in _message_texts(said):
             self._pieces.add_text(piece)
             events.append(TextDelta(piece))
-        if text(said.get("refusal")):
+        if as_text(said.get("refusal")):
             self._refused = True
-        for call in entries(said.get("tool_calls")):
+        for call in as_mappings(said.get("tool_calls")):
             draft = self._draft(call)
-            function = fields(call.get("function"))
-            draft.id = draft.id or word(call.get("id"))
-            draft.name = draft.name or text(function.get("name"))
-            draft.arguments.append(text(function.get("arguments")))
+            function = as_mapping(call.get("function"))
+            draft.id = draft.id or as_nonempty_text(call.get("id"))
+            draft.name = draft.name or as_text(function.get("name"))
+            draft.arguments.append(as_text(function.get("arguments")))
             if call.get("extra_content"):
                 draft.extra["extra_content"] = call["extra_content"]
             if draft.name and not draft.id:
@@ -145,49 +145,49 @@ class ChatReader:
         return events
 
     def _draft(self, call: Mapping[str, Any]) -> CallDraft:
-        index, call_id = call.get("index"), word(call.get("id"))
+        index, call_id = call.get("index"), as_nonempty_text(call.get("id"))
         for draft in reversed(self._drafts):
             # Some servers number all calls 0; another id is another call.
             other = call_id and draft.id and call_id != draft.id
-            if not other and draft.index == index and (index is not None or not _begins(call)):
+            if not other and draft.index == index and (index is not None or not _begins_call(call)):
                 return draft
         self._drafts.append(CallDraft(index=index))
         return self._drafts[-1]
 
 
-def _begins(call: Mapping[str, Any]) -> bool:
+def _begins_call(call: Mapping[str, Any]) -> bool:
     """Whether a piece without an index is the first of its call: only that one has a name."""
-    return bool(text(fields(call.get("function")).get("name")))
+    return bool(as_text(as_mapping(call.get("function")).get("name")))
 
 
 # What some servers call a part that no reader should see.
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
 
-def _texts(said: Mapping[str, Any]) -> list[str]:
+def _message_texts(said: Mapping[str, Any]) -> list[str]:
     content = said.get("content")
-    spoken = [part for part in entries(content) if part.get("type") not in _THOUGHTS]
-    texts = [text(part.get("text")) for part in spoken] or [text(content)]
-    return [piece for piece in (*texts, text(said.get("refusal"))) if piece]
+    spoken = [part for part in as_mappings(content) if part.get("type") not in _THOUGHTS]
+    texts = [as_text(part.get("text")) for part in spoken] or [as_text(content)]
+    return [piece for piece in (*texts, as_text(said.get("refusal"))) if piece]
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    read = fields(usage.get("prompt_tokens_details"))
+    read = as_mapping(usage.get("prompt_tokens_details"))
     return Usage(
-        input_tokens=count(usage.get("prompt_tokens")),
-        cached_tokens=count(read.get("cached_tokens")),
-        cache_write_tokens=count(read.get("cache_write_tokens")),
-        output_tokens=count(usage.get("completion_tokens")),
+        input_tokens=as_count(usage.get("prompt_tokens")),
+        cached_tokens=as_count(read.get("cached_tokens")),
+        cache_write_tokens=as_count(read.get("cache_write_tokens")),
+        output_tokens=as_count(usage.get("completion_tokens")),
     )
 
 
-LONGEST_ID = 40
+MAX_CALL_ID_LENGTH = 40
 # What Google's server in these words attaches to a call, a thought signature, and wants back.
-ATTACHED = "extra_content"
-_REASONING = re.compile(r"(?:.*/)?(?:o\d|gpt-(?:[5-9]|\d\d)|codex)(?!\d)")
+EXTRA_CONTENT = "extra_content"
+_REASONING_MODELS = re.compile(r"(?:.*/)?(?:o\d|gpt-(?:[5-9]|\d\d)|codex)(?!\d)")
 # Models that refuse to go on from an answer of their own, also behind a server of these words.
-_USER_LAST = re.compile(r"claude|gemini|nova-|(?:mis|minis|mix|codes|devs|magis|pix)tral")
-_SPEAKER = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_USER_LAST_MODELS = re.compile(r"claude|gemini|nova-|(?:mis|minis|mix|codes|devs|magis|pix)tral")
+_SPEAKER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class OpenAIFormat:
@@ -199,12 +199,14 @@ class OpenAIFormat:
         self.reasoning_model = reasoning_model
         self._new_id = new_id
 
-    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
+    def request(
+        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+    ) -> WireRequest:
         """A request that every server of these words takes; it caches prefixes by itself."""
         options = dict(asked.options)
-        reasons = reasons_here(model, options, self.reasoning_model)
+        reasons = resolve_reasoning(model, options, self.reasoning_model)
         repairs: list[str] = []
-        names = tool_names(asked.tools)
+        names = wire_tool_names(asked.tools)
         body: dict[str, Any] = {
             "model": model,
             "messages": openai_messages(
@@ -213,7 +215,7 @@ class OpenAIFormat:
                 names=names,
                 reasoning_model=reasons,
                 attached="gemini" in model.lower(),
-                closed=bool(_USER_LAST.search(model.lower())),
+                closed=bool(_USER_LAST_MODELS.search(model.lower())),
                 answered=asked.answered,
             ),
         }
@@ -233,7 +235,7 @@ class OpenAIFormat:
             body["max_completion_tokens" if reasons else "max_tokens"] = asked.max_tokens
         if asked.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return written("/chat/completions", body | options, repairs)
+        return build_request("/chat/completions", body | options, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -244,16 +246,16 @@ class OpenAIFormat:
         return ChatReader(self._new_id)
 
 
-def is_reasoning(model: str) -> bool:
+def is_reasoning_model(model: str) -> bool:
     """Whether the name is that of a model of OpenAI's that thinks before it answers."""
-    return bool(_REASONING.match(model.lower()))
+    return bool(_REASONING_MODELS.match(model.lower()))
 
 
-def reasons_here(model: str, options: dict[str, Any], usual: bool | None) -> bool:
+def resolve_reasoning(model: str, options: dict[str, Any], usual: bool | None) -> bool:
     """Whether a model thinks before it answers; `reasoning_model` is taken out of the options."""
     asked = options.pop("reasoning_model", None)
     given = usual if asked is None else asked
-    return is_reasoning(model) if given is None else bool(given)
+    return is_reasoning_model(model) if given is None else bool(given)
 
 
 def openai_messages(
@@ -267,7 +269,7 @@ def openai_messages(
     answered: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Messages as chat completions take them; `repairs` gets what was mended."""
-    ready = prepared(messages, answered=answered, longest_id=LONGEST_ID)
+    ready = repair_messages(messages, answered=answered, longest_id=MAX_CALL_ID_LENGTH)
     repairs += ready.repairs
     names = names or ToolNames(())
     out: list[dict[str, Any]] = []
@@ -275,44 +277,44 @@ def openai_messages(
     pending: list[dict[str, Any]] = []
     for message in ready.messages:
         if message.role is ChatRole.TOOL:
-            out.append(_result(message, pending, repairs))
+            out.append(_tool_message(message, pending, repairs))
             continue
-        _show(pending, out)
+        _flush_images(pending, out)
         if message.role is ChatRole.USER:
-            out.append(_user(message, repairs))
+            out.append(_user_message(message, repairs))
         elif message.role is ChatRole.ASSISTANT:
-            text = text_of(message, repairs)
-            calls = [_call(call, names, repairs, attached=attached) for call in message.tool_calls]
+            text = message_text(message, repairs)
+            calls = [_encode_call(call, names, repairs, attached=attached) for call in message.tool_calls]
             if calls:
                 out.append({"role": "assistant", "content": text or None, "tool_calls": calls})
             elif text:
                 out.append({"role": "assistant", "content": text})
             else:
-                left_out(message, repairs)
-        elif message.role in INSTRUCTING:
-            text = text_of(message, repairs)
+                note_omission(message, repairs)
+        elif message.role in INSTRUCTION_ROLES:
+            text = message_text(message, repairs)
             if text:
                 out.append({"role": "developer" if reasoning_model else "system", "content": text})
             else:
-                left_out(message, repairs)
-    _show(pending, out)
+                note_omission(message, repairs)
+    _flush_images(pending, out)
     if closed and out and out[-1]["role"] == "assistant":
-        out.append({"role": "user", "content": closing(repairs)})
-    return out or [{"role": "user", "content": opening(repairs)}]
+        out.append({"role": "user", "content": closing_text(repairs)})
+    return out or [{"role": "user", "content": opening_text(repairs)}]
 
 
-def _user(message: Message, repairs: list[str]) -> dict[str, Any]:
-    parts = _parts(message, repairs)
+def _user_message(message: Message, repairs: list[str]) -> dict[str, Any]:
+    parts = _content_parts(message, repairs)
     content: Any = parts
     if all(part["type"] == "text" for part in parts):
-        content = "\n".join(part["text"] for part in parts) or nothing_said(message, repairs)
+        content = "\n".join(part["text"] for part in parts) or empty_message_text(message, repairs)
     said = {"role": "user", "content": content}
     # Other spellings of a name are refused, and a speaker's name is not worth a refusal.
-    return said | {"name": message.name} if message.name and _SPEAKER.fullmatch(message.name) else said
+    return said | {"name": message.name} if message.name and _SPEAKER_NAME.fullmatch(message.name) else said
 
 
-def _result(message: Message, pending: list[dict[str, Any]], repairs: list[str]) -> dict[str, Any]:
-    parts = _parts(message, repairs)
+def _tool_message(message: Message, pending: list[dict[str, Any]], repairs: list[str]) -> dict[str, Any]:
+    parts = _content_parts(message, repairs)
     images = [part for part in parts if part["type"] == "image_url"]
     text = "\n".join(part["text"] for part in parts if part["type"] == "text")
     if images:
@@ -320,22 +322,22 @@ def _result(message: Message, pending: list[dict[str, Any]], repairs: list[str])
         pending.append({"type": "text", "text": f"The result of call {message.tool_call_id} shows:"})
         pending += images
         text = text or "(an image, shown below)"
-    return {"role": "tool", "tool_call_id": message.tool_call_id, "content": error_text(message, text)}
+    return {"role": "tool", "tool_call_id": message.tool_call_id, "content": mark_error(message, text)}
 
 
-def _show(pending: list[dict[str, Any]], out: list[dict[str, Any]]) -> None:
+def _flush_images(pending: list[dict[str, Any]], out: list[dict[str, Any]]) -> None:
     if pending:
         out.append({"role": "user", "content": list(pending)})
         pending.clear()
 
 
-def _parts(message: Message, repairs: list[str]) -> list[dict[str, Any]]:
+def _content_parts(message: Message, repairs: list[str]) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:
             parts.append({"type": "text", "text": part.text})
         elif isinstance(part, ImageContent):
-            url = picture_url(part)
+            url = image_url(part)
             if url:
                 shown = {"url": url, "detail": part.inference_detail}
                 parts.append({"type": "image_url", "image_url": shown})
@@ -344,21 +346,25 @@ def _parts(message: Message, repairs: list[str]) -> list[dict[str, Any]]:
     return parts
 
 
-def picture_url(image: ImageContent) -> str | None:
+def image_url(image: ImageContent) -> str | None:
     """An image as a URL of the web or a `data:` URL; None when it is neither."""
-    picture = picture_of(image)
+    picture = encode_image(image)
     if picture is None:
         return None
     return picture.url or f"data:{picture.media_type};base64,{picture.data}"
 
 
-def _call(call: ToolCall, names: ToolNames, repairs: list[str], *, attached: bool) -> dict[str, Any]:
+def _encode_call(call: ToolCall, names: ToolNames, repairs: list[str], *, attached: bool) -> dict[str, Any]:
     sent = {
         "id": call.id,
         "type": "function",
         "function": {
-            "name": sent_name(call.name, names, repairs),
+            "name": wire_tool_name(call.name, names, repairs),
             "arguments": arguments_json(call, repairs),
         },
     }
-    return sent | {ATTACHED: call.extra[ATTACHED]} if attached and call.extra.get(ATTACHED) else sent
+    return (
+        sent | {EXTRA_CONTENT: call.extra[EXTRA_CONTENT]}
+        if attached and call.extra.get(EXTRA_CONTENT)
+        else sent
+    )

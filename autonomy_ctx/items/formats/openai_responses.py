@@ -7,45 +7,45 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.formats.base import (
-    ONLY_MESSAGES,
+    DEFAULT_REQUEST_OPTIONS,
     RESPONSES,
-    Asking,
     CallStarted,
     ModelReply,
-    Request,
+    RequestOptions,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
+    WireRequest,
     signature_of,
-    signed,
+    tag_signature,
 )
 from autonomy_ctx.items.formats.incoming import (
-    Pieces,
-    broken_off,
-    count,
-    entries,
-    failure,
-    fields,
-    text,
-    word,
+    PartBuilder,
+    as_count,
+    as_mapping,
+    as_mappings,
+    as_nonempty_text,
+    as_text,
+    failure_reason,
+    stream_error,
 )
-from autonomy_ctx.items.formats.openai import picture_url, reasons_here
+from autonomy_ctx.items.formats.openai import image_url, resolve_reasoning
 from autonomy_ctx.items.formats.outgoing import (
-    INSTRUCTING,
+    INSTRUCTION_ROLES,
     ToolNames,
     arguments_json,
-    error_text,
+    build_request,
+    empty_message_text,
     image_note,
-    left_out,
-    nothing_said,
-    opening,
-    prepared,
-    sent_name,
-    text_of,
-    tool_names,
+    mark_error,
+    message_text,
+    note_omission,
+    opening_text,
+    repair_messages,
     tool_specs,
-    written,
+    wire_tool_name,
+    wire_tool_names,
 )
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import (
@@ -59,39 +59,43 @@ from autonomy_ctx.items.message import (
 )
 
 # Under this name a call keeps the reasoning that came between it and the call before.
-REASONING = "reasoning_items"
-_INCOMPLETE = {"max_output_tokens": "length", "content_filter": "refused"}
-_OVER = ("response.completed", "response.incomplete", "response.failed")
+REASONING_ITEMS = "reasoning_items"
+_INCOMPLETE_REASONS = {"max_output_tokens": "length", "content_filter": "refused"}
+_FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def responses_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply:
     """What a whole response says."""
-    pieces = Pieces()
+    pieces = PartBuilder()
     calls: list[ToolCall] = []
     between: list[Mapping[str, Any]] = []
     refused = False
-    for item in entries(body.get("output")):
+    for item in as_mappings(body.get("output")):
         match item.get("type"):
             case "message":
-                for part in entries(item.get("content")):
+                for part in as_mappings(item.get("content")):
                     refused = refused or part.get("type") == "refusal"
-                    pieces.add_text(text(part.get("text")) or text(part.get("refusal")))
+                    pieces.add_text(as_text(part.get("text")) or as_text(part.get("refusal")))
             case "reasoning" if not calls:
-                pieces.add_thought(_thought(item), _signature(item))
+                pieces.add_thought(_reasoning_text(item), _reasoning_signature(item))
             case "reasoning":
-                between += [_bare(item)] if _signature(item) else []
+                between += [_strip_reasoning(item)] if _reasoning_signature(item) else []
             case "function_call":
-                call_id = word(item.get("call_id")) or word(item.get("id")) or new_id()
-                extra = {REASONING: [dict(kept) for kept in between]} if between else EMPTY
-                calls.append(ToolCall(call_id, text(item.get("name")), text(item.get("arguments")), extra))
+                call_id = (
+                    as_nonempty_text(item.get("call_id")) or as_nonempty_text(item.get("id")) or new_id()
+                )
+                extra = {REASONING_ITEMS: [dict(kept) for kept in between]} if between else EMPTY
+                calls.append(
+                    ToolCall(call_id, as_text(item.get("name")), as_text(item.get("arguments")), extra)
+                )
                 between = []
     return ModelReply(
         parts=pieces.parts,
         tool_calls=tuple(calls),
-        stop=_stop(body, called=bool(calls), refused=refused),
-        usage=_usage(fields(body.get("usage"))),
-        model=word(body.get("model")),
-        id=word(body.get("id")),
+        stop=_find_stop(body, called=bool(calls), refused=refused),
+        usage=_usage(as_mapping(body.get("usage"))),
+        model=as_nonempty_text(body.get("model")),
+        id=as_nonempty_text(body.get("id")),
     )
 
 
@@ -105,20 +109,20 @@ class ResponsesReader:
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
         """What one event says; an error in the middle of a stream is raised."""
-        kind = text(data.get("type")) or event or ""
+        kind = as_text(data.get("type")) or event or ""
         if kind == "error" or (not data.get("type") and data.get("error")):
-            raise broken_off(data.get("error") or data)
-        if kind in ("response.created", "response.in_progress", *_OVER):
-            self._response = dict(fields(data.get("response")))
+            raise stream_error(data.get("error") or data)
+        if kind in ("response.created", "response.in_progress", *_FINAL_EVENTS):
+            self._response = dict(as_mapping(data.get("response")))
         if kind == "response.failed":
-            raise broken_off(self._response.get("error"))
-        at = count(data.get("output_index"))
+            raise stream_error(self._response.get("error"))
+        at = as_count(data.get("output_index"))
         if kind in ("response.output_item.added", "response.output_item.done"):
-            item = dict(fields(data.get("item")))
+            item = dict(as_mapping(data.get("item")))
             fresh = at not in self._items
             self._items[at] = item
             if fresh and item.get("type") == "function_call":
-                return [CallStarted(word(item.get("call_id")), text(item.get("name")))]
+                return [CallStarted(as_nonempty_text(item.get("call_id")), as_text(item.get("name")))]
             return []
         return self._delta(kind, at, data)
 
@@ -129,7 +133,7 @@ class ResponsesReader:
         return responses_reply({**self._response, "output": output}, self._new_id)
 
     def _delta(self, kind: str, at: int, data: Mapping[str, Any]) -> list[StreamEvent]:
-        piece = text(data.get("delta"))
+        piece = as_text(data.get("delta"))
         match kind:
             case "response.output_text.delta":
                 self._grow(at, "message", "content", data.get("content_index"), "output_text", piece)
@@ -145,9 +149,9 @@ class ResponsesReader:
                 return [ThinkingDelta(piece)] if piece else []
             case "response.function_call_arguments.delta":
                 item = self._items.setdefault(at, {"type": "function_call"})
-                item["arguments"] = text(item.get("arguments")) + piece
+                item["arguments"] = as_text(item.get("arguments")) + piece
             case "response.function_call_arguments.done":
-                self._items.setdefault(at, {"type": "function_call"})["arguments"] = text(
+                self._items.setdefault(at, {"type": "function_call"})["arguments"] = as_text(
                     data.get("arguments")
                 )
         return []
@@ -155,31 +159,32 @@ class ResponsesReader:
     def _grow(self, at: int, kind: str, key: str, index: Any, part: str, piece: str) -> None:
         """Add a piece to the part of an item that it belongs to."""
         item = self._items.setdefault(at, {"type": kind})
-        parts = item[key] = entries(item.get(key))
-        number = min(count(index), len(parts))
+        parts = item[key] = as_mappings(item.get(key))
+        number = min(as_count(index), len(parts))
         if number == len(parts):
             parts.append({})
         field = "refusal" if part == "refusal" else "text"
-        grown = text(parts[number].get(field)) + piece
+        grown = as_text(parts[number].get(field)) + piece
         parts[number] = {**parts[number], "type": part, field: grown}
 
 
-def _thought(item: Mapping[str, Any]) -> str:
-    told = entries(item.get("summary")) or entries(item.get("content"))
-    return "\n\n".join(text(part.get("text")) for part in told)
+def _reasoning_text(item: Mapping[str, Any]) -> str:
+    told = as_mappings(item.get("summary")) or as_mappings(item.get("content"))
+    return "\n\n".join(as_text(part.get("text")) for part in told)
 
 
-def _signature(item: Mapping[str, Any]) -> str | None:
+def _reasoning_signature(item: Mapping[str, Any]) -> str | None:
     """What is needed to send a reasoning item back; without encrypted content nothing can."""
-    encrypted, name = word(item.get("encrypted_content")), word(item.get("id"))
+    encrypted, name = as_nonempty_text(item.get("encrypted_content")), as_nonempty_text(item.get("id"))
     if not encrypted or not name:
         return None
-    return signed(RESPONSES, json.dumps({"id": name, "encrypted_content": encrypted}))
+    return tag_signature(RESPONSES, json.dumps({"id": name, "encrypted_content": encrypted}))
 
 
-def _bare(item: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_reasoning(item: Mapping[str, Any]) -> dict[str, Any]:
     summary = [
-        {"type": "summary_text", "text": text(part.get("text"))} for part in entries(item.get("summary"))
+        {"type": "summary_text", "text": as_text(part.get("text"))}
+        for part in as_mappings(item.get("summary"))
     ]
     return {
         "type": "reasoning",
@@ -189,30 +194,30 @@ def _bare(item: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _stop(body: Mapping[str, Any], *, called: bool, refused: bool) -> str | None:
+def _find_stop(body: Mapping[str, Any], *, called: bool, refused: bool) -> str | None:
     match body.get("status"):
         case "completed":
             return "tools" if called else "refused" if refused else "end"
         case "incomplete":
-            reason = text(fields(body.get("incomplete_details")).get("reason"))
-            return _INCOMPLETE.get(reason, reason or "incomplete")
+            reason = as_text(as_mapping(body.get("incomplete_details")).get("reason"))
+            return _INCOMPLETE_REASONS.get(reason, reason or "incomplete")
         case "failed" | "cancelled" as status:
-            return failure(body) or str(status)
-    return failure(body)
+            return failure_reason(body) or str(status)
+    return failure_reason(body)
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    read = fields(usage.get("input_tokens_details"))
+    read = as_mapping(usage.get("input_tokens_details"))
     return Usage(
-        input_tokens=count(usage.get("input_tokens")),
-        cached_tokens=count(read.get("cached_tokens")),
-        cache_write_tokens=count(read.get("cache_write_tokens")),
-        output_tokens=count(usage.get("output_tokens")),
+        input_tokens=as_count(usage.get("input_tokens")),
+        cached_tokens=as_count(read.get("cached_tokens")),
+        cache_write_tokens=as_count(read.get("cache_write_tokens")),
+        output_tokens=as_count(usage.get("output_tokens")),
     )
 
 
-FEWEST_TOKENS = 16
-ENCRYPTED = "reasoning.encrypted_content"
+MIN_OUTPUT_TOKENS = 16
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
 class ResponsesFormat:
@@ -224,19 +229,21 @@ class ResponsesFormat:
         self.reasoning_model = reasoning_model
         self._new_id = new_id
 
-    def request(self, model: str, messages: Sequence[Message], asked: Asking = ONLY_MESSAGES) -> Request:
+    def request(
+        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+    ) -> WireRequest:
         """A request that carries the whole conversation; the server caches prefixes by itself."""
         options = dict(asked.options)
-        reasons = reasons_here(model, options, self.reasoning_model)
+        reasons = resolve_reasoning(model, options, self.reasoning_model)
         repairs: list[str] = []
-        names = tool_names(asked.tools)
+        names = wire_tool_names(asked.tools)
         items = responses_input(
             messages, repairs, names=names, reasoning_model=reasons, answered=asked.answered
         )
         body: dict[str, Any] = {"model": model, "input": items, "store": False}
         if reasons:
             # Other models refuse to be asked for it.
-            body["include"] = [ENCRYPTED]
+            body["include"] = [ENCRYPTED_REASONING]
         if asked.tools:
             body["tools"] = [
                 {
@@ -250,12 +257,12 @@ class ResponsesFormat:
                 for spec in tool_specs(asked.tools, names, repairs)
             ]
         if (most := asked.max_tokens) is not None:
-            if most < FEWEST_TOKENS:
-                repairs.append(f"`max_tokens` {most} is sent as {FEWEST_TOKENS}, the least there is")
-            body["max_output_tokens"] = max(most, FEWEST_TOKENS)
+            if most < MIN_OUTPUT_TOKENS:
+                repairs.append(f"`max_tokens` {most} is sent as {MIN_OUTPUT_TOKENS}, the least there is")
+            body["max_output_tokens"] = max(most, MIN_OUTPUT_TOKENS)
         if asked.stream:
             body["stream"] = True
-        return written("/responses", body | options, repairs)
+        return build_request("/responses", body | options, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -275,30 +282,30 @@ def responses_input(
     answered: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Messages as input items; `repairs` gets what was mended."""
-    ready = prepared(messages, answered=answered)
+    ready = repair_messages(messages, answered=answered)
     repairs += ready.repairs
     names = names or ToolNames(())
     items: list[dict[str, Any]] = []
     for message in ready.messages:
         before = len(items)
         if message.role is ChatRole.TOOL:
-            items.append(_output(message, repairs))
+            items.append(_result_item(message, repairs))
         elif message.role is ChatRole.USER:
-            content = _content(message, repairs) or nothing_said(message, repairs)
+            content = _input_content(message, repairs) or empty_message_text(message, repairs)
             items.append({"type": "message", "role": "user", "content": content})
-        elif message.role in INSTRUCTING:
-            text = text_of(message, repairs)
+        elif message.role in INSTRUCTION_ROLES:
+            text = message_text(message, repairs)
             role = "developer" if reasoning_model else "system"
             items += [{"type": "message", "role": role, "content": text}] if text else []
         else:
-            items += _answer(message, names, repairs)
+            items += _assistant_items(message, names, repairs)
         if len(items) == before:
-            left_out(message, repairs)
-    items = _followed(items, repairs)
-    return items or [{"type": "message", "role": "user", "content": opening(repairs)}]
+            note_omission(message, repairs)
+    items = _drop_dangling_reasoning(items, repairs)
+    return items or [{"type": "message", "role": "user", "content": opening_text(repairs)}]
 
 
-def _answer(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:
+def _assistant_items(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     texts: list[str] = []
 
@@ -309,7 +316,7 @@ def _answer(message: Message, names: ToolNames, repairs: list[str]) -> list[dict
 
     for part in message.parts:
         if isinstance(part, ThinkingContent):
-            reasoning = _reasoning(part)
+            reasoning = _restore_reasoning(part)
             if reasoning:
                 say()
                 items.append(reasoning)
@@ -319,20 +326,20 @@ def _answer(message: Message, names: ToolNames, repairs: list[str]) -> list[dict
             texts.append(part.text)
     say()
     for call in message.tool_calls:
-        kept = entries(call.extra.get(REASONING))
+        kept = as_mappings(call.extra.get(REASONING_ITEMS))
         items += [dict(item) for item in kept if item.get("type") == "reasoning"]
         items.append(
             {
                 "type": "function_call",
                 "call_id": call.id,
-                "name": sent_name(call.name, names, repairs),
+                "name": wire_tool_name(call.name, names, repairs),
                 "arguments": arguments_json(call, repairs),
             }
         )
     return items
 
 
-def _reasoning(part: ThinkingContent) -> dict[str, Any] | None:
+def _restore_reasoning(part: ThinkingContent) -> dict[str, Any] | None:
     """The reasoning item that a thought was, if it was one and its encrypted content is there."""
     signature = signature_of(RESPONSES, part.signature)
     if signature is None:
@@ -345,7 +352,7 @@ def _reasoning(part: ThinkingContent) -> dict[str, Any] | None:
     return item | {"summary": [{"type": "summary_text", "text": part.text}] if part.text else []}
 
 
-def _followed(items: list[dict[str, Any]], repairs: list[str]) -> list[dict[str, Any]]:
+def _drop_dangling_reasoning(items: list[dict[str, Any]], repairs: list[str]) -> list[dict[str, Any]]:
     """The items without reasoning that no answer or call comes after: alone it is refused."""
     kept: list[dict[str, Any]] = []
     leads = False
@@ -359,23 +366,23 @@ def _followed(items: list[dict[str, Any]], repairs: list[str]) -> list[dict[str,
     return kept[::-1]
 
 
-def _output(message: Message, repairs: list[str]) -> dict[str, Any]:
-    output = _content(message, repairs)
+def _result_item(message: Message, repairs: list[str]) -> dict[str, Any]:
+    output = _input_content(message, repairs)
     if isinstance(output, str):
-        output = error_text(message, output)
+        output = mark_error(message, output)
     elif message.is_error:
         output = [{"type": "input_text", "text": "Error:"}, *output]
     return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
 
 
-def _content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
+def _input_content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
     """What a user or a tool said: a string where there are no images."""
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:
             parts.append({"type": "input_text", "text": part.text})
         elif isinstance(part, ImageContent):
-            url = picture_url(part)
+            url = image_url(part)
             if url:
                 parts.append({"type": "input_image", "image_url": url, "detail": part.inference_detail})
             else:

@@ -14,18 +14,18 @@ from hashlib import sha256
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.formats.base import Request
-from autonomy_ctx.items.json_values import checked
+from autonomy_ctx.items.formats.base import WireRequest
+from autonomy_ctx.items.json_values import validate_json
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ToolCall
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.transcript import delimited, nonce
+from autonomy_ctx.items.transcript import nonce, wrap_untrusted
 
-LONGEST = 64
-_ODD = re.compile(r"[^a-zA-Z0-9_-]")
-_PLAIN = re.compile(r"[a-zA-Z0-9_-]+")
+MAX_NAME_LENGTH = 64
+_INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]")
+_VALID_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-class Distinct:
+class UniqueNames:
     """Gives out names that a provider takes, and none of them twice."""
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class Distinct:
 
     def new(self, text: str) -> str:
         """The text itself if it will do and is still free, otherwise something like it."""
-        stem = name = spelled(text)
+        stem = name = sanitize_name(text)
         number = self._numbers.get(stem, 2)
         while name in self._taken:
             suffix = f"-{number}"
-            name = stem[: LONGEST - len(suffix)] + suffix
+            name = stem[: MAX_NAME_LENGTH - len(suffix)] + suffix
             number += 1
         self._numbers[stem] = number
         self._taken.add(name)
@@ -51,14 +51,14 @@ class CallIds:
     An id that has to change gets a mark made from itself: it stays the same when a window begins later.
     """
 
-    def __init__(self, longest: int = LONGEST) -> None:
+    def __init__(self, longest: int = MAX_NAME_LENGTH) -> None:
         self._longest = longest
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def new(self, call_id: str) -> str:
         """The id itself if it will do and is still free, otherwise something like it."""
-        fits = _PLAIN.fullmatch(call_id) and len(call_id) <= self._longest
+        fits = _VALID_NAME.fullmatch(call_id) and len(call_id) <= self._longest
         free, number = call_id if fits else self._marked(call_id), self._numbers.get(call_id, 1)
         while free in self._taken:
             number += 1
@@ -69,16 +69,16 @@ class CallIds:
 
     def _marked(self, call_id: str) -> str:
         mark = sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        return f"{_ODD.sub('_', call_id)[: self._longest - 9]}_{mark}"
+        return f"{_INVALID_CHARACTERS.sub('_', call_id)[: self._longest - 9]}_{mark}"
 
 
 class ToolNames:
     """How each tool is called on the wire; the tools on offer choose first, the well-named before all."""
 
     def __init__(self, offered: Iterable[str]) -> None:
-        self._distinct = Distinct()
+        self._distinct = UniqueNames()
         self._names: dict[str, str] = {}
-        for name in sorted(offered, key=lambda name: spelled(name) != name):
+        for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
             self.of(name)
 
     def of(self, name: str) -> str:
@@ -88,32 +88,32 @@ class ToolNames:
         return self._names[name]
 
 
-def spelled(text: str) -> str:
+def sanitize_name(text: str) -> str:
     """The text in letters, digits, `_` and `-`, at least one and at most 64."""
-    return _ODD.sub("_", text)[:LONGEST] or "_"
+    return _INVALID_CHARACTERS.sub("_", text)[:MAX_NAME_LENGTH] or "_"
 
 
-def led(name: str) -> str:
+def google_tool_name(name: str) -> str:
     """A tool's name as Google takes it: with a letter or `_` first."""
     return name if name[0].isalpha() or name[0] == "_" else f"_{name[:63]}"
 
 
-def own_names(offered: Iterable[str]) -> dict[str, str]:
+def original_tool_names(offered: Iterable[str]) -> dict[str, str]:
     """The own names of tools by those they have on the wire, for those that differ."""
     own = list(offered)
     wire = ToolNames(own)
-    sent = [(variant, name) for name in own for variant in (wire.of(name), led(wire.of(name)))]
+    sent = [(variant, name) for name in own for variant in (wire.of(name), google_tool_name(wire.of(name)))]
     return {variant: name for variant, name in sent if variant != name}
 
 
-RAW = "_raw"
-MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+RAW_ARGUMENTS_KEY = "_raw"
+IMAGE_MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _DATA_URL = re.compile(r"data:([\w.+/-]+)(?:;[\w=.-]+)*;base64,", re.IGNORECASE)
 _WEB_URL = re.compile(r"https?://\S+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class EncodedImage:
     """An image that a provider takes: its kind and bytes as base64, or a URL of the web."""
 
     media_type: str = ""
@@ -121,7 +121,7 @@ class Picture:
     url: str = ""
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text without lone halves of characters, which UTF-8 cannot hold."""
     try:
         text.encode()
@@ -130,22 +130,24 @@ def well_formed(text: str) -> str:
     return text
 
 
-def well_formed_json(value: Any) -> Any:
+def replace_json_surrogates(value: Any) -> Any:
     """A copy of a JSON value with well-formed text everywhere."""
     if isinstance(value, str):
-        return well_formed(value)
+        return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {well_formed(key): well_formed_json(inner) for key, inner in value.items()}
+        return {replace_surrogates(key): replace_json_surrogates(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [well_formed_json(inner) for inner in value]
+        return [replace_json_surrogates(inner) for inner in value]
     return value
 
 
-def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+def decode_arguments(call: ToolCall) -> dict[str, Any] | None:
     """The arguments of a call as a JSON object; None when they are something else."""
     try:
         # Checked too: JSON text can hold NaN, numbers beyond a float, and nesting without end.
-        arguments: dict[str, Any] = well_formed_json(checked(call.parsed_arguments(), "arguments"))
+        arguments: dict[str, Any] = replace_json_surrogates(
+            validate_json(call.parsed_arguments(), "arguments")
+        )
     except (InvalidMessage, RecursionError):
         return None
     return arguments
@@ -161,18 +163,18 @@ def arguments_text(value: Any) -> str:
     return json.dumps({} if value is None else value, ensure_ascii=False)
 
 
-def picture_of(image: ImageContent) -> Picture | None:
+def encode_image(image: ImageContent) -> EncodedImage | None:
     """The image as a provider takes it; None when it is of no kind that any takes."""
     if _WEB_URL.fullmatch(image.image):
-        return Picture(url=well_formed(image.image))
+        return EncodedImage(url=replace_surrogates(image.image))
     head = _DATA_URL.match(image.image)
     if head is None:
         return None
     media_type = head[1].lower().replace("image/jpg", "image/jpeg")
     data = "".join(image.image[head.end() :].split())
-    if media_type not in MEDIA_TYPES or not is_base64(data):
+    if media_type not in IMAGE_MEDIA_TYPES or not is_base64(data):
         return None
-    return Picture(media_type=media_type, data=data)
+    return EncodedImage(media_type=media_type, data=data)
 
 
 def is_base64(data: str) -> bool:
@@ -183,7 +185,7 @@ def is_base64(data: str) -> bool:
         return False
 
 
-def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+def merge_text_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
     """The parts with neighbouring texts put together: where a provider splits them means nothing."""
     out: list[Part] = []
     for part in parts:
@@ -198,10 +200,10 @@ def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(out)
 
 
-OPENING = "(The conversation starts here.)"
-CLOSING = "(Go on.)"
-NOTHING_SAID = "(empty message)"
-INSTRUCTING = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
+OPENING_TEXT = "(The conversation starts here.)"
+CLOSING_TEXT = "(Go on.)"
+EMPTY_MESSAGE_TEXT = "(empty message)"
+INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ class ToolSpec:
     parameters: dict[str, Any]
 
 
-def tool_names(tools: Sequence[Mapping[str, Any]]) -> ToolNames:
+def wire_tool_names(tools: Sequence[Mapping[str, Any]]) -> ToolNames:
     """How tools and calls are named in one request."""
     return ToolNames(str(tool["name"]) for tool in tools)
 
@@ -227,11 +229,13 @@ def tool_specs(tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: li
             repairs.append(f"the tool `{name}` is offered twice: the first one is sent")
             continue
         schema = {"type": "object", "properties": {}, **(tool.get("parameters") or {})}
-        specs[name] = ToolSpec(sent_name(name, names, repairs), str(tool.get("description") or ""), schema)
+        specs[name] = ToolSpec(
+            wire_tool_name(name, names, repairs), str(tool.get("description") or ""), schema
+        )
     return list(specs.values())
 
 
-def sent_name(name: str, names: ToolNames, repairs: list[str]) -> str:
+def wire_tool_name(name: str, names: ToolNames, repairs: list[str]) -> str:
     """A tool's name on the wire, and a repair when it is another one."""
     sent = names.of(name)
     if sent != name:
@@ -241,10 +245,10 @@ def sent_name(name: str, names: ToolNames, repairs: list[str]) -> str:
 
 def arguments_object(call: ToolCall, repairs: list[str]) -> dict[str, Any]:
     """A call's arguments as an object; what is none is wrapped in one."""
-    arguments = arguments_of(call)
+    arguments = decode_arguments(call)
     if arguments is None:
-        repairs.append(f"the arguments of call {call.id!r} are no JSON object: sent as `{RAW}`")
-        return {RAW: call.arguments}
+        repairs.append(f"the arguments of call {call.id!r} are no JSON object: sent as `{RAW_ARGUMENTS_KEY}`")
+        return {RAW_ARGUMENTS_KEY: call.arguments}
     return arguments
 
 
@@ -254,12 +258,12 @@ def arguments_json(call: ToolCall, repairs: list[str]) -> str:
     if not arguments:
         return "{}"
     # Half a character may hide in an escape; written anew, it is gone.
-    if RAW in arguments or "\\u" in call.arguments:
+    if RAW_ARGUMENTS_KEY in arguments or "\\u" in call.arguments:
         return json.dumps(arguments, ensure_ascii=False)
     return call.arguments
 
 
-def text_of(message: Message, repairs: list[str]) -> str:
+def message_text(message: Message, repairs: list[str]) -> str:
     """A message's text for a place that takes nothing else: images are mentioned, thinking is not."""
     texts: list[str] = []
     for part in message.parts:
@@ -270,7 +274,7 @@ def text_of(message: Message, repairs: list[str]) -> str:
     return "\n".join(texts)
 
 
-def error_text(message: Message, text: str) -> str:
+def mark_error(message: Message, text: str) -> str:
     """A result's text, marked as an error for providers that have no flag for it."""
     return f"Error: {text}" if message.is_error and not text.startswith("Error: ") else text
 
@@ -281,57 +285,57 @@ def image_note(image: ImageContent, where: str, repairs: list[str]) -> str:
     return "[image]" if image.image.startswith("data:") else f"[image: {image.image}]"
 
 
-def left_out(message: Message, repairs: list[str]) -> None:
+def note_omission(message: Message, repairs: list[str]) -> None:
     """Say that a message is not sent because nothing in it can be."""
     repairs.append(f"message {message.id!r} holds nothing that can be sent: left out")
 
 
-def nothing_said(message: Message, repairs: list[str]) -> str:
+def empty_message_text(message: Message, repairs: list[str]) -> str:
     """What a user says who says nothing: providers refuse blank messages, and the turn must stay."""
     repairs.append(f"message {message.id!r} is empty: sent as a note that says so")
-    return NOTHING_SAID
+    return EMPTY_MESSAGE_TEXT
 
 
-def opening(repairs: list[str]) -> str:
+def opening_text(repairs: list[str]) -> str:
     """A user's message to begin with, where there is none."""
     repairs.append("the conversation does not start with a user's message: a neutral one was put there")
-    return OPENING
+    return OPENING_TEXT
 
 
-def closing(repairs: list[str]) -> str:
+def closing_text(repairs: list[str]) -> str:
     """A user's message to end with: many models refuse to go on from an answer of their own."""
     repairs.append("the conversation ends with the assistant's message: a neutral one was put after it")
-    return CLOSING
+    return CLOSING_TEXT
 
 
-def written(path: str, body: Mapping[str, Any], repairs: Sequence[str]) -> Request:
+def build_request(path: str, body: Mapping[str, Any], repairs: Sequence[str]) -> WireRequest:
     """A request of nothing but well-formed JSON; what was mended is named once."""
-    return Request(path=path, body=well_formed_json(body), repairs=tuple(dict.fromkeys(repairs)))
+    return WireRequest(path=path, body=replace_json_surrogates(body), repairs=tuple(dict.fromkeys(repairs)))
 
 
-INTERRUPTED = "interrupted: there is no result of this call"
-NOT_SHOWN = "not shown: this call has a result, which is left out here"
-RECORD = "summary"
+INTERRUPTED_RESULT = "interrupted: there is no result of this call"
+HIDDEN_RESULT = "not shown: this call has a result, which is left out here"
+SUMMARY_LABEL = "summary"
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class RepairedMessages:
     """Messages that a format can write down one after the other, and what was mended in them."""
 
     messages: list[Message]
     repairs: tuple[str, ...] = ()
 
 
-def prepared(
-    messages: Sequence[Message], *, answered: Collection[str] = (), longest_id: int = LONGEST
-) -> Prepared:
+def repair_messages(
+    messages: Sequence[Message], *, answered: Collection[str] = (), longest_id: int = MAX_NAME_LENGTH
+) -> RepairedMessages:
     """The messages with every call answered once, right after it; a summary as a record, not a rule.
 
     Each call has an id that providers take and that no other call has. `answered` are ids, as memory
     has them, of calls whose results are known to exist although they are not among the messages.
     """
     repairs: list[str] = []
-    results = _results(messages, repairs)
+    results = _results_by_call(messages, repairs)
     ids = CallIds(longest_id)
     renamed: list[str] = []
     out: list[Message] = []
@@ -339,19 +343,19 @@ def prepared(
         if message.role is ChatRole.TOOL:
             continue
         if message.role is not ChatRole.ASSISTANT or not message.tool_calls:
-            out.append(_record(message) if isinstance(message, Summary) else message)
+            out.append(_summary_message(message) if isinstance(message, Summary) else message)
             continue
-        calls = _with_ids(message, ids, renamed)
+        calls = _assign_call_ids(message, ids, renamed)
         same = calls == message.tool_calls
         out.append(message if same else replace(message, tool_calls=calls))
         for call, own in zip(calls, message.tool_calls, strict=True):
             # Of calls with one id in a message, the first has the result.
-            found = results.pop((index, own.id or ""), None) or _stand_in(call, own, answered, repairs)
-            out.append(_for_call(found, call))
-    return Prepared(out, tuple(repairs + renamed))
+            found = results.pop((index, own.id or ""), None) or _missing_result(call, own, answered, repairs)
+            out.append(_link_result(found, call))
+    return RepairedMessages(out, tuple(repairs + renamed))
 
 
-def _results(messages: Sequence[Message], repairs: list[str]) -> dict[tuple[int, str], Message]:
+def _results_by_call(messages: Sequence[Message], repairs: list[str]) -> dict[tuple[int, str], Message]:
     """Results by the index of the message that called, and the call's id; the latest of several counts."""
     calls: dict[str, int] = {}
     results: dict[tuple[int, str], Message] = {}
@@ -369,7 +373,7 @@ def _results(messages: Sequence[Message], repairs: list[str]) -> dict[tuple[int,
     return results
 
 
-def _with_ids(message: Message, ids: CallIds, renamed: list[str]) -> tuple[ToolCall, ...]:
+def _assign_call_ids(message: Message, ids: CallIds, renamed: list[str]) -> tuple[ToolCall, ...]:
     """The calls of a message, all with an id of their own: providers pair calls and results by it."""
     calls: list[ToolCall] = []
     for number, call in enumerate(message.tool_calls):
@@ -381,29 +385,29 @@ def _with_ids(message: Message, ids: CallIds, renamed: list[str]) -> tuple[ToolC
     return tuple(calls)
 
 
-def _stand_in(call: ToolCall, own: ToolCall, answered: Collection[str], repairs: list[str]) -> Message:
+def _missing_result(call: ToolCall, own: ToolCall, answered: Collection[str], repairs: list[str]) -> Message:
     """What stands where a result should be."""
     name = own.id or call.id
     if own.id is not None and own.id in answered:
         repairs.append(f"the result of call {name!r} of `{call.name}` is not in the context: said so")
-        return Message("tool", NOT_SHOWN)
+        return Message("tool", HIDDEN_RESULT)
     repairs.append(f"call {name!r} of `{call.name}` has no result: answered as interrupted")
-    return Message("tool", INTERRUPTED, is_error=True)
+    return Message("tool", INTERRUPTED_RESULT, is_error=True)
 
 
-def _for_call(result: Message, call: ToolCall) -> Message:
+def _link_result(result: Message, call: ToolCall) -> Message:
     name = result.name or call.name
     if result.tool_call_id == call.id and result.name == name:
         return result
     return replace(result, tool_call_id=call.id, name=name)
 
 
-def _record(summary: Summary) -> Message:
+def _summary_message(summary: Summary) -> Message:
     """A summary as data in a user's message: what was said must not gain the authority of a rule.
 
     One part for each segment, with marks of its own: those before a new one stay the same, and with
     them what a provider has cached.
     """
     texts = [segment.text for segment in summary.segments]
-    parts = [TextContent(delimited(RECORD, text, nonce(text))) for text in texts]
+    parts = [TextContent(wrap_untrusted(SUMMARY_LABEL, text, nonce(text))) for text in texts]
     return Message("user", parts, id=summary.id, created_at=summary.created_at)

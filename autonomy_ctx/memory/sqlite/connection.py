@@ -25,7 +25,7 @@ class UnreadableRow(Exception):
     """What SQLite gave cannot be what was stored: the file is damaged, or something else wrote to it."""
 
 
-def translated(error: BaseException, path: str, seconds: float) -> BaseException:
+def translate_error(error: BaseException, path: str, seconds: float) -> BaseException:
     """The error a user should see; an error that is already ours, or is no store's, stays."""
     if isinstance(error, AutonomyCtxError):
         return error
@@ -75,7 +75,7 @@ NETWORK_FILESYSTEMS = frozenset(
 )
 
 
-def path_of(url: str) -> str:
+def path_from_url(url: str) -> str:
     """The path in `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     prefix = "sqlite:///"
     if not url.startswith(prefix):
@@ -98,7 +98,7 @@ def check_location(path: str, mounts: str | None = None) -> None:
     check_folder(path)
     file = Path(path).absolute()
     folder = file.parent
-    kind = filesystem_of(file, _mounts() if mounts is None else mounts)
+    kind = filesystem_type(file, _read_mounts() if mounts is None else mounts)
     if kind in NETWORK_FILESYSTEMS:
         raise StoreUnavailable(
             path=path,
@@ -112,7 +112,7 @@ def check_location(path: str, mounts: str | None = None) -> None:
             advice="SQLite makes files beside the database: change the owner or choose another folder",
         )
     if file.exists():
-        _check_file(path, file)
+        _check_permissions(path, file)
 
 
 def check_folder(path: str) -> None:
@@ -128,7 +128,7 @@ def check_folder(path: str) -> None:
         )
 
 
-def filesystem_of(file: Path, mounts: str) -> str | None:
+def filesystem_type(file: Path, mounts: str) -> str | None:
     """The kind of filesystem a path is on, from the text of /proc/mounts."""
     best, kind = -1, None
     for line in mounts.splitlines():
@@ -141,7 +141,7 @@ def filesystem_of(file: Path, mounts: str) -> str | None:
     return kind
 
 
-def _check_file(path: str, file: Path) -> None:
+def _check_permissions(path: str, file: Path) -> None:
     """By its permissions only: to open and close the file here would drop this process's locks on it."""
     if not os.access(file, os.R_OK | os.W_OK):
         raise StoreUnavailable(
@@ -151,7 +151,7 @@ def _check_file(path: str, file: Path) -> None:
         )
 
 
-def _mounts() -> str:
+def _read_mounts() -> str:
     try:
         return Path("/proc/mounts").read_text()
     except OSError:
@@ -200,22 +200,22 @@ class FileLock:
             self._file = -1
 
 
-def _let_go() -> None:
+def _close_inherited_locks() -> None:
     for lock in list(_locks):
         lock.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 # A look at the file costs a system call, and with it the interpreter's lock.
-LOOK_SECONDS = 0.02
+STAT_INTERVAL_SECONDS = 0.02
 
 # Files that are open in this process, and those that were when it was forked off another; by their
 # numbers on the disk, because one file may have many names.
-_open: dict[tuple[int, int], int] = {}
-_inherited: set[tuple[int, int]] = set()
+_open_files: dict[tuple[int, int], int] = {}
+_inherited_files: set[tuple[int, int]] = set()
 
 
 class OpenFile:
@@ -234,9 +234,9 @@ class OpenFile:
         if self.identity is None:
             return False
         now = time.monotonic()
-        if now - self._seen < LOOK_SECONDS:
+        if now - self._seen < STAT_INTERVAL_SECONDS:
             return True
-        if _file_at(self.path) != self.identity[:2]:
+        if _file_identity(self.path) != self.identity[:2]:
             return False
         self._seen = now
         return True
@@ -252,21 +252,21 @@ class OpenFile:
         self.identity = (found.st_dev, found.st_ino, self._opens)
         self.was_open = True
         file = self.identity[:2]
-        _open[file] = _open.get(file, 0) + 1
+        _open_files[file] = _open_files.get(file, 0) + 1
 
     def closed(self) -> None:
         """Note that it is no longer open."""
         if self.identity is None:
             return
         file, self.identity = self.identity[:2], None
-        _open[file] = _open.get(file, 0) - 1
-        if _open[file] <= 0:
-            del _open[file]
+        _open_files[file] = _open_files.get(file, 0) - 1
+        if _open_files[file] <= 0:
+            del _open_files[file]
 
 
-def check_still_there(path: str) -> None:
+def check_file_present(path: str) -> None:
     """Raise if a file that was open has gone, or an empty one has taken its place."""
-    found = size_of(path)
+    found = file_size(path)
     if found <= 0:
         raise StoreUnavailable(
             path=path,
@@ -275,7 +275,7 @@ def check_still_there(path: str) -> None:
         )
 
 
-def size_of(path: str) -> int:
+def file_size(path: str) -> int:
     """The size of a file; -1 when there is none."""
     try:
         return os.stat(path).st_size
@@ -283,7 +283,7 @@ def size_of(path: str) -> int:
         return -1
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
+def _file_identity(path: str) -> tuple[int, int] | None:
     try:
         found = os.stat(path)
     except OSError:
@@ -297,7 +297,7 @@ def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
     Only `create` may make the file: in place of one that has vanished, history would silently start
     again. Checkpoints are made by the writer alone, under the file lock.
     """
-    if _file_at(path) in _inherited:
+    if _file_identity(path) in _inherited_files:
         raise StoreUnavailable(
             path=path,
             problem="was open when this process was forked, and SQLite cannot be used across a fork",
@@ -311,11 +311,11 @@ def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
     return connection
 
 
-def _inherit() -> None:
+def _note_inherited_files() -> None:
     """In the child of a fork: SQLite still counts the parent's locks as this process's own."""
-    _inherited.update(_open)
-    _open.clear()
+    _inherited_files.update(_open_files)
+    _open_files.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_inherit)
+    os.register_at_fork(after_in_child=_note_inherited_files)

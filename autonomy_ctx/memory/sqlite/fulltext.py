@@ -10,29 +10,31 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.items.terms import any_of, terms
+from autonomy_ctx.items.terms import fts_or_query, index_terms
 
-_CREATE = """
+_CREATE_INDEX = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
 """
-_ENTER = "INSERT INTO search_entry (conversation_id, position) VALUES (?, ?)"
-_ENTERED = "SELECT position, id FROM search_entry WHERE conversation_id = ? AND position BETWEEN ? AND ?"
-_ADD = "INSERT INTO search_term (rowid, text, place) VALUES (?, ?, ?)"
+_INSERT_ENTRY = "INSERT INTO search_entry (conversation_id, position) VALUES (?, ?)"
+_SELECT_ENTRY_IDS = (
+    "SELECT position, id FROM search_entry WHERE conversation_id = ? AND position BETWEEN ? AND ?"
+)
+_INSERT_TERMS = "INSERT INTO search_term (rowid, text, place) VALUES (?, ?, ?)"
 # The place says which conversation it is, and nothing about how well a message fits.
-_FIND = """
+_SELECT_HITS = """
     SELECT e.conversation_id, e.position, f.score FROM (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
         WHERE search_term MATCH ? AND rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)
         ORDER BY 2 DESC, 1 DESC LIMIT ?
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
 """
-_UNLIST = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
-_MERGE = "INSERT INTO search_term (search_term, rank) VALUES ('merge', ?)"
+_UNLIST_ENTRIES = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
+_MERGE_INDEX = "INSERT INTO search_term (search_term, rank) VALUES ('merge', ?)"
 # How much one transaction does, so that others get their turn.
 _PURGE_ROWS, _PURGE_PAGES = 200, 128
 
 
-class Hit(NamedTuple):
+class FullTextHit(NamedTuple):
     """A row of the index that matches."""
 
     conversation_id: int
@@ -40,12 +42,12 @@ class Hit(NamedTuple):
     score: float
 
 
-def create(connection: sqlite3.Connection) -> None:
+def create_index(connection: sqlite3.Connection) -> None:
     """Make the index if there is none."""
-    connection.execute(_CREATE)
+    connection.execute(_CREATE_INDEX)
 
 
-def place_of(connection: sqlite3.Connection, agent: str, scope: str) -> int | None:
+def find_scope_number(connection: sqlite3.Connection, agent: str, scope: str) -> int | None:
     """The number of a scope of an agent; None for one that was never searched."""
     found = connection.execute(
         "SELECT id FROM search_place WHERE agent = ? AND scope = ?", (agent, scope)
@@ -53,65 +55,72 @@ def place_of(connection: sqlite3.Connection, agent: str, scope: str) -> int | No
     return None if found is None else int(found[0])
 
 
-def made_place(connection: sqlite3.Connection, agent: str, scope: str) -> int:
+def ensure_scope_number(connection: sqlite3.Connection, agent: str, scope: str) -> int:
     """The number of a scope of an agent."""
     connection.execute("INSERT OR IGNORE INTO search_place (agent, scope) VALUES (?, ?)", (agent, scope))
-    place = place_of(connection, agent, scope)
+    place = find_scope_number(connection, agent, scope)
     assert place is not None
     return place
 
 
-def add(connection: sqlite3.Connection, place: int, conversation_id: int, position: int, text: str) -> None:
+def add_message(
+    connection: sqlite3.Connection, place: int, conversation_id: int, position: int, text: str
+) -> None:
     """Put a message into the index."""
-    add_all(connection, place, conversation_id, {position: text})
+    add_messages(connection, place, conversation_id, {position: text})
 
 
-def add_all(
+def add_messages(
     connection: sqlite3.Connection, place: int, conversation_id: int, texts: Mapping[int, str]
 ) -> None:
     """Put messages of a conversation into the index, by their positions; together it is much faster."""
     if not texts:
         return
-    connection.executemany(_ENTER, [(conversation_id, position) for position in texts])
-    entered = dict(connection.execute(_ENTERED, (conversation_id, min(texts), max(texts))).fetchall())
+    connection.executemany(_INSERT_ENTRY, [(conversation_id, position) for position in texts])
+    entered = dict(
+        connection.execute(_SELECT_ENTRY_IDS, (conversation_id, min(texts), max(texts))).fetchall()
+    )
     mark, own = f"{place}x", f"c{conversation_id}"
     connection.executemany(
-        _ADD, [(entered[position], _prepared(mark, text), own) for position, text in texts.items()]
+        _INSERT_TERMS,
+        [(entered[position], _index_terms(mark, text), own) for position, text in texts.items()],
     )
 
 
-def _prepared(mark: str, text: str) -> str:
-    found = terms(text)
+def _index_terms(mark: str, text: str) -> str:
+    found = index_terms(text)
     return mark + f" {mark}".join(found) if found else ""
 
 
-def find(
+def find_hits(
     connection: sqlite3.Connection, place: int, conversation_id: int | None, wanted: Sequence[str], limit: int
-) -> list[Hit]:
+) -> list[FullTextHit]:
     """What matches any of the terms, best first; of equals the newest."""
-    match = f"text : ({any_of(f'{place}x{term}' for term in wanted)})"
+    match = f"text : ({fts_or_query(f'{place}x{term}' for term in wanted)})"
     if conversation_id is not None:
         match = f'({match}) AND (place : "c{conversation_id}")'
     # SQLite takes no larger number; no index has so many rows.
-    return [Hit(*row) for row in connection.execute(_FIND, (match, min(limit, 2**62))).fetchall()]
+    return [
+        FullTextHit(*row) for row in connection.execute(_SELECT_HITS, (match, min(limit, 2**62))).fetchall()
+    ]
 
 
-def unlist(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:
+def unlist_entries(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:
     """Let nothing find a deleted message any more, and note that the index has to be purged."""
     if position is None:
-        changed = connection.execute(_UNLIST, (conversation_id,))
+        changed = connection.execute(_UNLIST_ENTRIES, (conversation_id,))
     else:
-        changed = connection.execute(f"{_UNLIST} AND position = ?", (conversation_id, position))
+        changed = connection.execute(f"{_UNLIST_ENTRIES} AND position = ?", (conversation_id, position))
     if changed.rowcount:
         connection.execute("UPDATE search_purge SET stage = 1")
 
 
-def to_purge(connection: sqlite3.Connection) -> bool:
+def needs_purge(connection: sqlite3.Connection) -> bool:
     """Whether something of deleted messages may still stand in the index."""
     return bool(connection.execute("SELECT stage FROM search_purge").fetchone()[0])
 
 
-def purge(connection: sqlite3.Connection) -> bool:
+def purge_index_step(connection: sqlite3.Connection) -> bool:
     """Take a step towards an index without a byte of what was deleted; whether there are more to take.
 
     FTS5 only marks what is deleted; its words are gone when all parts of the index are merged into one.
@@ -130,7 +139,7 @@ def purge(connection: sqlite3.Connection) -> bool:
         # With a higher number, FTS5 leaves a merge unfinished where newer parts are more than those in it.
         connection.execute("INSERT INTO search_term (search_term, rank) VALUES ('usermerge', 2)")
     before = connection.total_changes
-    connection.execute(_MERGE, (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,))
+    connection.execute(_MERGE_INDEX, (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,))
     # One change is the command itself.
     ended = stage == 2 and connection.total_changes - before < 2
     connection.execute("UPDATE search_purge SET stage = ?", (0 if ended else 2,))

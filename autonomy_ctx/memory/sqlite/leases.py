@@ -5,24 +5,26 @@ from __future__ import annotations
 import sqlite3
 
 from autonomy_ctx.memory.sqlite.log import Transaction
-from autonomy_ctx.memory.store import LONGEST, Key, Lease
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease
 
-_SPOKEN_IN = "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ? AND count > 0"
+_SELECT_NONEMPTY_CONVERSATION = (
+    "SELECT id FROM conversation WHERE agent = ? AND scope = ? AND conversation = ? AND count > 0"
+)
 # Another task is another configuration: what went wrong under the old one says nothing about it.
-_OWE = """
+_UPSERT_WORK = """
     INSERT INTO work (conversation_id, task, due) VALUES (?, ?, ?)
     ON CONFLICT (conversation_id) DO UPDATE
     SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0, refused = ''
     WHERE task <> excluded.task
 """
-_NEXT = f"""
+_SELECT_DUE_WORK = f"""
     SELECT w.conversation_id, c.agent, c.scope, c.conversation
     FROM work w JOIN conversation c ON c.id = w.conversation_id
-    WHERE w.task = ?1 AND w.due NOT BETWEEN ?2 + 1e-6 AND ?2 + {LONGEST}
-      AND (w.lease_until IS NULL OR w.lease_until NOT BETWEEN ?2 + 1e-6 AND ?2 + {LONGEST})
+    WHERE w.task = ?1 AND w.due NOT BETWEEN ?2 + 1e-6 AND ?2 + {MAX_LEASE_SECONDS}
+      AND (w.lease_until IS NULL OR w.lease_until NOT BETWEEN ?2 + 1e-6 AND ?2 + {MAX_LEASE_SECONDS})
     ORDER BY w.due LIMIT 1
 """  # noqa: S608  # our number
-_HELD = """
+_SELECT_LEASED_CONVERSATION = """
     SELECT w.conversation_id FROM conversation c JOIN work w ON w.conversation_id = c.id
     WHERE c.agent = ? AND c.scope = ? AND c.conversation = ? AND c.fence = ? AND w.owner = ?
 """
@@ -31,9 +33,9 @@ _HELD = """
 def owe(transaction: Transaction, key: Key, task: str, now: float) -> bool:
     """Owe a conversation a task."""
     connection = transaction.flushed()
-    found = connection.execute(_SPOKEN_IN, key).fetchone()
+    found = connection.execute(_SELECT_NONEMPTY_CONVERSATION, key).fetchone()
     if found is not None:
-        connection.execute(_OWE, (*found, task, now))
+        connection.execute(_UPSERT_WORK, (*found, task, now))
     return found is not None
 
 
@@ -42,19 +44,19 @@ def claim(
 ) -> Lease | float | None:
     """Owe a conversation a task and take it if it is free and due."""
     connection = transaction.flushed()
-    found = connection.execute(_SPOKEN_IN, key).fetchone()
+    found = connection.execute(_SELECT_NONEMPTY_CONVERSATION, key).fetchone()
     if found is None:
         return None
-    connection.execute(_OWE, (*found, task, now))
+    connection.execute(_UPSERT_WORK, (*found, task, now))
     [(due, lease_until)] = connection.execute(
         "SELECT due, lease_until FROM work WHERE conversation_id = ?", found
     )
-    if lease_until is not None and now < lease_until <= now + LONGEST:
+    if lease_until is not None and now < lease_until <= now + MAX_LEASE_SECONDS:
         return None
     return (
         float(due - now)
-        if now < due <= now + LONGEST
-        else _taken(connection, found[0], key, owner, now + seconds)
+        if now < due <= now + MAX_LEASE_SECONDS
+        else _acquire_lease(connection, found[0], key, owner, now + seconds)
     )
 
 
@@ -63,9 +65,9 @@ def claim_next(
 ) -> Lease | float | None:
     """Take what has been due for the longest time, or say when something could be."""
     connection = transaction.flushed()
-    found = connection.execute(_NEXT, (task, now)).fetchone()
+    found = connection.execute(_SELECT_DUE_WORK, (task, now)).fetchone()
     if found is not None:
-        return _taken(connection, found[0], Key(*found[1:]), owner, now + seconds)
+        return _acquire_lease(connection, found[0], Key(*found[1:]), owner, now + seconds)
     [(soonest,)] = connection.execute(
         "SELECT min(max(due, coalesce(lease_until, due))) FROM work WHERE task = ?", (task,)
     )
@@ -75,7 +77,7 @@ def claim_next(
 def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -> bool:
     """Move the end of a lease; false when it was lost."""
     connection = transaction.flushed()
-    held = _held(connection, lease)
+    held = _leased_conversation(connection, lease)
     if held is not None:
         connection.execute("UPDATE work SET lease_until = ? WHERE conversation_id = ?", (now + seconds, held))
     return held is not None
@@ -84,7 +86,7 @@ def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -
 def settle(transaction: Transaction, lease: Lease, again_in: float | None, now: float) -> bool:
     """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
     connection = transaction.flushed()
-    held = _held(connection, lease)
+    held = _leased_conversation(connection, lease)
     if held is None:
         return False
     if again_in is None:
@@ -112,7 +114,9 @@ def is_leased(connection: sqlite3.Connection, conversation_id: int, fence: int) 
     return found is not None
 
 
-def _taken(connection: sqlite3.Connection, conversation_id: int, key: Key, owner: str, until: float) -> Lease:
+def _acquire_lease(
+    connection: sqlite3.Connection, conversation_id: int, key: Key, owner: str, until: float
+) -> Lease:
     [(fence,)] = connection.execute(
         "UPDATE conversation SET fence = fence + 1 WHERE id = ? RETURNING fence", (conversation_id,)
     )
@@ -134,7 +138,7 @@ def _taken(connection: sqlite3.Connection, conversation_id: int, key: Key, owner
     )
 
 
-def _held(connection: sqlite3.Connection, lease: Lease) -> int | None:
+def _leased_conversation(connection: sqlite3.Connection, lease: Lease) -> int | None:
     """The number of the conversation whose newest lease this is; None when it is not."""
-    found = connection.execute(_HELD, (*lease.key, lease.fence, lease.owner)).fetchone()
+    found = connection.execute(_SELECT_LEASED_CONVERSATION, (*lease.key, lease.fence, lease.owner)).fetchone()
     return None if found is None else int(found[0])

@@ -14,29 +14,29 @@ from dataclasses import dataclass
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.memory.encoding import restored, restored_form, same_content, to_microseconds
+from autonomy_ctx.memory.encoding import decode_row, message_from_row, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
-from autonomy_ctx.memory.sqlite.fulltext import unlist
-from autonomy_ctx.memory.sqlite.segments import revive
+from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
+from autonomy_ctx.memory.sqlite.segments import restore_segments
 from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Window
 
-_END = 2**62
+_MAX_POSITION = 2**62
 
-_CONVERSATION = """
+_SELECT_CONVERSATION = """
     SELECT id, head, count, generation, last_user, revision FROM conversation
     WHERE agent = ? AND scope = ? AND conversation = ?
 """
-_KNOWN = """
+_SELECT_BY_MESSAGE_ID = """
     SELECT m.position, coalesce(w.body, m.body) FROM message m
     LEFT JOIN whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
     WHERE m.conversation_id = ? AND m.id = ?
 """
-_INSERT = """
+_INSERT_MESSAGE = """
     INSERT INTO message (conversation_id, position, id, created, is_user, tokens, counter, size, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # One statement is one snapshot: the head and the rows it was read with.
-_WINDOW = """
+_SELECT_WINDOW = """
     SELECT c.head, c.count, c.generation, c.last_user, c.revision,
            m.position, m.id, m.created, m.tokens, m.counter, m.size,
            CASE WHEN m.size <= ? THEN m.body END
@@ -48,7 +48,7 @@ _WINDOW = """
 
 
 @dataclass(slots=True)
-class _Conversation:
+class _ConversationRow:
     """A conversation's row while a transaction works on it."""
 
     id: int
@@ -64,7 +64,7 @@ class Transaction:
         self._connection = connection
         # One cursor for the statement that runs once per message.
         self._insert_row = connection.cursor().execute
-        self._touched: dict[Key, _Conversation] = {}
+        self._touched: dict[Key, _ConversationRow] = {}
         self.deleted = False
         # Whether this transaction has taken a step of the search index: one is enough for a commit.
         self.indexed = False
@@ -79,7 +79,9 @@ class Transaction:
             try:
                 self._insert(kept.id, kept.position + 1, draft)
             except sqlite3.IntegrityError:
-                found = self._connection.execute(_KNOWN, (kept.id, draft.message.id)).fetchone()
+                found = self._connection.execute(
+                    _SELECT_BY_MESSAGE_ID, (kept.id, draft.message.id)
+                ).fetchone()
                 if found is None:
                     raise UnreadableRow("the head of a conversation contradicts its log") from None
                 position, body = found
@@ -100,7 +102,7 @@ class Transaction:
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
     ) -> int:
         """Delete messages and raise the generation of every conversation that lost one."""
-        meant = conversations_of(self.flushed(), scope, agent, conversation)
+        meant = find_conversation_ids(self.flushed(), scope, agent, conversation)
         return sum(self._delete_from(conversation_id, ids) for conversation_id in meant)
 
     def conversation_id(self, key: Key) -> int:
@@ -122,14 +124,14 @@ class Transaction:
             )
         self._touched.clear()
 
-    def _conversation(self, key: Key) -> _Conversation:
-        found = self._connection.execute(_CONVERSATION, key).fetchone()
+    def _conversation(self, key: Key) -> _ConversationRow:
+        found = self._connection.execute(_SELECT_CONVERSATION, key).fetchone()
         if found is not None:
-            return _Conversation(found[0], found[1], found[2], found[4])
+            return _ConversationRow(found[0], found[1], found[2], found[4])
         made = self._connection.execute(
             "INSERT INTO conversation (agent, scope, conversation) VALUES (?, ?, ?) RETURNING id", key
         )
-        return _Conversation(made.fetchone()[0], 0, 0, 0)
+        return _ConversationRow(made.fetchone()[0], 0, 0, 0)
 
     def _insert(self, conversation_id: int, position: int, draft: Draft) -> None:
         message = draft.message
@@ -144,13 +146,13 @@ class Transaction:
             draft.size,
             draft.body,
         )
-        self._insert_row(_INSERT, row)
+        self._insert_row(_INSERT_MESSAGE, row)
         if draft.whole is not None:
             self._connection.execute(
                 "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, position, draft.whole)
             )
 
-    def _undo(self, kept: _Conversation, position: int, last_user: int) -> None:
+    def _undo(self, kept: _ConversationRow, position: int, last_user: int) -> None:
         """Take back what this append has inserted; other appends of the transaction stay."""
         for table in ("message", "whole"):
             self._connection.execute(
@@ -166,7 +168,7 @@ class Transaction:
             execute("DELETE FROM whole WHERE conversation_id = ?", (conversation_id,))
             deleted = execute("DELETE FROM message WHERE conversation_id = ?", (conversation_id,)).rowcount
             execute("DELETE FROM record WHERE conversation_id = ?", (conversation_id,))
-            unlist(self._connection, conversation_id)
+            unlist_entries(self._connection, conversation_id)
             # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
             self.deleted = True
         else:
@@ -201,7 +203,7 @@ class Transaction:
             "DELETE FROM segment WHERE conversation_id = ? AND last >= ?", (conversation_id, first)
         ).rowcount
         if segments:
-            revive(self._connection, conversation_id)
+            restore_segments(self._connection, conversation_id)
         pins = execute(
             """
             DELETE FROM pin WHERE conversation_id = ?1 AND NOT EXISTS
@@ -217,7 +219,7 @@ class Transaction:
             (conversation_id, message_id),
         ).fetchall()
         for (position,) in found:
-            unlist(self._connection, conversation_id, position)
+            unlist_entries(self._connection, conversation_id, position)
             self._connection.execute(
                 "DELETE FROM whole WHERE conversation_id = ? AND position = ?", (conversation_id, position)
             )
@@ -236,11 +238,17 @@ def read_rows(
     """A window, or None when it holds more than it may: then not all of it was read."""
     if limit == 0:
         return Window(read_head(connection, key), [])
-    wanted = (most_bytes, after, _END if before is None else before, *key, -1 if limit is None else limit)
+    wanted = (
+        most_bytes,
+        after,
+        _MAX_POSITION if before is None else before,
+        *key,
+        -1 if limit is None else limit,
+    )
     head, total = Head(), 0
     entries: list[Entry] = []
     # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
-    with closing(connection.execute(_WINDOW, wanted)) as cursor:
+    with closing(connection.execute(_SELECT_WINDOW, wanted)) as cursor:
         for (
             last,
             count,
@@ -264,36 +272,36 @@ def read_rows(
             total += size
             if total > most_bytes:
                 return None
-            entries.append(entry_of(position, message_id, created, tokens, counter, body))
+            entries.append(decode_entry(position, message_id, created, tokens, counter, body))
     entries.reverse()
     if before is None:
         check_complete(head, after, limit, len(entries))
     return Window(head, entries)
 
 
-def entry_of(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
+def decode_entry(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
     """The entry of a row."""
-    message = _restored(message_id, created, tokens, counter, body)
+    message = _try_decode_row(message_id, created, tokens, counter, body)
     if message is None:
         raise UnreadableRow(f"the message at position {position} cannot be read")
     return Entry(position, message)
 
 
-def _restored(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message | None:
+def _try_decode_row(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message | None:
     """The message of a row; None when it cannot be read. Why not might quote what users said."""
     try:
-        return restored(message_id, created, tokens, counter, body)
+        return decode_row(message_id, created, tokens, counter, body)
     except ValueError:
         return None
 
 
 def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
     """Refuse to answer from a log in which messages are missing."""
-    if found != expected(head, after, limit, found):
+    if found != expected_count(head, after, limit, found):
         raise UnreadableRow("messages are missing from the log")
 
 
-def expected(head: Head, after: int, limit: int | None, found: int) -> int:
+def expected_count(head: Head, after: int, limit: int | None, found: int) -> int:
     """How many messages a read to the end must find; with holes after a deletion, not always known."""
     if after == 0:
         return head.count if limit is None else min(head.count, limit)
@@ -301,13 +309,13 @@ def expected(head: Head, after: int, limit: int | None, found: int) -> int:
     return there if limit is None else min(there, limit)
 
 
-def conversation_of(connection: sqlite3.Connection, key: Key) -> tuple[int, Head] | None:
+def find_conversation(connection: sqlite3.Connection, key: Key) -> tuple[int, Head] | None:
     """A conversation's number in the tables, and where it stands."""
-    found = connection.execute(_CONVERSATION, key).fetchone()
+    found = connection.execute(_SELECT_CONVERSATION, key).fetchone()
     return None if found is None else (found[0], Head(*found[1:]))
 
 
-def conversations_of(
+def find_conversation_ids(
     connection: sqlite3.Connection, scope: str, agent: str | None, conversation: str | None
 ) -> list[int]:
     """The numbers of the conversations that are meant: of a scope, perhaps of one agent or name."""
@@ -324,7 +332,7 @@ def conversations_of(
 
 def read_head(connection: sqlite3.Connection, key: Key) -> Head:
     """Where a conversation stands."""
-    found = conversation_of(connection, key)
+    found = find_conversation(connection, key)
     return Head() if found is None else found[1]
 
 
@@ -342,14 +350,15 @@ def read_whole(connection: sqlite3.Connection, key: Key, message_id: str) -> str
     return None if found is None else str(found[0])
 
 
-ROWS = 256
+BLOCK_ROWS = 256
 # A body larger than this is read by itself, so that a block stays within 16 MB.
-LARGE = 64 * 1024
+LARGE_BODY_BYTES = 64 * 1024
 
-_BLOCK = f"""
+_SELECT_BLOCK = f"""
     SELECT group_concat(
         '[' || position || ',' || json_quote(id) || ',' || created || ',' || tokens || ','
-        || json_quote(counter) || ',' || CASE WHEN size <= {LARGE} THEN body ELSE 'null' END || ']')
+        || json_quote(counter) || ','
+        || CASE WHEN size <= {LARGE_BODY_BYTES} THEN body ELSE 'null' END || ']')
     FROM (SELECT * FROM message WHERE conversation_id = ? AND position > ? AND position < ?
           ORDER BY position DESC LIMIT ?)
 """  # noqa: S608  # our number
@@ -361,15 +370,15 @@ def read_blocks(
     """A window of any length, in one snapshot."""
     connection.execute("BEGIN")
     try:
-        found = conversation_of(connection, key)
+        found = find_conversation(connection, key)
         if found is None:
             return Window(Head(), [])
         conversation_id, head = found
         entries: list[Entry] = []
-        end, wanted = _END if before is None else before, _END if limit is None else limit
+        end, wanted = _MAX_POSITION if before is None else before, _MAX_POSITION if limit is None else limit
         while len(entries) < wanted:
-            size = min(ROWS, wanted - len(entries))
-            block = _block(connection, key, conversation_id, after, end, size)
+            size = min(BLOCK_ROWS, wanted - len(entries))
+            block = _read_block(connection, key, conversation_id, after, end, size)
             entries += block
             if len(block) < size:
                 break
@@ -382,28 +391,30 @@ def read_blocks(
     return Window(head, entries)
 
 
-def _block(
+def _read_block(
     connection: sqlite3.Connection, key: Key, conversation_id: int, after: int, before: int, size: int
 ) -> list[Entry]:
     """The last rows before a position, newest first."""
-    [text] = connection.execute(_BLOCK, (conversation_id, after, before, size)).fetchone()
+    [text] = connection.execute(_SELECT_BLOCK, (conversation_id, after, before, size)).fetchone()
     if text is None:
         return []
     try:
         rows = json.loads(f"[{text}]")
         entries = [
-            _one_by_one(connection, key, row[0] - 1, row[0] + 1, 1)[0]
+            _read_rows_singly(connection, key, row[0] - 1, row[0] + 1, 1)[0]
             if row[5] is None
-            else Entry(row[0], restored_form(*row[1:]))
+            else Entry(row[0], message_from_row(*row[1:]))
             for row in rows
         ]
     except (ValueError, TypeError):
         # Row by row it is known which one cannot be read.
-        return _one_by_one(connection, key, after, before, size)
+        return _read_rows_singly(connection, key, after, before, size)
     # The order within a group is not promised.
     return sorted(entries, key=lambda entry: -entry.position)
 
 
-def _one_by_one(connection: sqlite3.Connection, key: Key, after: int, before: int, size: int) -> list[Entry]:
-    window = read_rows(connection, key, after, before, size, _END, _END)
+def _read_rows_singly(
+    connection: sqlite3.Connection, key: Key, after: int, before: int, size: int
+) -> list[Entry]:
+    window = read_rows(connection, key, after, before, size, _MAX_POSITION, _MAX_POSITION)
     return [] if window is None else list(reversed(window.entries))

@@ -15,16 +15,16 @@ APPLICATION_ID = 0x61637478
 
 
 @cache
-def steps() -> tuple[tuple[int, str], ...]:
+def migration_steps() -> tuple[tuple[int, str], ...]:
     """All steps as (number, SQL), in order."""
     folder = resources.files("autonomy_ctx.memory.sqlite") / "schema"
     files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
     return tuple((int(name.split("_")[0]), (folder / name).read_text(encoding="utf-8")) for name in files)
 
 
-def latest() -> int:
+def latest_version() -> int:
     """The schema version this library writes."""
-    return steps()[-1][0]
+    return migration_steps()[-1][0]
 
 
 def is_current(connection: sqlite3.Connection, path: str) -> bool:
@@ -32,7 +32,10 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
     # In one transaction: another process may be making the tables right now.
     connection.execute("BEGIN")
     try:
-        version, application = _number(connection, "user_version"), _number(connection, "application_id")
+        version, application = (
+            _pragma_value(connection, "user_version"),
+            _pragma_value(connection, "application_id"),
+        )
         tables = connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     finally:
         connection.execute("COMMIT")
@@ -42,9 +45,9 @@ def is_current(connection: sqlite3.Connection, path: str) -> bool:
             problem="is a database of another program",
             advice="give autonomy_ctx a file of its own; this one was left untouched",
         )
-    if version > latest():
-        raise SchemaTooNew(path=path, found=version, known=latest())
-    return version == latest() and connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    if version > latest_version():
+        raise SchemaTooNew(path=path, found=version, known=latest_version())
+    return version == latest_version() and connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
@@ -55,15 +58,15 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
-    version = _number(connection, "user_version")
+    version = _pragma_value(connection, "user_version")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for number, script in steps():
+        for number, script in migration_steps():
             if number > version:
-                for statement in statements(script):
+                for statement in split_statements(script):
                     connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {latest()}")
+        connection.execute(f"PRAGMA user_version = {latest_version()}")
         connection.execute("COMMIT")
     except BaseException:
         # SQLite has rolled back by itself after some errors; asking again would hide the first one.
@@ -72,7 +75,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def statements(script: str) -> list[str]:
+def split_statements(script: str) -> list[str]:
     """A script's statements one by one: `executescript` would commit before the first."""
     found, pending = [], ""
     for piece in re.split("(;)", script):
@@ -83,5 +86,5 @@ def statements(script: str) -> list[str]:
     return [*found, pending] if pending.strip() else found
 
 
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
+def _pragma_value(connection: sqlite3.Connection, pragma: str) -> int:
     return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])

@@ -9,35 +9,35 @@ from contextlib import closing
 from typing import Any
 
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
-from autonomy_ctx.memory.sqlite.log import Transaction, conversation_of
-from autonomy_ctx.memory.sqlite.segments import to_json
+from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
+from autonomy_ctx.memory.sqlite.segments import encode_text
 from autonomy_ctx.memory.store import Key, Record
 
-_PUT = """
+_INSERT_RECORD = """
     INSERT OR REPLACE INTO record (conversation_id, kind, name, at, derived, size, body)
     VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING number
 """
-_KEEP = """
+_DELETE_OLDEST = """
     DELETE FROM record WHERE conversation_id = ?1 AND kind = ?2 AND number <=
         (SELECT number FROM record WHERE conversation_id = ?1 AND kind = ?2
          ORDER BY number DESC LIMIT 1 OFFSET ?3)
 """
-_READ = """
+_SELECT_RECORDS = """
     SELECT r.number, r.name, r.at, r.size, CASE WHEN r.size <= ? THEN r.body END
     FROM conversation c JOIN record r ON r.conversation_id = c.id
     WHERE c.agent = ? AND c.scope = ? AND c.conversation = ? AND r.kind = ? AND r.number > ?
 """
-_ALL = f"{_READ} ORDER BY r.number DESC LIMIT ?"
-_NAMED = f"{_READ} AND r.name = ? LIMIT ?"
-_OLD = """
+_SELECT_NEWEST = f"{_SELECT_RECORDS} ORDER BY r.number DESC LIMIT ?"
+_SELECT_BY_NAME = f"{_SELECT_RECORDS} AND r.name = ? LIMIT ?"
+_SELECT_OLD = """
     SELECT number, name FROM record
     WHERE conversation_id = ?1 AND kind = ?2 AND (?3 IS NULL OR at < ?3) ORDER BY number
 """
-_OLD_NAMED = """
+_SELECT_OLD_BY_NAME = """
     SELECT number, name FROM record
     WHERE conversation_id = ?1 AND kind = ?2 AND (?3 IS NULL OR at < ?3) AND name = ?4
 """
-_END = 2**62
+_NO_LIMIT = 2**62
 
 
 def put_records(
@@ -51,20 +51,20 @@ def put_records(
     now: float,
 ) -> list[int]:
     """Store records at the end, or none of them when the conversation has another generation."""
-    bodies = [to_json(body) for _, body in records]
+    bodies = [encode_text(body) for _, body in records]
     connection = transaction.flushed()
     if generation is not None:
-        found = conversation_of(connection, key)
+        found = find_conversation(connection, key)
         if generation != (0 if found is None else found[1].generation):
             return []
     conversation_id = transaction.conversation_id(key)
     numbers: list[int] = []
     for (name, _), body in zip(records, bodies, strict=True):
         row = (conversation_id, kind, name, now, derived, len(body.encode()), body)
-        [(number,)] = connection.execute(_PUT, row).fetchall()
+        [(number,)] = connection.execute(_INSERT_RECORD, row).fetchall()
         numbers.append(number)
     if keep is not None:
-        connection.execute(_KEEP, (conversation_id, kind, keep))
+        connection.execute(_DELETE_OLDEST, (conversation_id, kind, keep))
     return numbers
 
 
@@ -75,8 +75,8 @@ def read_records(
     name: str | None,
     after: int,
     limit: int | None,
-    most_bytes: int = _END,
-    most_rows: int = _END,
+    most_bytes: int = _NO_LIMIT,
+    most_rows: int = _NO_LIMIT,
 ) -> list[Record] | None:
     """Records, or None when they are more than they may be: then not all were read."""
     wanted: list[Any] = [most_bytes, *key, kind, after, *([] if name is None else [name])]
@@ -84,13 +84,13 @@ def read_records(
     total = 0
     rows: list[tuple[int, str, float, str]] = []
     # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
-    with closing(connection.execute(_ALL if name is None else _NAMED, wanted)) as cursor:
+    with closing(connection.execute(_SELECT_NEWEST if name is None else _SELECT_BY_NAME, wanted)) as cursor:
         for number, called, at, size, body in cursor:
             total += size
             if total > most_bytes or len(rows) >= most_rows:
                 return None
             rows.append((number, called, at, body))
-    return [_record(*row) for row in reversed(rows)]
+    return [_decode_record(*row) for row in reversed(rows)]
 
 
 def drop_records(
@@ -98,22 +98,24 @@ def drop_records(
 ) -> list[str]:
     """Remove records; the names of those that were there, oldest first."""
     connection = transaction.flushed()
-    found = conversation_of(connection, key)
+    found = find_conversation(connection, key)
     if found is None:
         return []
     meant = (found[0], kind, before)
     if names is None:
-        rows = connection.execute(_OLD, meant).fetchall()
+        rows = connection.execute(_SELECT_OLD, meant).fetchall()
     else:
         rows = sorted(
-            row for name in set(names) for row in connection.execute(_OLD_NAMED, (*meant, name)).fetchall()
+            row
+            for name in set(names)
+            for row in connection.execute(_SELECT_OLD_BY_NAME, (*meant, name)).fetchall()
         )
     for number, _ in rows:
         connection.execute("DELETE FROM record WHERE number = ?", (number,))
     return [name for _, name in rows]
 
 
-def _record(number: int, name: str, at: float, body: str) -> Record:
+def _decode_record(number: int, name: str, at: float, body: str) -> Record:
     try:
         return Record(number, name, at, json.loads(body))
     except (ValueError, TypeError):

@@ -8,27 +8,27 @@ from contextlib import closing
 from typing import NamedTuple
 
 from autonomy_ctx.memory.sqlite import fulltext
-from autonomy_ctx.memory.sqlite.log import Transaction, entry_of
-from autonomy_ctx.memory.store import IndexedMessage, SearchHit, plain_text, searchable
+from autonomy_ctx.memory.sqlite.log import Transaction, decode_entry
+from autonomy_ctx.memory.store import IndexedMessage, SearchHit, plain_body_text, searchable_text
 
 # How much of the log one transaction takes into the index, so that appends of others get their turn: about
 # 10 milliseconds.
 _BLOCK_ROWS, _BLOCK_BYTES = 256, 128 * 1024
 
-_BEHIND = """
+_SELECT_UNINDEXED = """
     SELECT id, head FROM conversation
     WHERE agent = ?1 AND scope = ?2 AND (?3 IS NULL OR conversation = ?3) AND indexed < head
 """
-_NEXT = """
+_SELECT_NEXT_MESSAGES = """
     SELECT size, position, id, created, tokens, counter, body FROM message
     WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?
 """
-_NAME = "SELECT conversation FROM conversation WHERE id = ? AND agent = ? AND scope = ?"
-_CONVERSATION = """
+_SELECT_CONVERSATION_NAME = "SELECT conversation FROM conversation WHERE id = ? AND agent = ? AND scope = ?"
+_SELECT_CONVERSATION = """
     SELECT id, (SELECT count(*) FROM (SELECT 1 FROM conversation WHERE agent = ?1 AND scope = ?2 LIMIT 2))
     FROM conversation WHERE agent = ?1 AND scope = ?2 AND conversation = ?3
 """
-_PLACES = """
+_SELECT_MESSAGES = """
     SELECT m.position, m.id, m.created, m.tokens, m.counter, CASE WHEN m.size <= ?5 THEN m.body END
     FROM conversation c CROSS JOIN json_each(?4) wanted CROSS JOIN message m
     WHERE c.agent = ?1 AND c.scope = ?2 AND c.conversation = ?3
@@ -36,7 +36,7 @@ _PLACES = """
 """
 
 
-class Place(NamedTuple):
+class SearchScope(NamedTuple):
     """Where to search."""
 
     agent: str
@@ -44,30 +44,30 @@ class Place(NamedTuple):
     conversation: str | None
 
 
-class Owed(NamedTuple):
+class PendingIndexWork(NamedTuple):
     """What must be done before a search: conversations to index up to a position, and perhaps a purge."""
 
     behind: list[tuple[int, int]]
     purge: bool
 
 
-def owed(connection: sqlite3.Connection, place: Place) -> Owed | None:
+def pending_index_work(connection: sqlite3.Connection, place: SearchScope) -> PendingIndexWork | None:
     """What the index lacks; None when it has everything."""
-    behind = connection.execute(_BEHIND, place).fetchall()
-    purge = fulltext.to_purge(connection)
-    return Owed(behind, purge) if behind or purge else None
+    behind = connection.execute(_SELECT_UNINDEXED, place).fetchall()
+    purge = fulltext.needs_purge(connection)
+    return PendingIndexWork(behind, purge) if behind or purge else None
 
 
-def catch_up(
-    transaction: Transaction, place: Place, behind: Sequence[tuple[int, int]]
+def index_next_block(
+    transaction: Transaction, place: SearchScope, behind: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """Take the next block of messages into the index; what is still behind."""
     if transaction.indexed:
         return list(behind)
     transaction.indexed = True
     connection = transaction.flushed()
-    fulltext.create(connection)
-    number = fulltext.made_place(connection, place.agent, place.scope)
+    fulltext.create_index(connection)
+    number = fulltext.ensure_scope_number(connection, place.agent, place.scope)
     rows, size = _BLOCK_ROWS, _BLOCK_BYTES
     for done, (conversation_id, target) in enumerate(behind):
         [(indexed, head)] = connection.execute(
@@ -77,16 +77,16 @@ def catch_up(
         if indexed >= target:
             continue
         texts: dict[int, str] = {}
-        with closing(connection.execute(_NEXT, (conversation_id, indexed, rows))) as cursor:
+        with closing(connection.execute(_SELECT_NEXT_MESSAGES, (conversation_id, indexed, rows))) as cursor:
             for length, *row in cursor:
                 indexed = row[0]
-                texts[indexed] = _text(*row)
+                texts[indexed] = _row_text(*row)
                 rows, size = rows - 1, size - length
                 if rows <= 0 or size <= 0:
                     break
             else:
                 indexed = head
-        fulltext.add_all(connection, number, conversation_id, texts)
+        fulltext.add_messages(connection, number, conversation_id, texts)
         connection.execute("UPDATE conversation SET indexed = ? WHERE id = ?", (indexed, conversation_id))
         if indexed < target:
             return list(behind[done:])
@@ -95,33 +95,33 @@ def catch_up(
     return []
 
 
-def _text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
+def _row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
     """The text by which the message of a row is found; a plain one need not be made for that."""
-    text = plain_text(body)
+    text = plain_body_text(body)
     if text is None:
-        text = searchable(entry_of(position, message_id, created, tokens, counter, body).message)
+        text = searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
     return text
 
 
-def purge(transaction: Transaction) -> bool:
+def purge_step(transaction: Transaction) -> bool:
     """Take a step of the purge; the last one also folds the write-ahead log."""
     # Rows that were taken out reach the parts of the index with the commit; merged before, they stay.
     if transaction.indexed:
         return True
     transaction.indexed = True
-    more = fulltext.purge(transaction.flushed())
+    more = fulltext.purge_index_step(transaction.flushed())
     transaction.deleted = transaction.deleted or not more
     return more
 
 
-def look(
-    connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int, *, anyway: bool
-) -> list[SearchHit] | Owed:
+def search_messages(
+    connection: sqlite3.Connection, place: SearchScope, terms: Sequence[str], limit: int, *, anyway: bool
+) -> list[SearchHit] | PendingIndexWork:
     """What the search finds, in one snapshot; or what has to be done first."""
     connection.execute("BEGIN")
     try:
-        first = None if anyway else owed(connection, place)
-        return _found(connection, place, terms, limit) if first is None else first
+        first = None if anyway else pending_index_work(connection, place)
+        return _read_hits(connection, place, terms, limit) if first is None else first
     finally:
         connection.execute("COMMIT")
 
@@ -139,28 +139,32 @@ def read_indexed(
         positions.setdefault(conversation, []).append(position)
     found: list[IndexedMessage] = []
     for conversation, some in positions.items():
-        rows = connection.execute(_PLACES, (agent, scope, conversation, str(some), largest)).fetchall()
+        rows = connection.execute(
+            _SELECT_MESSAGES, (agent, scope, conversation, str(some), largest)
+        ).fetchall()
         if any(row[-1] is None for row in rows):
             return None
-        found += [IndexedMessage(conversation, *entry_of(*row)) for row in rows]
+        found += [IndexedMessage(conversation, *decode_entry(*row)) for row in rows]
     return found
 
 
-def _found(connection: sqlite3.Connection, place: Place, terms: Sequence[str], limit: int) -> list[SearchHit]:
-    number = fulltext.place_of(connection, place.agent, place.scope)
+def _read_hits(
+    connection: sqlite3.Connection, place: SearchScope, terms: Sequence[str], limit: int
+) -> list[SearchHit]:
+    number = fulltext.find_scope_number(connection, place.agent, place.scope)
     if number is None:
         return []
     conversation_id = None
     if place.conversation is not None:
-        one = connection.execute(_CONVERSATION, place).fetchone()
+        one = connection.execute(_SELECT_CONVERSATION, place).fetchone()
         if one is None:
             return []
         # To tell conversations apart takes as long as to search; where there is one, nothing is to be told.
         if one[1] > 1:
             conversation_id = one[0]
-    hits = fulltext.find(connection, number, conversation_id, terms, limit)
+    hits = fulltext.find_hits(connection, number, conversation_id, terms, limit)
     names = {
-        one: connection.execute(_NAME, (one, place.agent, place.scope)).fetchone()
+        one: connection.execute(_SELECT_CONVERSATION_NAME, (one, place.agent, place.scope)).fetchone()
         for one in {hit.conversation_id for hit in hits}
     }
     places = [(name[0], hit.position) for hit in hits if (name := names[hit.conversation_id])]

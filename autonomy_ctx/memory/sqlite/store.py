@@ -20,9 +20,9 @@ from autonomy_ctx.memory.sqlite import leases, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
 from autonomy_ctx.memory.sqlite.connection import check_location, connect
-from autonomy_ctx.memory.sqlite.fulltext import to_purge
+from autonomy_ctx.memory.sqlite.fulltext import needs_purge
 from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, read_rows, read_whole
-from autonomy_ctx.memory.sqlite.threads import NotSetUp, Reader, Synchronous, Writer
+from autonomy_ctx.memory.sqlite.threads import Reader, SchemaNotReady, Synchronous, Writer
 from autonomy_ctx.memory.store import (
     Draft,
     Head,
@@ -37,22 +37,22 @@ from autonomy_ctx.memory.store import (
     check_drop,
     check_put,
     check_read,
-    wanted_terms,
+    query_terms,
 )
-from autonomy_ctx.memory.worker import Job, Outcome
+from autonomy_ctx.memory.worker import JobOutcome, WorkerJob
 from autonomy_ctx.validation import check_seconds
 
 T = TypeVar("T")
 
-SMALL_READ = 64 * 1024
-MANY_ROWS = 512
-MANY_PLACES = 64
+SMALL_READ_BYTES = 64 * 1024
+SMALL_READ_ROWS = 512
+SMALL_READ_MESSAGES = 64
 _CLOSE_SECONDS = 5.0
 # Before this version, two connections that checkpoint and write at once could damage the file.
-_WAL_RESET_MENDED = (3, 51, 3)
+_WAL_RESET_FIX_VERSION = (3, 51, 3)
 
 logger = logging.getLogger("autonomy_ctx.memory")
-_warned = False
+_has_warned = False
 
 
 class SqliteStore:
@@ -84,7 +84,9 @@ class SqliteStore:
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
         window = await self._read_here(
-            lambda connection: read_rows(connection, key, after, before, limit, SMALL_READ, MANY_ROWS)
+            lambda connection: read_rows(
+                connection, key, after, before, limit, SMALL_READ_BYTES, SMALL_READ_ROWS
+            )
         )
         if window is None:
             window = await self._read_there(
@@ -111,7 +113,7 @@ class SqliteStore:
     ) -> int:
         def work(transaction: Transaction) -> tuple[int, bool]:
             deleted = transaction.delete(scope, agent, conversation, ids)
-            return deleted, to_purge(transaction.flushed())
+            return deleted, needs_purge(transaction.flushed())
 
         deleted, purge = await self._write(work)
         if purge:
@@ -120,7 +122,7 @@ class SqliteStore:
 
     async def summary(self, key: Key) -> SummaryState:
         state = await self._read_here(
-            lambda connection: summaries.read_small_summary(connection, key, SMALL_READ)
+            lambda connection: summaries.read_small_summary(connection, key, SMALL_READ_BYTES)
         )
         if state is None:
             state = await self._read_there(lambda connection: summaries.read_summary(connection, key))
@@ -196,7 +198,7 @@ class SqliteStore:
         def read(connection: sqlite3.Connection, *most: int) -> list[Record] | None:
             return record_rows.read_records(connection, key, kind, name, after, limit, *most)
 
-        found = await self._read_here(lambda connection: read(connection, SMALL_READ, MANY_ROWS))
+        found = await self._read_here(lambda connection: read(connection, SMALL_READ_BYTES, SMALL_READ_ROWS))
         if found is None:
             found = await self._read_there(lambda connection: read(connection))
         return found or []
@@ -212,23 +214,23 @@ class SqliteStore:
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
     ) -> list[SearchHit]:
-        wanted, place = wanted_terms(query, limit), search_rows.Place(agent, scope, conversation)
+        wanted, place = query_terms(query, limit), search_rows.SearchScope(agent, scope, conversation)
         if not wanted:
             self._usable()
             return []
 
         def look(
             connection: sqlite3.Connection, *, anyway: bool = False
-        ) -> list[SearchHit] | search_rows.Owed:
-            return search_rows.look(connection, place, wanted, limit, anyway=anyway)
+        ) -> list[SearchHit] | search_rows.PendingIndexWork:
+            return search_rows.search_messages(connection, place, wanted, limit, anyway=anyway)
 
         found = await self._read_there(look)
-        if isinstance(found, search_rows.Owed):
+        if isinstance(found, search_rows.PendingIndexWork):
             if found.purge:
                 await self._purge()
             await self._catch_up(place, found.behind)
             found = await self._read_there(lambda connection: look(connection, anyway=True))
-        assert not isinstance(found, search_rows.Owed)
+        assert not isinstance(found, search_rows.PendingIndexWork)
         return found
 
     async def read_indexed(
@@ -238,8 +240,10 @@ class SqliteStore:
             return search_rows.read_indexed(connection, agent, scope, places, *largest)
 
         found = None
-        if len(places) <= MANY_PLACES:
-            found = await self._read_here(lambda connection: read(connection, SMALL_READ // MANY_PLACES))
+        if len(places) <= SMALL_READ_MESSAGES:
+            found = await self._read_here(
+                lambda connection: read(connection, SMALL_READ_BYTES // SMALL_READ_MESSAGES)
+            )
         if found is None:
             found = await self._read_there(lambda connection: read(connection))
         return found or []
@@ -266,18 +270,18 @@ class SqliteStore:
                 if end is not None:
                     await end.rung()
 
-    async def _catch_up(self, place: search_rows.Place, behind: list[tuple[int, int]]) -> None:
+    async def _catch_up(self, place: search_rows.SearchScope, behind: list[tuple[int, int]]) -> None:
         """Have the index follow the log, in turn with whoever else writes."""
 
         def work(transaction: Transaction) -> list[tuple[int, int]]:
-            return search_rows.catch_up(transaction, place, behind)
+            return search_rows.index_next_block(transaction, place, behind)
 
         while behind:
             behind = await self._write(work)
 
     async def _purge(self) -> None:
         """Take what was deleted out of the search index."""
-        while await self._write(search_rows.purge):
+        while await self._write(search_rows.purge_step):
             pass
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
@@ -295,15 +299,15 @@ class SqliteStore:
         self._usable()
         try:
             return await self._done(self._reader.worker.submit(work))
-        except NotSetUp:
+        except SchemaNotReady:
             await self.check()
             return await self._done(self._reader.worker.submit(work))
 
-    async def _done(self, job: Job[T]) -> T:
+    async def _done(self, job: WorkerJob[T]) -> T:
         outcome = await job.wait()
-        if outcome is Outcome.WITHDRAWN:
+        if outcome is JobOutcome.WITHDRAWN:
             raise StoreBusy(path=self.path, seconds=self.timeout)
-        if outcome is Outcome.UNKNOWN:
+        if outcome is JobOutcome.UNKNOWN:
             raise StoreUnavailable(
                 path=self.path,
                 problem=f"the disk gave no answer for {2 * self.timeout:g} s; the outcome is not known",
@@ -318,7 +322,7 @@ class SqliteStore:
             raise StoreClosed(self.path)
         if os.getpid() != self._pid:
             # In the child of a fork there are no threads; the connections are the parent's.
-            _abandoned.extend((self._writer, self._reader))
+            _forked_connections.extend((self._writer, self._reader))
             self._start()
 
     def _start(self) -> None:
@@ -331,13 +335,13 @@ class SqliteStore:
 
 
 # SQLite connections must not be used in the child of a fork, and closing one there is a use.
-_abandoned: list[object] = []
+_forked_connections: list[object] = []
 
 
 def _warn_about_old_sqlite() -> None:
-    global _warned
-    if not _warned and sqlite3.sqlite_version_info < _WAL_RESET_MENDED:
-        _warned = True
+    global _has_warned
+    if not _has_warned and sqlite3.sqlite_version_info < _WAL_RESET_FIX_VERSION:
+        _has_warned = True
         logger.warning(
             "SQLite %s can damage a file that two connections write and checkpoint at once (mended in "
             "3.51.3). Processes that use autonomy_ctx take turns; let no other program write to the file.",

@@ -8,38 +8,38 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from autonomy_ctx.memory.sqlite.leases import is_leased
-from autonomy_ctx.memory.sqlite.log import Transaction, conversation_of, conversations_of, entry_of
-from autonomy_ctx.memory.sqlite.segments import TAKEN_BACK, in_force, insert
-from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, swapped
+from autonomy_ctx.memory.sqlite.log import Transaction, decode_entry, find_conversation, find_conversation_ids
+from autonomy_ctx.memory.sqlite.segments import REPLACED_BY_UNDO, insert_segment, read_active_segments
+from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, segment_replacement
 
-_PINS = """
+_SELECT_PINS = """
     SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body FROM pin p
     JOIN message m ON m.conversation_id = p.conversation_id AND m.position = p.position
     WHERE p.conversation_id = ? ORDER BY p.position
 """
-_PINNED_BYTES = """
+_SELECT_PINNED_BYTES = """
     SELECT coalesce(sum(m.size), 0) FROM pin p
     JOIN message m ON m.conversation_id = p.conversation_id AND m.position = p.position
     WHERE p.conversation_id = ?
 """
-_POSITION = "SELECT position FROM message WHERE conversation_id = ? AND id = ?"
+_SELECT_POSITION = "SELECT position FROM message WHERE conversation_id = ? AND id = ?"
 
 
 def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
     """The segments in force and the pins, in one snapshot."""
     with _snapshot(connection):
-        found = conversation_of(connection, key)
-        return SummaryState(Head()) if found is None else _state(connection, *found)
+        found = find_conversation(connection, key)
+        return SummaryState(Head()) if found is None else _read_state(connection, *found)
 
 
 def read_small_summary(connection: sqlite3.Connection, key: Key, most_bytes: int) -> SummaryState | None:
     """The same, or None when the pinned messages are larger than that."""
     with _snapshot(connection):
-        found = conversation_of(connection, key)
+        found = find_conversation(connection, key)
         if found is None:
             return SummaryState(Head())
-        [(pinned,)] = connection.execute(_PINNED_BYTES, found[:1])
-        return _state(connection, *found) if pinned <= most_bytes else None
+        [(pinned,)] = connection.execute(_SELECT_PINNED_BYTES, found[:1])
+        return _read_state(connection, *found) if pinned <= most_bytes else None
 
 
 def commit_segment(
@@ -47,29 +47,29 @@ def commit_segment(
 ) -> bool:
     """Put a segment in force, or change nothing when it does not fit any more."""
     connection = transaction.flushed()
-    found = conversation_of(connection, key)
+    found = find_conversation(connection, key)
     if found is None or found[1].generation != generation:
         return False
     conversation_id, head = found
     if fence is not None and not is_leased(connection, conversation_id, fence):
         return False
-    swap = swapped(in_force(connection, conversation_id), segment, head.position)
+    swap = segment_replacement(read_active_segments(connection, conversation_id), segment, head.position)
     if swap is None:
         return False
     new, *rests = (replace(one, generation=generation) for one in swap.added)
-    number = insert(connection, conversation_id, replace(new, created=now), None)
+    number = insert_segment(connection, conversation_id, replace(new, created=now), None)
     for rest in rests:
-        insert(connection, conversation_id, rest, number)
+        insert_segment(connection, conversation_id, rest, number)
     for one in swap.removed:
         connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
-    _revise(connection, conversation_id, new_generation=False)
+    _increment_revision(connection, conversation_id, new_generation=False)
     return True
 
 
 def undo_segment(transaction: Transaction, key: Key) -> bool:
     """Take back the newest commit; false when there is none."""
     connection = transaction.flushed()
-    found = conversation_of(connection, key)
+    found = find_conversation(connection, key)
     if found is None:
         return False
     conversation_id = found[0]
@@ -85,8 +85,8 @@ def undo_segment(transaction: Transaction, key: Key) -> bool:
     connection.execute(
         "UPDATE segment SET replaced_by = NULL WHERE conversation_id = ? AND replaced_by = ?", meant
     )
-    connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (TAKEN_BACK, number))
-    _revise(connection, conversation_id, new_generation=True)
+    connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (REPLACED_BY_UNDO, number))
+    _increment_revision(connection, conversation_id, new_generation=True)
     return True
 
 
@@ -94,7 +94,7 @@ def drop_segments(transaction: Transaction, scope: str, agent: str | None, conve
     """Delete all segments and what is owed; how many of the segments were in force."""
     connection = transaction.flushed()
     in_force = 0
-    for conversation_id in conversations_of(connection, scope, agent, conversation):
+    for conversation_id in find_conversation_ids(connection, scope, agent, conversation):
         meant = (conversation_id,)
         connection.execute("DELETE FROM work WHERE conversation_id = ?", meant)
         [(active,)] = connection.execute(
@@ -103,15 +103,15 @@ def drop_segments(transaction: Transaction, scope: str, agent: str | None, conve
         in_force += active
         if connection.execute("DELETE FROM segment WHERE conversation_id = ?", meant).rowcount:
             transaction.deleted = True
-            _revise(connection, conversation_id, new_generation=True)
+            _increment_revision(connection, conversation_id, new_generation=True)
     return in_force
 
 
 def pin(transaction: Transaction, key: Key, message_id: str, pinned: bool) -> bool:
     """Pin a message or let it go; false when there is no such message."""
     connection = transaction.flushed()
-    found = conversation_of(connection, key)
-    at = None if found is None else connection.execute(_POSITION, (found[0], message_id)).fetchone()
+    found = find_conversation(connection, key)
+    at = None if found is None else connection.execute(_SELECT_POSITION, (found[0], message_id)).fetchone()
     if found is None or at is None:
         return False
     statement = (
@@ -120,7 +120,7 @@ def pin(transaction: Transaction, key: Key, message_id: str, pinned: bool) -> bo
         else "DELETE FROM pin WHERE conversation_id = ? AND position = ?"
     )
     if connection.execute(statement, (found[0], at[0])).rowcount:
-        _revise(connection, found[0], new_generation=False)
+        _increment_revision(connection, found[0], new_generation=False)
     return True
 
 
@@ -133,12 +133,16 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
-def _state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
-    pins: list[Entry] = [entry_of(*row) for row in connection.execute(_PINS, (conversation_id,)).fetchall()]
-    return SummaryState(head, tuple(in_force(connection, conversation_id)), tuple(pins))
+def _read_state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
+    pins: list[Entry] = [
+        decode_entry(*row) for row in connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
+    ]
+    return SummaryState(head, tuple(read_active_segments(connection, conversation_id)), tuple(pins))
 
 
-def _revise(connection: sqlite3.Connection, conversation_id: int, *, new_generation: bool) -> None:
+def _increment_revision(
+    connection: sqlite3.Connection, conversation_id: int, *, new_generation: bool
+) -> None:
     connection.execute(
         "UPDATE conversation SET revision = revision + 1, generation = generation + ? WHERE id = ?",
         (new_generation, conversation_id),

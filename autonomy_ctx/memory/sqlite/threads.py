@@ -17,13 +17,13 @@ from autonomy_ctx.memory.sqlite.connection import (
     FileLock,
     OpenFile,
     UnreadableRow,
-    check_still_there,
-    size_of,
-    translated,
+    check_file_present,
+    file_size,
+    translate_error,
 )
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
-from autonomy_ctx.memory.worker import Job, Worker, finish
+from autonomy_ctx.memory.worker import Worker, WorkerJob, finish_jobs
 
 T = TypeVar("T")
 Connect = Callable[[float, bool], sqlite3.Connection]
@@ -57,7 +57,7 @@ class Reader:
         except (sqlite3.Error, UnreadableRow) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 return None
-            problem = translated(error, self.file.path, self._timeout)
+            problem = translate_error(error, self.file.path, self._timeout)
         finally:
             self._small_lock.release()
         # Raised out here, without the error it stands for: SQLite's may quote what users said.
@@ -68,21 +68,21 @@ class Reader:
             try:
                 job.result = job.work(self._opened())
             except Exception as error:
-                job.error = translated(error, self.file.path, self._timeout)
+                job.error = translate_error(error, self.file.path, self._timeout)
                 self._close()
-            finish([job])
+            finish_jobs([job])
 
     def _opened(self) -> sqlite3.Connection:
         if self.large is None or not self.file.in_place():
             self._close()
             if self.file.was_open:
-                check_still_there(self.file.path)
-            elif size_of(self.file.path) < 0:
-                raise NotSetUp
+                check_file_present(self.file.path)
+            elif file_size(self.file.path) < 0:
+                raise SchemaNotReady
             large = self._connect(self._timeout, False)
             try:
                 if not is_current(large, self.file.path):
-                    raise NotSetUp
+                    raise SchemaNotReady
                 small = self._connect(0, False)
                 self.file.opened()
             except BaseException:
@@ -102,15 +102,15 @@ class Reader:
         self.file.closed()
 
 
-class NotSetUp(Exception):
+class SchemaNotReady(Exception):
     """The file has no tables yet, or old ones: the writer has to see to it first."""
 
 
 Synchronous = Literal["FULL", "NORMAL"]
 
 CHECKPOINT_BYTES = 4 * 1024 * 1024
-_BATCHES_PER_LOOK = 32
-_BUSY_SLICE = 0.1
+_BATCHES_PER_WAL_CHECK = 32
+_BUSY_TIMEOUT_SECONDS = 0.1
 
 
 class Writer:
@@ -121,7 +121,7 @@ class Writer:
         self.worker = Worker("autonomy_ctx-writer", timeout, self._batch, self._close)
         self._path, self._timeout, self._synchronous, self._connect = path, timeout, synchronous, connect
         # A file that was there once is never made anew: history would silently start again.
-        self._may_make = size_of(path) < 0
+        self._may_make = file_size(path) < 0
         self.connection: sqlite3.Connection | None = None
         self.lock: FileLock | None = None
         # After a deletion: what was deleted stands in the write-ahead log until that is folded in.
@@ -129,7 +129,7 @@ class Writer:
         self._batches = 0
 
     def _batch(self, worker: Worker) -> None:
-        jobs: list[Job[Any]] = []
+        jobs: list[WorkerJob[Any]] = []
         try:
             connection, lock = self._opened(worker)
             with lock:
@@ -140,16 +140,16 @@ class Writer:
                 self._run(connection, jobs)
                 if self._fold:
                     self._checkpoint(connection, "TRUNCATE")
-                finish(jobs)
+                finish_jobs(jobs)
                 jobs = []
                 if self._wal_is_large():
                     self._checkpoint(connection, "PASSIVE")
         except Exception as error:
             # First the answer, then the clean-up: closing may have to wait for the lock.
-            failed, shown = jobs or worker.take(), translated(error, self._path, self._timeout)
+            failed, shown = jobs or worker.take(), translate_error(error, self._path, self._timeout)
             for job in failed:
                 job.error = shown
-            finish(failed)
+            finish_jobs(failed)
             self._close()
 
     def _begin(self, connection: sqlite3.Connection, worker: Worker, start: str = "BEGIN IMMEDIATE") -> bool:
@@ -164,7 +164,7 @@ class Writer:
                 return True
         return False
 
-    def _run(self, connection: sqlite3.Connection, jobs: list[Job[Any]]) -> None:
+    def _run(self, connection: sqlite3.Connection, jobs: list[WorkerJob[Any]]) -> None:
         """All jobs in the transaction that is open; if one spoils it, each in one of its own."""
         try:
             self._commit(connection, jobs)
@@ -178,10 +178,10 @@ class Writer:
                     connection.execute("BEGIN IMMEDIATE")
                     self._commit(connection, [job])
                 except Exception as error:
-                    job.error = translated(error, self._path, self._timeout)
+                    job.error = translate_error(error, self._path, self._timeout)
             _roll_back(connection)
 
-    def _commit(self, connection: sqlite3.Connection, jobs: list[Job[Any]]) -> None:
+    def _commit(self, connection: sqlite3.Connection, jobs: list[WorkerJob[Any]]) -> None:
         transaction = Transaction(connection)
         for job in jobs:
             try:
@@ -205,9 +205,9 @@ class Writer:
 
     def _open(self, worker: Worker) -> None:
         if self.file.was_open:
-            check_still_there(self._path)
+            check_file_present(self._path)
         self.lock = FileLock(f"{self._path}.lock")
-        connection = self._connect(_BUSY_SLICE, self._may_make and not self.file.was_open)
+        connection = self._connect(_BUSY_TIMEOUT_SECONDS, self._may_make and not self.file.was_open)
         try:
             with self.lock:
                 self._set_up(connection, worker)
@@ -232,7 +232,9 @@ class Writer:
 
     def _wal_is_large(self) -> bool:
         self._batches += 1
-        return self._batches % _BATCHES_PER_LOOK == 0 and size_of(f"{self._path}-wal") >= CHECKPOINT_BYTES
+        return (
+            self._batches % _BATCHES_PER_WAL_CHECK == 0 and file_size(f"{self._path}-wal") >= CHECKPOINT_BYTES
+        )
 
     def _checkpoint(self, connection: sqlite3.Connection, mode: str) -> None:
         """Fold the write-ahead log into the file. A reader may be in the way: then a later batch does it."""

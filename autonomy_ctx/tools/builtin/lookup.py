@@ -10,8 +10,8 @@ import anyio.to_thread
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView, render_catalogue
 from autonomy_ctx.errors import UnknownItem
-from autonomy_ctx.items.json_values import json_text
-from autonomy_ctx.knowledge.knowledge import NAME, search_function
+from autonomy_ctx.items.json_values import encode_json_text
+from autonomy_ctx.knowledge.knowledge import TOOL_NAME, search_function
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 # Within what an error's text may be, so that no line of the list is cut.
@@ -34,7 +34,7 @@ async def _read_context_item(item_id: str, pool: ContextPoolView) -> str:
 
 def _content(item: ContextItem[Any]) -> str:
     content = item.content
-    return str.__str__(content) if isinstance(content, str) else json_text(content)
+    return str.__str__(content) if isinstance(content, str) else encode_json_text(content)
 
 
 def _list_newest(items: list[ContextItem[Any]]) -> str:
@@ -59,7 +59,7 @@ ToolRegistry.register(read_context_item)
 
 
 def knowledge_tool(
-    knowledge: Any, *, name: str = NAME, description: str | None = None, top_k: int = 5
+    knowledge: Any, *, name: str = TOOL_NAME, description: str | None = None, top_k: int = 5
 ) -> Tool[[str], Awaitable[str]]:
     """A tool that searches anything with `search(query, limit)` and shows the passages as data."""
     return Tool(search_function(knowledge, name=name, description=description, top_k=top_k))

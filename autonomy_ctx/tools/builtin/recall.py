@@ -10,13 +10,13 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from autonomy_ctx.background import Strides
+from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.items.clamp import clamp_text
-from autonomy_ctx.items.digest import telling
+from autonomy_ctx.items.digest import score_message
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.recall import LONGEST, Page, RecallHit, read_page, shown
+from autonomy_ctx.memory.recall import MAX_MESSAGE_TOKENS, Page, RecallHit, read_page, render_recall_async
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int
@@ -53,7 +53,7 @@ async def _search_history(
     if not passages:
         return "No earlier message has these words. Try other words, or fewer."
     # Room for all of them: each is cut to its own length.
-    recalled = await shown(memory, passages, (limit + 1) * (LONGEST + 40))
+    recalled = await render_recall_async(memory, passages, (limit + 1) * (MAX_MESSAGE_TOKENS + 40))
     return f"{recalled.text}\n`read_messages` shows what was said around a position."
 
 
@@ -231,10 +231,10 @@ async def _most_important(reach: _MemoryAccess, session: str, limit: int) -> Row
     pinned = {entry.position for entry in pins}
     window = await reach.memory.read(reach.scope, session, limit=RANKED_MESSAGES)
     weighed: list[tuple[float, int, Entry]] = []
-    async for some in Strides(window.entries, 10):
+    async for some in Chunks(window.entries, 10):
         for entry in some:
             if entry.position not in pinned and entry.message.text.strip():
-                weighed.append((telling(entry.message), entry.position, entry))
+                weighed.append((score_message(entry.message), entry.position, entry))
     best = heapq.nlargest(limit - len(pins), weighed, key=lambda one: one[:2])
     rows = [{**_row(session, entry), "pinned": True} for entry in pins]
     return rows + [_row(session, entry) for _, _, entry in best]

@@ -23,19 +23,19 @@ from autonomy_ctx.items.formats.base import (
     CallStarted,
     Format,
     ModelReply,
-    Request,
     StreamError,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
+    WireRequest,
 )
 from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = AnthropicFormat()
 
 
-def request(*messages: Message, **options: Any) -> Request:
+def request(*messages: Message, **options: Any) -> WireRequest:
     made = requested(FORMAT, "claude-x", messages, **options)
     anthropic_rules(made.body)
     return made

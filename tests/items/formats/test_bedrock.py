@@ -22,12 +22,12 @@ from autonomy_ctx.items.formats.base import (
     CallStarted,
     Format,
     ModelReply,
-    Request,
     StreamError,
     StreamEvent,
     TextDelta,
     ThinkingDelta,
     Usage,
+    WireRequest,
 )
 from autonomy_ctx.items.formats.bedrock import BedrockFormat
 from autonomy_ctx.items.formats.eventstream import EventStreamDecoder
@@ -37,7 +37,7 @@ FORMAT: Format = BedrockFormat()
 MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/claude:0"
 
 
-def request(*messages: Message, **options: Any) -> Request:
+def request(*messages: Message, **options: Any) -> WireRequest:
     made = requested(FORMAT, MODEL, messages, **options)
     bedrock_rules(made.body)
     official(made.body)

@@ -29,7 +29,7 @@ from strategies import few, some
 from autonomy_ctx import Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.formats.base import CallStarted, Format, StreamError, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.formats.openai import OpenAIFormat
-from autonomy_ctx.items.formats.outgoing import INTERRUPTED
+from autonomy_ctx.items.formats.outgoing import INTERRUPTED_RESULT
 from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 
 FORMAT: Format = OpenAIFormat(new_id=ids())
@@ -184,7 +184,7 @@ def test_a_user_who_speaks_between_call_and_result_is_heard_after_it() -> None:
 
 def test_a_call_without_a_result_says_so() -> None:
     made = requested(FORMAT, "gpt-4o", [said("assistant", None, tool_calls=[ToolCall("a", "x", "{}")])])
-    assert made.body["messages"][1]["content"] == f"Error: {INTERRUPTED}"
+    assert made.body["messages"][1]["content"] == f"Error: {INTERRUPTED_RESULT}"
     assert any("interrupted" in repair for repair in made.repairs)
 
 
