@@ -32,7 +32,7 @@ from autonomy_ctx.compaction.plan import (
 from autonomy_ctx.compaction.snapshot import provisional_segment
 from autonomy_ctx.compaction.view import render_segment, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
-from autonomy_ctx.completion.gate import Verdict, better, judge, trimmed
+from autonomy_ctx.completion.gate import Verdict, better, judge, trim_to_cap
 from autonomy_ctx.completion.prompt import (
     Prompt,
     batch_prompt,
@@ -218,7 +218,7 @@ class SegmentWriter:
         if not verdict.fit:
             if verdict.problem not in ("too long", "cut off") or not text:
                 raise UnfitSummary(verdict.problem or "unfit")
-            text = trimmed(text, cap, counter.count_text)
+            text = trim_to_cap(text, cap, counter.count_text)
         self._metrics.took(time.monotonic() - started)
         return SegmentDraft(
             text=text,

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
-from autonomy_ctx.completion.gate import judge, trimmed
+from autonomy_ctx.completion.gate import judge, trim_to_cap
 from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
@@ -177,7 +177,7 @@ class SummarizeOldest(Compact):
         if verdict.fit:
             return verdict.text
         if verdict.problem in ("too long", "cut off") and verdict.text:
-            return trimmed(verdict.text, cap, count)
+            return trim_to_cap(verdict.text, cap, count)
         logger.warning("a summary was refused (%s); the context is kept as it is", verdict.problem)
         return None
 

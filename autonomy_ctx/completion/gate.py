@@ -26,7 +26,7 @@ SHINGLE = 8
 ECHO_SHARE, ECHO_LENGTH, ECHO_TOKENS = 0.6, 0.6, 100
 LEAST_IDENTIFIERS, LEAST_COVERAGE = 4, 0.3
 MOST_NAMES = 12
-SHORTENED = " [shortened]"
+SHORTENED_MARK = " [shortened]"
 
 # One "word" per character in scripts that put no spaces between words.
 _WORD = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
@@ -117,21 +117,21 @@ def better(first: Verdict, second: Verdict) -> Verdict:
     return second if worth(second) > worth(first) else first
 
 
-def trimmed(text: str, cap: int, count: Callable[[str], int]) -> str:
+def trim_to_cap(text: str, cap: int, count: Callable[[str], int]) -> str:
     """The whole sentences or lines that fit into `cap` tokens, marked as shortened.
 
     An unfinished sentence at the end is left out. When not even one sentence fits, whole words are
     kept, then characters; a text never becomes empty.
     """
     text = text.strip()
-    if text.endswith(SHORTENED) and count(text) <= cap:
+    if text.endswith(SHORTENED_MARK) and count(text) <= cap:
         return text
-    text = text.removesuffix(SHORTENED.strip()).rstrip()
+    text = text.removesuffix(SHORTENED_MARK.strip()).rstrip()
     if not text:
-        return SHORTENED.strip()
+        return SHORTENED_MARK.strip()
 
     def marked(end: int) -> str:
-        return text[:end].rstrip() + SHORTENED
+        return text[:end].rstrip() + SHORTENED_MARK
 
     words = [found.end() for found in _WORD_END.finditer(text)]
     for ends in (_sentences(text), words, range(1, words[0] + 1)):

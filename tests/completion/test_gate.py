@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx import ModelReply, TextContent, ToolCall
-from autonomy_ctx.completion.gate import SHORTENED, Verdict, better, judge, neutral, trimmed
+from autonomy_ctx.completion.gate import SHORTENED_MARK, Verdict, better, judge, neutral, trim_to_cap
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.items.transcript import MARK_PATTERN
 
@@ -288,29 +288,29 @@ def test_a_fit_text_is_never_empty_long_or_marked(
 
 def test_whole_sentences_are_kept_and_marked() -> None:
     text = "Ana moves the shop. She asked why! " + "Then came a long story " * 20 + "that ended."
-    assert trimmed(text, 30, estimate_tokens) == "Ana moves the shop. She asked why! [shortened]"
+    assert trim_to_cap(text, 30, estimate_tokens) == "Ana moves the shop. She asked why! [shortened]"
 
 
 def test_lines_and_other_scripts_end_sentences_too() -> None:
-    assert trimmed("- one\n- two\n" + "x" * 900, 20, estimate_tokens) == "- one\n- two [shortened]"
-    assert trimmed("店を移す。" + "長い話" * 90, 20, estimate_tokens) == "店を移す。 [shortened]"
-    assert trimmed('He said "no." ' + "x" * 900, 20, estimate_tokens) == 'He said "no." [shortened]'
+    assert trim_to_cap("- one\n- two\n" + "x" * 900, 20, estimate_tokens) == "- one\n- two [shortened]"
+    assert trim_to_cap("店を移す。" + "長い話" * 90, 20, estimate_tokens) == "店を移す。 [shortened]"
+    assert trim_to_cap('He said "no." ' + "x" * 900, 20, estimate_tokens) == 'He said "no." [shortened]'
 
 
 def test_the_unfinished_end_of_a_cut_off_text_goes() -> None:
-    assert trimmed("One. Two. Thr", 100, estimate_tokens) == "One. Two. [shortened]"
-    assert trimmed("One. Two.", 100, estimate_tokens) == "One. Two. [shortened]"
-    assert trimmed("Only this", 100, estimate_tokens) == "Only this [shortened]"
+    assert trim_to_cap("One. Two. Thr", 100, estimate_tokens) == "One. Two. [shortened]"
+    assert trim_to_cap("One. Two.", 100, estimate_tokens) == "One. Two. [shortened]"
+    assert trim_to_cap("Only this", 100, estimate_tokens) == "Only this [shortened]"
 
 
 def test_a_number_of_a_list_is_no_sentence() -> None:
-    assert trimmed("1. Move it.\n2. Ask An", 100, estimate_tokens) == "1. Move it. [shortened]"
+    assert trim_to_cap("1. Move it.\n2. Ask An", 100, estimate_tokens) == "1. Move it. [shortened]"
 
 
 def test_a_sentence_too_long_is_cut_between_words_and_a_word_anywhere() -> None:
-    words = trimmed("word " * 100, 20, estimate_tokens)
+    words = trim_to_cap("word " * 100, 20, estimate_tokens)
     assert words.endswith("word [shortened]")
-    assert trimmed("x" * 900, 20, estimate_tokens).startswith("xxx")
+    assert trim_to_cap("x" * 900, 20, estimate_tokens).startswith("xxx")
 
 
 sentences = st.lists(st.sampled_from(["Yes. ", "1. ", "no\n", "a" * 40, "漢字。", "...", "\n\n"]) | any_text)
@@ -320,14 +320,14 @@ sentences = st.lists(st.sampled_from(["Yes. ", "1. ", "no\n", "a" * 40, "漢字�
 @given(sentences.map("".join).filter(bool), st.integers(0, 60), st.sampled_from([estimate_tokens, len]))
 def test_a_trimmed_text_fits_is_a_prefix_and_is_never_empty(text: str, cap: int, count: object) -> None:
     assert callable(count)
-    short = trimmed(text, cap, count)
-    kept = short.removesuffix(SHORTENED.strip()).rstrip()
-    assert short.endswith(SHORTENED.strip())
+    short = trim_to_cap(text, cap, count)
+    kept = short.removesuffix(SHORTENED_MARK.strip()).rstrip()
+    assert short.endswith(SHORTENED_MARK.strip())
     assert text.strip().startswith(kept)
-    assert kept or not text.strip().removesuffix(SHORTENED.strip()).strip()
+    assert kept or not text.strip().removesuffix(SHORTENED_MARK.strip()).strip()
     if cap >= 16:
         assert count(short) <= cap
-        assert trimmed(short, cap, count) == short
+        assert trim_to_cap(short, cap, count) == short
 
 
 # -- which to keep ------------------------------------------------------------------------------------
@@ -379,6 +379,6 @@ def test_a_hostile_megabyte_takes_moments(text: str) -> None:
     source = " ".join(f"name_{index}" for index in range(MEGABYTE // 10))
     started = process_time()
     assert not judged(text, source=source).fit
-    assert trimmed(text, 300, estimate_tokens)
+    assert trim_to_cap(text, 300, estimate_tokens)
     # Seconds on a slow machine; anything quadratic would take hours.
     assert process_time() - started < 30

@@ -74,7 +74,7 @@ def find_overflow(status: int | None, body: Any) -> Overflow | None:
     if status is not None and (status < 400 or status in _OTHER_STATUSES):
         return None
     found: Overflow | None = Overflow() if status == _TOO_LARGE else None
-    body = _parsed(body)
+    body = _parse_body(body)
     for text in _texts(body, _DEPTH):
         for wording in _WORDINGS:
             if match := wording.search(text):
@@ -130,7 +130,7 @@ def _text_of(error: BaseException) -> str:
         return ""
 
 
-def _parsed(body: Any) -> Any:
+def _parse_body(body: Any) -> Any:
     """A body as JSON, if its text is that; the first entry of a list."""
     if isinstance(body, bytes | bytearray):
         body = body.decode("utf-8", "replace")
