@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidAgent, InvalidMessage, UnknownTool
 from autonomy_ctx.hooks import Hook
@@ -170,7 +171,7 @@ def check_agent_name(name: Any) -> str:
 
 def check_model(name: str, model: Any) -> Any:
     """Anything that can answer, or None."""
-    if model is not None and not callable(getattr(model, "complete_chat", None)):
+    if model is not None and not is_chat_model(model):
         problem = f"has a model of type {_type_name(model)} without complete_chat()"
         raise InvalidAgent(name, f"{problem}; give a Model, or any object that has it")
     return model

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
+from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
@@ -119,7 +120,7 @@ class ContextSummaryConfig:
             raise TypeError(f"share_prefix is {self.share_prefix!r}; it must be True or False")
         if self.instructions is not None and not isinstance(self.instructions, str):
             raise TypeError(f"instructions must be a string, not {type(self.instructions).__name__}")
-        if self.model is not None and not callable(getattr(self.model, "complete_chat", None)):
+        if self.model is not None and not is_chat_model(self.model):
             raise TypeError(
                 f"the model for summaries is {type(self.model).__name__}, which has no `complete_chat`; "
                 f"give a model, or None for a digest without a model"

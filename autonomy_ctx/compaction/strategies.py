@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
+from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt, is_chat_model
 from autonomy_ctx.completion.gate import judge, trim_to_cap
 from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
@@ -99,7 +99,7 @@ class SummarizeOldest(Compact):
         timeout: float = 60.0,
         instructions: str | None = None,
     ) -> None:
-        if not callable(getattr(model, "complete_chat", None)):
+        if not is_chat_model(model):
             raise TypeError(f"model must have a method complete_chat; {type(model).__name__} has none")
         self.model = model
         self.keep, self.max_messages = check_int("keep", keep), check_int("max_messages", max_messages)

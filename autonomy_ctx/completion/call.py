@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypeGuard
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -40,11 +40,20 @@ AnyMessage = Message | Mapping[str, Any]
 _PARAMETERS: WeakKeyDictionary[Callable[..., Any], frozenset[str] | None] = WeakKeyDictionary()
 
 
+@runtime_checkable
 class ChatModel(Protocol):
     """Anything with `complete_chat(messages=, stream=, max_tokens=)`, plain or async; messages are dicts."""
 
     @property
     def complete_chat(self) -> Callable[..., Any]: ...
+
+
+def is_chat_model(model: Any) -> TypeGuard[ChatModel]:
+    """Whether a model can be called; also one that passes `complete_chat` on through `__getattr__`."""
+    try:
+        return callable(model.complete_chat)
+    except AttributeError:
+        return False
 
 
 class MessageModel(ChatModel, Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autonomy_ctx.completion.call import CallFailed, ChatModel, PromptTooLong, complete_prompt
+from autonomy_ctx.completion.call import CallFailed, ChatModel, PromptTooLong, complete_prompt, is_chat_model
 from autonomy_ctx.completion.gate import SMALLEST, judge
 from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.errors import SummaryFailed
@@ -46,7 +46,7 @@ async def summarize_items(
 
     Raises `SummaryFailed` when the model gives none; what it raised itself is the cause.
     """
-    if not callable(getattr(model, "complete_chat", None)):
+    if not is_chat_model(model):
         raise TypeError(f"a model has a method `complete_chat`; {type(model).__name__} has none")
     messages = _messages(items)
     if not any(message.tool_calls or has_content(message) for message in messages):
