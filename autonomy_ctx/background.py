@@ -1,8 +1,9 @@
-"""The one owner of background tasks: nothing runs that nobody owns, and everything ends at a close.
+"""Background tasks that have an owner, and small tools for async code.
 
-Tasks live in a task group inside a task of its own, so whoever starts one does not wait for it and
-cannot cancel it by ending; any task may close the owner. A group entered by the caller could do
-neither.
+`Background` starts jobs beside the caller and ends all of them when it is closed. Its task group lives
+in a task of its own: the caller does not wait for a job, a caller that ends does not cancel it, and any
+task may close the owner. `AsyncResource` gives a class with `close` the `async with` statement;
+`Chunks` goes through a long list with pauses.
 """
 
 from __future__ import annotations

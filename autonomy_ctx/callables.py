@@ -1,4 +1,7 @@
-"""How any agent, tool or function is called, whatever its colour: the caller awaits, and nothing blocks."""
+"""Calls any function, sync or async, plain or generator, so that the caller can await it and the event
+loop is never blocked. Sync functions run in a worker thread; the values of a generator are collected in
+a list.
+"""
 
 from __future__ import annotations
 

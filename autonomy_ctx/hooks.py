@@ -1,7 +1,8 @@
-"""The one way to listen: functions that say which events they are for, and one dispatcher.
+"""Hooks: functions that are called at events, the decorator that marks them, and the one dispatcher.
 
-Every part of the library has its own events, an `enum.Enum`; nothing here knows them. Hooks are
-saved by name, so a registry finds the function again when a saved container is read.
+Each part of the library defines its own events as an `enum.Enum`; this module knows none of them.
+Containers save hooks by name, so `HookRegistry` finds the function again when a saved container is
+loaded.
 """
 
 from __future__ import annotations

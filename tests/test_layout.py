@@ -44,7 +44,7 @@ IRREGULAR = frozenset(_IRREGULAR_WORDS.split())
 # Nouns and adjectives of the trade that look like participles.
 _NOUNS_WORDS = """
 ceiling encoding heading listing setting settings string thinking embedding binding padding
-mapping spelling logging reasoning sampling nothing missing pending disabled required
+mapping anything spelling logging reasoning sampling nothing missing pending disabled required
 """
 NOUNS = frozenset(_NOUNS_WORDS.split())
 

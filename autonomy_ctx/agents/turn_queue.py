@@ -19,6 +19,8 @@ from autonomy_ctx.errors import AgentClosed, TurnWithinTurn
 # At a close: how long running turns may take to end, and how long again once they are cancelled.
 GRACE_SECONDS = 1.5
 LAST_SECONDS = 1.0
+# The turns that the running code is inside of. Tasks and threads that it starts inherit it.
+_enclosing_turns: ContextVar[EnclosingTurns] = ContextVar("autonomy_ctx_turns", default=())
 
 
 class _ConversationQueue:
@@ -43,18 +45,16 @@ class ActiveTurn:
 
 
 EnclosingTurns: TypeAlias = tuple[ActiveTurn, ...]
-# The turns that the running code is inside of. Tasks and threads that it starts inherit it.
-_enclosing: ContextVar[EnclosingTurns] = ContextVar("autonomy_ctx_turns", default=())
 
 
 def enclosing_turns() -> EnclosingTurns:
     """The turns that the running code is inside of; `enter_turns` hands them to a task elsewhere."""
-    return tuple(turn for turn in _enclosing.get() if not turn.ended)
+    return tuple(turn for turn in _enclosing_turns.get() if not turn.ended)
 
 
 def enter_turns(turns: EnclosingTurns) -> None:
     """Let the running task count as being inside these turns."""
-    _enclosing.set(turns)
+    _enclosing_turns.set(turns)
 
 
 class _LoopQueues:
@@ -113,10 +113,10 @@ class TurnQueue:
                     await queue.lock.acquire()
                 try:
                     with self._activate(queue, turn, scope):
-                        _enclosing.set((*enclosing, turn))
+                        _enclosing_turns.set((*enclosing, turn))
                         yield
                 finally:
-                    _enclosing.set(enclosing)
+                    _enclosing_turns.set(enclosing)
                     queue.lock.release()
             if scope.cancelled_caught:
                 raise AgentClosed(self._agent)

@@ -1,4 +1,8 @@
-"""When to ask a failing model again: later and later, and one conversation at a time."""
+"""The circuit breaker of a summary model, and the backoff between attempts.
+
+A breaker belongs to a model and is shared by all conversations: when calls keep failing, one conversation
+at a time tries.
+"""
 
 from __future__ import annotations
 

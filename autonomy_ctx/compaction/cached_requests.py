@@ -1,8 +1,7 @@
-"""The requests that the answering model's provider has in its cache, and when to write a summary after one.
+"""The requests a provider still has in its prompt cache, and whether a summary is cheaper after one.
 
-A summarizer of its own reads every message anew. The model that answers has them in its provider's cache:
-sent the same request again and one more message, it reads nearly all of it for a tenth of the price. The
-request is the agent's own, rules included, so this is an option; what was said in it stays data.
+The model that answers has the messages cached. Sent the same request and one more message, it reads nearly
+all of it at the cached price. The request contains the agent's own instructions, so this is an option.
 """
 
 from __future__ import annotations

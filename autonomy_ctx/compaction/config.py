@@ -1,4 +1,8 @@
-"""What `context_summary` may say, checked once, with a sentence that says what would be valid."""
+"""The configuration of summaries.
+
+`ContextSummaryConfig` is what users write; `CompactionSettings` has every limit resolved to a number. All
+values are checked here, and errors say what would be valid.
+"""
 
 from __future__ import annotations
 

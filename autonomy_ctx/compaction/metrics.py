@@ -1,4 +1,8 @@
-"""Counters of a summarized history: plain numbers that any monitoring can take."""
+"""Counters and tracing spans of summaries.
+
+`SummaryMetrics` holds plain numbers for any monitoring. `summary_span` opens an OpenTelemetry span if that
+is installed. `PrefixReuse` measures how much of each context repeats the one before it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Floor and ceiling as arithmetic: when a summary is due, what it takes, and where a window starts.
+"""Floor, ceiling and hard limit as arithmetic: when a summary is due, and which messages it takes.
 
-Pure functions over the entries that no summary covers yet. All cuts are safe ones, so that a window
-never begins between a tool call and its result.
+Pure functions over entries and segments. Every cut is safe: a window never begins between a tool call and
+its result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One conversation brought up to date under a lease, a segment at a time.
+"""Writing summaries: `SegmentWriter` for the text of a segment, `SummaryJob` for one conversation.
 
-Every step reads where the conversation stands, writes one segment and commits it only if nothing
-has changed underneath. Whatever fails leaves the log and the older summary as they were.
+Each step reads the conversation, writes one segment and commits it only if nothing has changed meanwhile.
+A failure leaves the log and the older summary as they were.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where a conversation stands right now, read in one snapshot and cut to the hard limits.
+"""`SnapshotReader`: the summary of a conversation and the messages it does not cover, as of one moment.
 
-Composing goes through here, so nothing here waits for a summary: what is missing is made up for by
-a digest at once, or named as missing when even that would take too long.
+Composing a context runs through here, so nothing waits for a summary. What a summary does not cover yet is
+replaced by a provisional digest, or reported as missing when even that would take too long.
 """
 
 from __future__ import annotations

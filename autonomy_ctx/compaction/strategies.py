@@ -1,7 +1,7 @@
-"""Ways to make a context in hand short again, one class each.
+"""Compaction strategies for a `Context` in hand, one class each.
 
-All of them keep a tool call together with its results, keep the system messages and the newest user
-message, and change the contexts they are given in place, so a context that has a file is saved.
+All of them keep tool calls together with their results, keep system messages and the newest user message,
+and change the contexts in place, so that a context with a file is saved.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Summaries in the background: who is worked on now, who next, and what follows a failure.
+"""The background summarizer: which conversations are summarized, and when a failure is retried.
 
-Nothing here is awaited by a turn. A turn says that a conversation is due, which costs nothing; the
-rest happens in jobs that a `Background` owns, under leases that the store keeps, so that one
-process at a time writes and any process can go on where another was killed.
+No turn waits for it. Jobs run in a `Background` under leases kept in the store, so one process at a time
+summarizes a conversation and any process can continue after a crash.
 """
 
 from __future__ import annotations

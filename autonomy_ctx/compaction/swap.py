@@ -1,9 +1,8 @@
-"""When a summary that is ready takes the place of the messages it stands for.
+"""When a new summary replaces the older one in the context.
 
-Showing a new summary changes the context from there on, so a provider reads the rest anew instead of
-taking it from its cache. Not showing it means sending more messages on every turn, cheaply as long as
-they are cached. Which of the two costs less is decided here. What is shown is always true and whole: an
-older summary, and every message that it does not cover.
+A new summary changes the beginning of the context, so the provider reads the rest uncached. Keeping the
+older one means sending more messages, which are cached. `SwapTracker` remembers what each conversation was
+shown and asks the policy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Policies: whether a summary that is ready is shown now, or the older one for a while longer."""
+"""Policies that decide whether a finished summary is shown now or later: `eager` and `by_cost`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a conversation is shown: pins, the summary message, and the window after it."""
+"""Rendering a summarized conversation: pins, summary message and window within a token limit. Pure."""
 
 from __future__ import annotations
 

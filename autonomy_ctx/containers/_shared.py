@@ -16,6 +16,9 @@ from autonomy_ctx.containers.item import ContextItem, item_from_json, item_to_js
 from autonomy_ctx.errors import InvalidContainer
 from autonomy_ctx.hooks import Hook, hooks_from_names, hooks_to_names
 
+# Tasks that a hook starts inherit it: what they do is still inside the change, until that has ended.
+_changes: ContextVar[tuple[Change, ...]] = ContextVar("autonomy_ctx_changes", default=())
+
 
 class Inherit(Enum):
     """Says that an argument was left out, where None means something else."""
@@ -38,10 +41,6 @@ class Change:
         self.incoming: str | None = None
         # The locks that something its hooks do is waiting for.
         self.waits_for: list[ChangeLock] = []
-
-
-# Tasks that a hook starts inherit it: what they do is still inside the change, until that has ended.
-_changes: ContextVar[tuple[Change, ...]] = ContextVar("autonomy_ctx_changes", default=())
 
 
 class ChangeLock:

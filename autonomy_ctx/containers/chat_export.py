@@ -24,6 +24,8 @@ _KINDS = ("message", "summary", "agent_handoff", "agent_config_update", "direct_
 _STAMPS = ("id", "created_at", "agent_id", "agent")
 _CALL = ("type", "name", "arguments", "call_id", "metadata")
 _OUTPUT = ("type", "name", "output", "call_id", "is_error")
+# Where the request before this one ended, and where this one does.
+CACHED_TURNS = 2
 
 
 def items_to_dicts(items: Iterable[Item]) -> list[dict[str, Any]]:
@@ -108,10 +110,6 @@ def _required_value(form: dict[str, Any], name: str) -> Any:
     if form.get(name) is None:
         raise InvalidMessage(name, f"is missing from the {form['type']}")
     return form[name]
-
-
-# Where the request before this one ended, and where this one does.
-CACHED_TURNS = 2
 
 
 def visible_messages(items: Iterable[Item], merged: Collection[str] = ()) -> list[Message]:

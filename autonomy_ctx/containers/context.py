@@ -20,6 +20,9 @@ from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Content, Message, ToolCall
 
+# What a message may say, in any of the spellings that `Message` takes.
+MessageContent: TypeAlias = Content | Mapping[str, Any] | Sequence[Any]
+
 
 @dataclass(slots=True)
 class UnsavedChanges:
@@ -173,10 +176,6 @@ class FilePersistence(Persistence):
             self.file.write(messages)
         buffer.replace_all(messages)
         buffer.unsaved = None
-
-
-# What a message may say, in any of the spellings that `Message` takes.
-MessageContent: TypeAlias = Content | Mapping[str, Any] | Sequence[Any]
 
 
 class Context:

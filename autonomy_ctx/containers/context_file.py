@@ -33,6 +33,15 @@ except ImportError:  # not a POSIX system; contexts without a file work there
 
 logger = logging.getLogger("autonomy_ctx.containers")
 READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_ALWAYS = ("role", "content", "id", "created_at")
+_decoder = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+_PARTIAL_NUMBER = re.compile(r"\.|[eE][+-]?")
+_PARTIAL_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,4}\Z")
+REPAIR_ADVICE = "Restore a backup, mend it by hand, or use another path"
+# The file's own form of a list's end, and the one that `json.dump` writes.
+_ENDS = (b"}\n]", b"}]", b"[]")
 
 
 class FileStamp(NamedTuple):
@@ -144,9 +153,6 @@ def save_truncated_copy(path: Path, data: bytes) -> None:
     )
 
 
-_ALWAYS = ("role", "content", "id", "created_at")
-
-
 def message_fields(message: Message) -> dict[str, Any]:
     """A message's fields that are not empty, as JSON values."""
     if isinstance(message, Summary):
@@ -190,13 +196,6 @@ def parse_messages(values: Sequence[Any], path: Path) -> list[Message]:
 
 def _stable_id(index: int, value: dict[str, Any]) -> str:
     return sha256(f"{index}:{json.dumps(value, sort_keys=True)}".encode()).hexdigest()[:32]
-
-
-_decoder = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\n\r]*")
-_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-_PARTIAL_NUMBER = re.compile(r"\.|[eE][+-]?")
-_PARTIAL_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,4}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +262,6 @@ def _ends_too_early(text: str, error: json.JSONDecodeError) -> bool:
     if error.msg.startswith("Invalid \\u"):
         return bool(_PARTIAL_ESCAPE.search(text))
     return any(word.startswith(rest) for word in _WORDS) or bool(_PARTIAL_NUMBER.fullmatch(rest))
-
-
-REPAIR_ADVICE = "Restore a backup, mend it by hand, or use another path"
-# The file's own form of a list's end, and the one that `json.dump` writes.
-_ENDS = (b"}\n]", b"}]", b"[]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""A pool for those who may only read: tools look things up, the agent decides what is kept."""
+"""A pool of items by their ids: `ContextPool`, and `ContextPoolView` for those who may only read.
+
+Tools look things up in a view; the agent decides what is in the pool.
+"""
 
 from __future__ import annotations
 

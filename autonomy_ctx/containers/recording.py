@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("autonomy_ctx.containers")
 
 MAIN, ATTEMPT, INTERMEDIATE = "main", "attempt", "intermediate"
-CANCELLED = "Cancelled"
+CANCELLED_TEXT = "Cancelled"
 
 Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]]
 # Longer values are written out in a worker thread.
 _SMALL_TEXT, _FEW_VALUES = 50_000, 50
 _ERROR_LIMIT = 4_000
+_current_attempt: ContextVar[Attempt | None] = ContextVar("autonomy_ctx_running", default=None)
+_model_call_flag: ContextVar[_ModelCallFlag | None] = ContextVar("autonomy_ctx_noted", default=None)
 
 
 @dataclass(slots=True)
@@ -41,10 +43,6 @@ class _ModelCallFlag:
     """Whether a model call was noted since the flag was set up."""
 
     noted: bool = False
-
-
-_current_attempt: ContextVar[Attempt | None] = ContextVar("autonomy_ctx_running", default=None)
-_model_call_flag: ContextVar[_ModelCallFlag | None] = ContextVar("autonomy_ctx_noted", default=None)
 
 
 def record_model_call(prompt: Prompt, answer: str) -> None:
@@ -141,7 +139,7 @@ class Run:
             return won[0]
         finally:
             for attempt in won[returned:]:
-                self._fail(attempt, CANCELLED)
+                self._fail(attempt, CANCELLED_TEXT)
 
     def commit(self, attempt: Attempt) -> None:
         """Put what an attempt recorded where the run was called from, all of it or nothing."""
@@ -173,7 +171,7 @@ class Run:
             raise
         except BaseException as error:
             cancelled = isinstance(error, anyio.get_cancelled_exc_class())
-            self._fail(attempt, CANCELLED if cancelled else error_text(error))
+            self._fail(attempt, CANCELLED_TEXT if cancelled else error_text(error))
             raise
         finally:
             if _current_attempt.get() is attempt:

@@ -34,6 +34,8 @@ from autonomy_ctx.validation import check_int
 logger = logging.getLogger("autonomy_ctx.containers")
 
 Contexts: TypeAlias = dict[str, Context]
+_entered_runtimes: ContextVar[tuple[Runtime, ...]] = ContextVar("autonomy_ctx_entered", default=())
+_restored_runtime: ContextVar[Runtime | None] = ContextVar("autonomy_ctx_restored", default=None)
 
 
 class ContextRegistry:
@@ -438,8 +440,6 @@ class Runtime:
                 context.messages = merge_edits(base, made, list(context))
 
 
-_entered_runtimes: ContextVar[tuple[Runtime, ...]] = ContextVar("autonomy_ctx_entered", default=())
-_restored_runtime: ContextVar[Runtime | None] = ContextVar("autonomy_ctx_restored", default=None)
 _default_runtime = Runtime()
 
 

@@ -35,6 +35,11 @@ from autonomy_ctx.errors import InvalidContextFile
 from autonomy_ctx.items.message import Message
 
 Verb: TypeAlias = Literal["new", "add", "put", "drop", "set"]
+VERSION = 1
+# A journal this long, and several times as long as the file, is folded in without being asked.
+LONG_JOURNAL_BYTES, LONG_JOURNAL_RATIO = 1 << 20, 4
+# The messages of each context, by its name.
+State: TypeAlias = dict[str, list[Message]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +181,6 @@ def parse_entry(line: bytes, path: Path) -> JournalEntry:
         problem="holds a line that is no change of a context, or one of a newer version",
         advice="Upgrade autonomy_ctx, mend the line by hand, or move the journal away to do without it",
     )
-
-
-VERSION = 1
-# A journal this long, and several times as long as the file, is folded in without being asked.
-LONG_JOURNAL_BYTES, LONG_JOURNAL_RATIO = 1 << 20, 4
-
-# The messages of each context, by its name.
-State: TypeAlias = dict[str, list[Message]]
 
 
 class RuntimeFile:

@@ -1,4 +1,4 @@
-"""What happened: messages and events, their dict forms, and pure functions over them."""
+"""Messages and the other items of a conversation, and pure functions over them; nothing here does I/O."""
 
 from typing import TYPE_CHECKING
 

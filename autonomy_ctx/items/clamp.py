@@ -1,7 +1,7 @@
-"""Texts and messages that are too long, cut in the middle and marked there.
+"""Shortens texts and messages to a number of tokens by cutting out the middle.
 
-The beginning says what something is and the end how it came out, so the middle goes first. A reader
-always sees that something is missing, how much, and where all of it is.
+The beginning says what a text is and the end how it came out, so the middle is cut first. A marker in
+its place says how much is missing and where the whole text is.
 """
 
 from __future__ import annotations

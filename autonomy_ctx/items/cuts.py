@@ -1,8 +1,8 @@
-"""What in a list of items goes together, and what must stay: the rules every shortening shares.
+"""Where a history may be cut, and which items belong together.
 
-A cut splits a list in two; a context in hand may also lose items from its middle. Then a call goes
-with all its results or not at all, and nothing goes that the conversation still depends on:
-instructions, summaries, handoffs, changed configurations, calls that are still running.
+A cut never separates a tool call from its result. Items removed from the middle go in whole groups.
+Instructions, summaries, handoffs, configuration changes, calls that still run and the newest user
+message are never removed.
 """
 
 from __future__ import annotations

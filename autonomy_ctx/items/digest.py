@@ -1,8 +1,8 @@
-"""A summary without a model: the most telling lines, as they were said.
+"""A summary made without a model: the most important lines of the messages, word for word.
 
-Where no model is at hand, or none answers in time, something must still stand for the messages that
-leave the window. Lines are picked by simple signs of weight: who speaks, words of rule and decision,
-and how many identifiers they hold. It is instant, offline and always the same.
+It is used where no model is configured or none answers in time. Lines are scored by role, by words such
+as "must" or "decided", and by the number of identifiers. The result is immediate and the same for the
+same messages.
 """
 
 from __future__ import annotations

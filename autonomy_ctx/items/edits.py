@@ -1,7 +1,7 @@
-"""Editing a history: from a list of items to another list, nothing else.
+"""Pure functions that edit a history: truncate, filter, insert, merge, and find the active configuration.
 
-Items are frozen, so an edited list shares them with the list it came from. Nothing here takes a call
-away from its results, changes an order without a reason, or drops something and keeps quiet about it.
+Each takes a list of items and returns a new list; items are frozen and shared. No function separates a
+call from its results, and `truncate_items` reports how far the result is still over the limits.
 """
 
 from __future__ import annotations

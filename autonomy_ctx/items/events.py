@@ -1,4 +1,6 @@
-"""What happens in a conversation besides messages: handoffs, configuration changes, direct mail."""
+"""Items of a conversation that are not messages: handoffs, configuration changes and direct messages
+between agents.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""JSON values that cannot change, and the one place that says what a JSON value is.
+"""JSON values: validation, read-only copies, and conversion of Python objects.
 
-A message is shared by memory, hot windows and composed contexts; if its `extra` could be edited
-in one of them, it would be edited in all. So values are copied on the way in, checked while they
-are copied, and copied again on the way out.
+A message is shared by memory, caches and composed contexts, so `validate_json` copies and checks what
+comes in, `freeze` makes it read-only and `thaw` copies it on the way out. `JsonEncoder` turns results
+of tools and arguments of functions (dataclasses, dates, sets, bytes) into JSON values.
 """
 
 from __future__ import annotations

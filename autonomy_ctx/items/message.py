@@ -1,7 +1,8 @@
-"""What a message can contain besides plain text: text parts, images, thinking.
+"""`Message` with its parts, tool calls and roles, and the parsers for every way to write them.
 
-Content may be written as a string, as one part (`{"text": ..., "type": "text"}`) or as a list of
-parts. The parser accepts the spellings of the usual providers and says what is wrong otherwise.
+Messages are frozen. Content may be a string, one part or a list of parts (text, image, thinking), also
+as dicts in the shapes of the usual providers. A wrong value raises `InvalidMessage` with the path to
+the field.
 """
 
 from __future__ import annotations

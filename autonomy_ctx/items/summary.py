@@ -1,7 +1,7 @@
-"""How a long stretch of conversation reads short: a message made of segments.
+"""`Summary`: a message made of segments that replaces a range of older messages.
 
-Each segment names the range of log positions it stands for, so a reader can always tell what a
-summary covers, and everything after it is shown verbatim.
+Each segment names the log positions it covers, so a reader can tell what is summarized; everything
+after the last position is shown verbatim.
 """
 
 from __future__ import annotations

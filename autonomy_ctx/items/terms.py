@@ -1,4 +1,9 @@
-"""Patterns that are compiled when they are first used: all of them at once would make an import slow."""
+"""Terms of a text for full-text search, and BM25 ranking of short lists of texts.
+
+Text is folded (case, width, accents), split into words, and into pairs of characters for Chinese,
+Japanese and Korean; stop words are dropped. `lazy_pattern` compiles a regular expression on first use,
+which keeps the import fast.
+"""
 
 from __future__ import annotations
 

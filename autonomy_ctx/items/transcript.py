@@ -1,7 +1,8 @@
-"""What users, tools and documents said, made safe to stand in a prompt as data.
+"""Messages as plain text for a prompt, and protection against prompt injection by that text.
 
-It stands between marks that carry a secret, so that no text can close its own block; marks that only
-look like ours, and the role tokens of chat templates, are broken before they get there.
+`transcript` writes one block for each message. `wrap_untrusted` puts text between tags that carry a
+secret, so the text cannot close its own block; tags that look like ours and the role tokens of chat
+templates are neutralized.
 """
 
 from __future__ import annotations

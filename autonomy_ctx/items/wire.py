@@ -1,7 +1,7 @@
-"""Items to dicts and back: the only place that knows the JSON shape of an item.
+"""Items to dicts and back; the only module that knows the JSON shape of an item.
 
-A dict that comes in comes out as it was: a message remembers the dict it was made from. A message
-made in code has one canonical form. Either way `from_dict(to_dict(item)) == item`.
+A message made from a dict keeps that dict and gives it back unchanged. A message made in code has one
+canonical form. In both cases `from_dict(to_dict(message)) == message`.
 """
 
 from __future__ import annotations

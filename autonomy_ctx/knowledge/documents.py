@@ -1,4 +1,4 @@
-"""What can be added to a knowledge base: texts, files, folders and messages, read into one form."""
+"""Documents: reading texts, files, folders and messages, and splitting text into overlapping chunks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What makes vectors of texts: a server with `/v1/embeddings`, a model of a library, or a function.
+"""Embedders: what turns texts into vectors.
 
-Libraries and functions are taken as they are and wrapped here, so that a knowledge base awaits one method.
-A server is asked with the request loop of the models; only what an answer holds differs, so that is a format.
+`HttpEmbedder` calls a server with `/v1/embeddings` through the request loop of the models. `as_embedder`
+wraps a library's model or a function, plain or async, as an `Embedder`.
 """
 
 from __future__ import annotations

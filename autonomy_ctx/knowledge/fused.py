@@ -1,7 +1,7 @@
-"""Several knowledge bases as one: what one finds by words and another by meaning, best of both first.
+"""`FusedKnowledge`: several knowledge bases searched at once, their results ranked together.
 
-Scores of different bases do not compare, so each is measured by how far it stands out among the scores of
-its own base. A base that fails or is late is left out, as long as another one answers.
+Scores of different bases do not compare, so each score is standardised among those of its own base. A base
+that fails or is late is left out as long as another one answers.
 """
 
 from __future__ import annotations

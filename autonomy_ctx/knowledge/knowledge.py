@@ -1,7 +1,7 @@
-"""What a knowledge base is: something that can be asked for passages.
+"""The knowledge protocol: anything with `search(query, limit)`, and what the library does with its results.
 
-Any object with `search(query, limit)` is one, so a database's own search fits as it is. What such an
-object gives is read here, once, and nothing else in the library needs to know its form.
+Here results of any form are parsed into passages, passages are rendered as data for a model, and a
+knowledge base is turned into a search tool.
 """
 
 from __future__ import annotations

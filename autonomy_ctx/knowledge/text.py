@@ -1,4 +1,7 @@
-"""Knowledge found by its words: a full-text index in SQLite, with nothing to install and no model to ask."""
+"""`TextKnowledge`: documents in a full-text index (SQLite FTS5), in memory or in a file.
+
+Needs no model and nothing to install. Also here: the index's schema, query syntax and SQL.
+"""
 
 from __future__ import annotations
 

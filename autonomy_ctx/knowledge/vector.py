@@ -1,6 +1,7 @@
-"""Knowledge found by its meaning: an embedder makes vectors of texts, a store finds the nearest.
+"""`VectorKnowledgeBase`: documents found by meaning, with any embedder and any vector store.
 
-Both are seams: any endpoint or local model can embed, and any database with vectors can be the store.
+`VectorsInProcess` is a vector store in this process that compares by cosine, with numpy where it is
+installed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Messages as rows and back: the one encoding that every store shares.
+"""The one encoding of messages as rows that every store shares.
 
-The body is the message's dict form without `id` and `timestamp`, which are columns; the dict form
-of a message that comes from memory has both again. So a dict comes back as it was given, stamped.
+The body of a row is the message's dict form without `id` and `timestamp`, which are columns. Also here:
+coercing what a caller passes in, making drafts, truncating large tool results, and comparing the content
+of two bodies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A store that lives and dies with the process: for tests, demos and throw-away agents."""
+"""The store that `Memory()` uses: everything in plain Python objects, gone when the process ends.
+
+`SegmentRows`, `WorkRows` and `RecordRows` hold segments, leased work and records and are reusable in other
+stores.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Direct messages that wait for an agent: kept until they are delivered or have expired.
+"""Direct messages between agents, stored until they are delivered or expire.
 
-A mailbox belongs to one conversation of one scope with one agent, so mail never crosses scopes, goes
-when the conversation is deleted, and is delivered into exactly one log, under its own id. Whatever
-ends a step in the middle, doing it again finishes it and changes nothing else.
+A mailbox belongs to one conversation of one scope with one agent, so mail never crosses scopes and is
+deleted with its conversation. Mail is delivered into exactly one log under its own id. Every step can be
+repeated after a crash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Memory: every message of every conversation, kept for good and read a window at a time."""
+"""`Memory`: the log of every conversation, with search, pins and summaries, on any store.
+
+Messages are appended and never rewritten. They are read a window at a time.
+"""
 
 from __future__ import annotations
 

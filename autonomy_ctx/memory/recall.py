@@ -1,7 +1,8 @@
-"""What of an old conversation belongs into a context, given what a search found: pure ranking and writing.
+"""Recall: finding old messages that bear on a question, and rendering them as data for a model.
 
-People answer without repeating the question, so a message that matches makes its neighbours interesting,
-the next one most. What is chosen stands in the order in which it was said, with its positions.
+`recall` searches, adds neighbouring messages (answers rarely repeat the words of the question), ranks them
+and renders what fits into a token limit. `read_page` reads a range of positions word for word, a page at a
+time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which store the URL of a memory means: a table of schemes that other packages add to.
+"""The registry of stores: which store the URL of a `Memory` opens.
 
-A row is a function, so that a store is imported when the first memory uses it. A scheme that is not in
-the table is looked for among the installed packages, as an entry point of the group `autonomy_ctx.stores`.
+A store is registered by its URL scheme as a function, so that it is imported when first used. Installed
+packages add stores by an entry point of the group `autonomy_ctx.stores`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The words of what memory in process holds, in a SQLite database without a file.
+"""`SearchIndex`: the full-text index of the in-process store, in an SQLite database without a file.
 
-A module of its own: it is imported by the first search, so that memory in process needs no SQLite before.
+A module of its own, because it is imported by the first search only: the in-process store needs no SQLite
+before.
 """
 
 from __future__ import annotations

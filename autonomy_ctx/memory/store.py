@@ -1,8 +1,9 @@
-"""What memory needs of a store: a log per conversation, what is kept beside it, and search.
+"""The store protocols and their values: log, summaries, leased work, records and search.
 
-A log is read by tail or after a position. A store keeps rows; it does not know what a message
-means. `rows` turns messages into rows and back, so every store gives back exactly the same messages.
-`autonomy_ctx.testing.StoreContract` says in tests what must hold; subclass it to prove your own store.
+A store keeps rows and does not interpret messages; `encoding` turns messages into rows and back, so every
+store returns exactly the same messages. The rules that every store shares are here as pure functions:
+valid keys and records, query terms, and which segment may replace which.
+`autonomy_ctx.testing.StoreContract` tests a store against the protocols.
 """
 
 from __future__ import annotations

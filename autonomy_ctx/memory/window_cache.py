@@ -1,9 +1,8 @@
-"""Windows kept in memory, served only when they are known to be current.
+"""`WindowCache`: recently read windows, served only when they are known to be current.
 
-Before a kept window is served, the conversation's head is read: one indexed row. Same position and
-generation, same window, whoever wrote in the meantime; a head that moved on costs only the rows that
-are new; a new generation costs the whole window again. What is read right before a kept window is kept
-with it, up to a length: who looks back once mostly does so every turn.
+Every read first checks the conversation's head, which is one indexed row. If the head is unchanged, the
+cached window is returned; if it has moved on, only new rows are read; after a deletion the window is read
+again.
 """
 
 from __future__ import annotations

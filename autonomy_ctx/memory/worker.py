@@ -1,8 +1,8 @@
-"""A thread that does a store's blocking work, many jobs at a time.
+"""A worker thread that runs a store's blocking jobs in batches, and the waiters that wake its callers.
 
-Tasks hand in jobs and wait; the thread takes all that are waiting and does them as one batch, so
-that many writers share one commit. A job is either taken by the thread or withdrawn by the task
-that waits for it, never both: a withdrawn job leaves no trace.
+Tasks submit jobs and wait. The thread takes all queued jobs as one batch, so many writers share one
+commit. A job is either claimed by the thread or withdrawn by its task, never both. Works on asyncio and
+trio.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What tokens cost, so that a turn, a cache and a summary can be weighed in money.
+"""Context windows and prices of known models.
 
-The table is a default: list prices in US dollars as providers published them up to the autumn of 2026,
-without discounts, batches or surcharges for long contexts. It grows old. Change it, or pass a `Price`:
+Both tables are defaults and grow old. Prices are list prices in US dollars as published up to the autumn
+of 2026, without discounts, batches or surcharges for long contexts. Change the table, or pass a `Price`:
 
     PRICES["my-model"] = Price(input=0.4, output=1.6)
 """

@@ -1,8 +1,8 @@
-"""The request loop: send, understand, ask again where that may help, and never for ever.
+"""The HTTP client of models: building requests, sending them, retrying, and pooling connections.
 
-One loop for all providers; what differs between them is in their formats. Attempts return their
-failures instead of raising them, so that no error drags along the HTTP client's own, which holds
-the request and its key.
+One request loop serves all providers; what differs between them is in their wire formats. Attempts return
+failures instead of raising them, so that no error carries the HTTP client's own error, which holds the
+request and its key.
 """
 
 from __future__ import annotations

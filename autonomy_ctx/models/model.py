@@ -1,4 +1,4 @@
-"""A model, by its name: whoever serves it, it is asked and answers in the same way."""
+"""`Model`: one model by its name, called the same way whichever provider serves it."""
 
 from __future__ import annotations
 

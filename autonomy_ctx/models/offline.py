@@ -1,8 +1,7 @@
-"""A model that needs no network: it writes down what it was shown, and makes nothing up.
+"""A model that needs no network and answers only from the context it is given.
 
-It says whether a fact was in the context, because it can only repeat what is there. That makes it fit
-for demos and tests: a wrong context gives a wrong answer at once, and the same context always gives
-the same one.
+It quotes the passages that fit the question best, or writes a digest when a summary is asked for. The same
+context always gives the same answer, so it suits demos and tests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where each provider is reached, with which key and in which words.
+"""The providers: base URL, wire format, and the environment variables that hold keys and URLs.
 
-Most of the field speaks the OpenAI format; what differs is the address and the variable that holds the
-key. Nothing is read from the environment before a model is first used.
+`choose_provider` finds the provider of a model by its name. Most providers speak the OpenAI format. The
+environment is read only when a model is first used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a failed request means: which error it is, whether to ask again, and when.
+"""What a failed request means: which error it is, whether to retry, and after how long.
 
-Errors show the provider's own words only where those are a short type or code: its sentences may
-quote the request.
+Errors repeat the provider's text only where it is a short code, because its sentences may quote the
+request.
 """
 
 from __future__ import annotations

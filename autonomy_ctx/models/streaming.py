@@ -1,7 +1,7 @@
-"""An answer in pieces, as an iterator that can be closed at any time.
+"""Streamed replies: the response body, readers of server-sent events and Amazon's frames, `ModelStream`.
 
-No generator: one that is left half-way keeps its connection until it is collected, and no cancel scope
-may be open while it waits for its reader.
+`ModelStream` is an iterator class and not a generator: a generator left half-way keeps its connection
+until it is collected, and may hold no cancel scope while it waits for its reader.
 """
 
 from __future__ import annotations

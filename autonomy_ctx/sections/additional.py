@@ -1,4 +1,4 @@
-"""Whatever else a model should know this turn: fixed messages, and what a function provides."""
+"""`AdditionalContextSection`: fixed messages, and messages from a provider function."""
 
 from __future__ import annotations
 

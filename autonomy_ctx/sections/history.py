@@ -1,4 +1,8 @@
-"""The conversation itself: all of it, or a window that no provider will refuse."""
+"""`ConversationHistorySection`: the stored conversation, whole or as a window of the newest messages.
+
+A window starts at a safe cut, so that no tool result loses its call, and it always holds the newest user
+message.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Direct messages from other agents, as part of the context until the model has read them."""
+"""`InboxSection`: direct messages to an agent, shown until a model has read them."""
 
 from __future__ import annotations
 

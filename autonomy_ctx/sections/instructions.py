@@ -1,4 +1,4 @@
-"""The agent's own instructions, first in every context."""
+"""The instruction sections: the agent's own instructions, the built-in tools', and other tools'."""
 
 from __future__ import annotations
 

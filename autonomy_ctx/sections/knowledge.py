@@ -1,7 +1,6 @@
-"""What documents say about the question, found anew each turn.
+"""`KnowledgeSection`: passages of a knowledge base that fit the newest user message.
 
-The base is asked for what the user wants to know. Whatever becomes of that, the rest of the context is
-there: nothing found, too late or broken only means that this section says nothing.
+A search that finds nothing, fails or is late never fails the turn; the problem is recorded.
 """
 
 from __future__ import annotations

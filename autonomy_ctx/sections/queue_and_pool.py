@@ -1,4 +1,4 @@
-"""What containers hold, as context: all of a queue, and of a pool what is chosen from its catalogue."""
+"""`QueueSection` and `PoolSection`: the items of a queue, and a pool's catalogue with selected items."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What was said long ago and has to do with the newest question, found anew each turn.
+"""`RecallSection`: old messages that bear on the newest question and are not in the history shown.
 
-A summary keeps the gist; the exact words of what it covers are still in memory, and this brings back
-those that matter now. It stands after the history and shows nothing that the history shows.
+It runs after the history section, which says which positions it shows.
 """
 
 from __future__ import annotations

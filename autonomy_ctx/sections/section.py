@@ -1,8 +1,7 @@
-"""What a section is: a name, a switch, and messages for a conversation.
+"""The section protocol, its two base classes, and the `Contribution` that a section returns.
 
-Any object with `name`, `enabled` and `get_messages` is one; `ContextSection` only saves typing.
-Whatever else a section may offer is a protocol of its own here. A template checks once, when the section
-joins it, which of them the section has.
+Any object with `name`, `enabled` and `get_messages` is a section. Sections of this library also have
+`contribute`, which says where each message comes from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The conversation with its older part summarized: between a floor and a ceiling, and no turn waits."""
+"""`SummarizedHistorySection`: the conversation with its older part summarized in the background.
+
+It joins snapshot, swap policy, summarizer and view; no turn waits for a summary. `MemoryMirrors` copies
+foreign memories, so that their conversations can be summarized too.
+"""
 
 from __future__ import annotations
 

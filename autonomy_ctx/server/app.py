@@ -72,9 +72,9 @@ async def read_turn_request(request: Request) -> TurnRequest:
     """The turn that a POST asks for."""
     # A form of a web page can send anything but this type without asking the server first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise _unsupported("send JSON, with the header `content-type: application/json`")
+        raise _unsupported_encoding("send JSON, with the header `content-type: application/json`")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise _unsupported("send the body as it is, without a content-encoding")
+        raise _unsupported_encoding("send the body as it is, without a content-encoding")
     raw = await _read_body(request)
     if len(raw) < _LARGE_BODY:
         return parse_turn_request(raw)
@@ -147,7 +147,7 @@ def _refuse_constant(text: str) -> NoReturn:
     raise bad_request(f"the body is not JSON: {text} is no number")
 
 
-def _unsupported(message: str) -> RequestRefused:
+def _unsupported_encoding(message: str) -> RequestRefused:
     return RequestRefused(ClientError(status=415, type="UnsupportedMediaType", message=message))
 
 

@@ -76,7 +76,7 @@ class ClientError:
 NODE_CLOSING = ClientError(
     status=503, type="Closing", message="this node is closing; try again when it is back"
 )
-_UNEXPECTED = ClientError(
+_UNEXPECTED_ERROR = ClientError(
     status=500, type="InternalError", message="the request failed inside the node; its log says where"
 )
 
@@ -115,7 +115,7 @@ def client_error(error: Exception) -> ClientError:
                     status=status, type=kind, message=str(error), retry_after=_retry_after(error)
                 )
     log_unexpected(error)
-    return _UNEXPECTED
+    return _UNEXPECTED_ERROR
 
 
 def log_unexpected(error: BaseException) -> None:

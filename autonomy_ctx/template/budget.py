@@ -1,7 +1,7 @@
-"""A budget in tokens: which section gives how much, so that a context fits or says why it cannot.
+"""The token budget: which section gives up how much, so that a context fits or an error is raised.
 
-Pure: messages with their counts in, what is shown out. The same messages, limits and calibration always
-give the same cuts. Linear in the number of messages.
+Pure functions from messages and their counts to what is shown. The same messages, limits and calibration
+always give the same cuts. Linear in the number of messages.
 """
 
 from __future__ import annotations

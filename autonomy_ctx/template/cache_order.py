@@ -1,8 +1,7 @@
-"""Where sections stand so that a provider's cache helps, and what it costs when they stand elsewhere.
+"""The order of sections for a provider's prompt cache, breakpoints, and warnings about a costly order.
 
-A provider caches the beginning of a request: from the first byte that differs, everything is read anew. So
-what never changes goes first, and what changes every turn as far to the end as it can. Pure: sections with
-their kinds and messages in, an order or warnings out.
+A provider caches the beginning of a request, so stable sections go first and volatile ones as late as
+possible. Pure.
 """
 
 from __future__ import annotations

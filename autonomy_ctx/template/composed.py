@@ -1,4 +1,7 @@
-"""A composed context: exactly what the model will see, and where each token came from."""
+"""`ComposedContext`: the messages a model will see, a report of each section, and each message's origin.
+
+`to_record` and `from_record` store a context and read it back; messages in the log are stored by position.
+"""
 
 from __future__ import annotations
 

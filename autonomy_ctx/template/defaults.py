@@ -1,4 +1,4 @@
-"""The template an agent gets when it brings none of its own."""
+"""`create_default_template`: the template of an agent that is given none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Running sections: in order, some of them side by side, and only a required one may fail a turn."""
+"""Running sections: their options, the order in which they are called, timeouts and failures.
+
+Only a required section can fail a turn.
+"""
 
 from __future__ import annotations
 

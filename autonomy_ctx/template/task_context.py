@@ -1,7 +1,7 @@
-"""Contexts for tasks: what an event-driven agent sees, in one call and as plain dicts.
+"""Contexts for tasks and events: `Task`, the sources of memory and events, and `TaskContextManager`.
 
-A thin layer: sources say where to look, the budget of a template does the rest. A session is a
-conversation, and nothing of one session is ever shown in another.
+Sources say where to look, and a template with a budget does the rest. A session is a conversation, and
+nothing of one session is shown in another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A template: sections in order in, a composed context out."""
+"""`ContextTemplate`: runs sections in order, applies the budget, and returns a `ComposedContext`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What you need to test your own parts: a clock that stands still, ids you can predict, models that
-answer as told, and the contract every store must keep.
+"""Test doubles and contracts for applications and stores: a clock that stands still, predictable ids,
+models that answer as scripted, and `StoreContract`.
 
-The contract is a test class. Subclass it where pytest finds it, give it a clock and a store that was
-made with it:
+The contract is a test class. Subclass it where pytest finds it, and provide a clock and a store that
+uses it:
 
     class TestMyStore(StoreContract):
         @pytest.fixture

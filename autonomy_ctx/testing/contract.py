@@ -1,4 +1,6 @@
-"""What every store must do: the log here, the rest in the classes it stands on."""
+"""`StoreContract`: what every store must do. The tests of the log are here; those of summaries, work,
+records and search are in the classes it inherits from.
+"""
 
 from __future__ import annotations
 

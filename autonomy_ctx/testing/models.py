@@ -1,4 +1,6 @@
-"""Models for tests: one that answers when told to, one that follows a script. Neither costs anything."""
+"""Models for tests that cost nothing: `ScriptedModel` gives prepared answers, `HeldModel` answers when the
+test says so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store must do with records: a part of `StoreContract`."""
+"""The part of `StoreContract` about records."""
 
 from __future__ import annotations
 

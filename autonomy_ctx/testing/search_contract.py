@@ -1,4 +1,4 @@
-"""What every store must do with search: a part of `StoreContract`."""
+"""The part of `StoreContract` about full-text search."""
 
 from __future__ import annotations
 

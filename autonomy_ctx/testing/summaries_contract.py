@@ -1,4 +1,4 @@
-"""What every store must do with summaries and pins: a part of `StoreContract`."""
+"""The part of `StoreContract` about summary segments and pins."""
 
 from __future__ import annotations
 

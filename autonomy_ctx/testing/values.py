@@ -1,4 +1,6 @@
-"""Clocks, ids and messages that tests can predict; `autonomy_ctx.testing` is where to import them from."""
+"""Keys, clocks, ids, messages and segments with fixed values for tests. Import them from
+`autonomy_ctx.testing`.
+"""
 
 from __future__ import annotations
 

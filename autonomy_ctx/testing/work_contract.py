@@ -1,4 +1,4 @@
-"""What every store must do with owed work and leases: a part of `StoreContract`."""
+"""The part of `StoreContract` about pending work and leases."""
 
 from __future__ import annotations
 

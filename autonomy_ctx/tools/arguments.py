@@ -44,6 +44,8 @@ _TYPE_WORDS: dict[type, str] = {
     bool: "true or false",
     type(None): "null",
 }
+_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
 
 
 def describe_value(value: Any) -> str:
@@ -86,10 +88,6 @@ def describe_kind(kind: Kind) -> str:
             return "anything"
         case _:
             assert_never(kind)
-
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
-_NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
 
 
 class _Mismatch(Exception):

@@ -28,6 +28,13 @@ from autonomy_ctx.validation import check_int
 
 # Longer text is read and written outside the event loop.
 SMALL_TEXT = 50_000
+TIMEOUT_SECONDS = 60.0
+OUTPUT_LIMIT = 1_000_000
+PARALLEL = 8
+# A generator that never ends is stopped here even when it is quick.
+MAX_YIELDED = 10_000
+_ERROR_LIMIT = 2_000
+_NAMES_SHOWN = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class RenderedOutput:
 
 
 async def render_output(value: Any, limit: int) -> RenderedOutput:
-    """A result as text of at most `limit` bytes; a large one is written in a worker thread."""
+    """A result as text of at most `limit` bytes; a large one is rendered in a worker thread."""
     if value is None or isinstance(value, int | float) or (type(value) is str and len(value) <= SMALL_TEXT):
         return _render(value, limit)
     return await anyio.to_thread.run_sync(_render, value, limit, abandon_on_cancel=True)
@@ -85,18 +92,9 @@ def cap_text(text: str, limit: int) -> str:
     return head + marker.format(hidden, len(data)) + tail
 
 
-TIMEOUT_SECONDS = 60.0
-OUTPUT_LIMIT = 1_000_000
-PARALLEL = 8
-# A generator that never ends is stopped here even when it is quick.
-MAX_YIELDED = 10_000
-_ERROR_LIMIT = 2_000
-_NAMES_SHOWN = 50
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """What became of one call.
+    """The outcome of one call.
 
     `message` is the result for the log and the model; None while a tool that pauses waits for the
     user. `full` is the whole text where the message holds only its beginning and end. `value` is what
@@ -123,7 +121,7 @@ class _CallRunner:
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
 
-    async def one(self, call: ToolCall) -> CallOutcome:
+    async def run(self, call: ToolCall) -> CallOutcome:
         # Imported here: it is large, and whoever runs a loop of asyncio has it already.
         import asyncio
 
@@ -134,37 +132,37 @@ class _CallRunner:
             if tool is None:
                 raise UnknownTool(call.name[:80], known=list(self.tools)[:_NAMES_SHOWN])
             if len(call.arguments) <= SMALL_TEXT:
-                bound = self._bound(tool, call)
+                bound = self._bind(tool, call)
             else:
-                bound = await anyio.to_thread.run_sync(self._bound, tool, call)
+                bound = await anyio.to_thread.run_sync(self._bind, tool, call)
             if tool.pauses:
                 return CallOutcome(call=call, message=None)
-            made = await self._within(tool, bound, limit)
+            rendered = await self._call_with_timeout(tool, bound, limit)
         except (Exception, SystemExit) as error:
-            return self._failed(call, error, began)
+            return self._failure(call, error, began)
         except asyncio.CancelledError as error:
             # Ours passes through; one that the tool let loose by itself is just another error.
             await anyio.lowlevel.checkpoint_if_cancelled()
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return self._failed(call, error, began)
+            return self._failure(call, error, began)
         return CallOutcome(
             call=call,
-            message=self._message(call, made.text),
-            items=made.items,
-            full=made.full,
-            value=made.value,
+            message=self._message(call, rendered.text),
+            items=rendered.items,
+            full=rendered.full,
+            value=rendered.value,
             seconds=anyio.current_time() - began,
         )
 
-    def _bound(self, tool: Tool[..., Any], call: ToolCall) -> inspect.BoundArguments:
+    def _bind(self, tool: Tool[..., Any], call: ToolCall) -> inspect.BoundArguments:
         # Imported here, as in `Tool`: schemas take long to import, and are not needed to import an agent.
         from autonomy_ctx.tools.arguments import parse_arguments
 
         return tool.bind(parse_arguments(call), self.inject)
 
-    async def _within(
+    async def _call_with_timeout(
         self, tool: Tool[..., Any], bound: inspect.BoundArguments, limit: int
     ) -> RenderedOutput:
         seconds = self.timeout if tool.timeout is None else tool.timeout
@@ -172,7 +170,7 @@ class _CallRunner:
             return await render_output(await call_function(tool.function, bound), limit)
         raise ToolTimeout(tool.name, seconds or 0)
 
-    def _failed(self, call: ToolCall, error: BaseException, began: float) -> CallOutcome:
+    def _failure(self, call: ToolCall, error: BaseException, began: float) -> CallOutcome:
         try:
             said = str(error)
         except Exception:
@@ -212,7 +210,7 @@ async def run_calls(
     """
     check_int("output_limit", output_limit, least=MIN_OUTPUT_LIMIT)
     check_int("parallel", parallel)
-    run = _CallRunner(
+    runner = _CallRunner(
         tools=tools if isinstance(tools, Mapping) else tools_by_name(tools),
         inject=inject,
         timeout=timeout,
@@ -225,7 +223,7 @@ async def run_calls(
 
     async def work() -> None:
         for index, call in waiting:
-            ended[index] = await run.one(call)
+            ended[index] = await runner.run(call)
             if done is not None:
                 done(ended[index])
 
@@ -254,5 +252,5 @@ def result_message(
 
 
 async def call_function(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
-    """What a function of any colour comes to."""
+    """The result of a function, plain or async; of a generator, all that it yields."""
     return await collect_call(partial(function, *bound.args, **bound.kwargs), most=MAX_YIELDED)

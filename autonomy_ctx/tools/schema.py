@@ -1,6 +1,7 @@
-"""The JSON schema of a tool's parameters, as the model sees it.
+"""What a tool's parameters take: docstrings and annotations read, and their JSON schema for the model.
 
-Plain JSON Schema without references: a provider that takes less cuts it down in its own format. A
+A docstring gives the descriptions, an annotation a `Shape`, and shapes the schema. It is plain JSON
+Schema without references: a provider that takes less cuts it down in its own format. A
 type that holds itself is described once and is any object below that.
 """
 
@@ -31,6 +32,30 @@ _GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
 _REST = re.compile(r":(?:param|parameter|arg|argument|ivar|var)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
 _NUMPY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
 _NUMPY_TITLES = {"parameters", "other parameters", "attributes"}
+_SCALARS = (str, int, float, bool, type(None))
+_LISTS = (
+    list,
+    collections.abc.Sequence,
+    collections.abc.MutableSequence,
+    collections.abc.Iterable,
+    collections.abc.Collection,
+)
+_SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
+_TABLES = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+_WRAPPERS = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
+_PARSED_TYPES: dict[type, tuple[Callable[[str], Any], str, str | None]] = {
+    datetime: (datetime.fromisoformat, "an ISO 8601 date and time", "date-time"),
+    date: (date.fromisoformat, "an ISO 8601 date", "date"),
+    time: (time.fromisoformat, "an ISO 8601 time", "time"),
+    UUID: (UUID, "a UUID", "uuid"),
+}
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,24 +262,6 @@ Kind: TypeAlias = (
     Anything | Scalar | Choice | Listing | FixedList | Table | Either | ParsedText | ModelClass | Record
 )  # fmt: skip
 
-_SCALARS = (str, int, float, bool, type(None))
-_LISTS = (
-    list,
-    collections.abc.Sequence,
-    collections.abc.MutableSequence,
-    collections.abc.Iterable,
-    collections.abc.Collection,
-)
-_SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
-_TABLES = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-_WRAPPERS = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
-_PARSED_TYPES: dict[type, tuple[Callable[[str], Any], str, str | None]] = {
-    datetime: (datetime.fromisoformat, "an ISO 8601 date and time", "date-time"),
-    date: (date.fromisoformat, "an ISO 8601 date", "date"),
-    time: (time.fromisoformat, "an ISO 8601 time", "time"),
-    UUID: (UUID, "a UUID", "uuid"),
-}
-
 
 def _kind_of(annotation: Any) -> Kind:
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -386,15 +393,6 @@ def _annotated_description(notes: list[Any]) -> str | None:
             if isinstance(found, str) and found:
                 return found
     return None
-
-
-_JSON_TYPES: dict[type, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-}
 
 
 def record_schema(record: Record, inside: tuple[Any, ...] = ()) -> dict[str, Any]:

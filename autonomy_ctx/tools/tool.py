@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from autonomy_ctx.tools.schema import Field, Record
 
 logger = logging.getLogger("autonomy_ctx.tools")
+# Given by whoever runs the tool, never by the model, which does not see them.
+INJECTED_NAMES = frozenset({"pool", "memory", "scope", "conversation", "agent"})
+P = ParamSpec("P")
+R = TypeVar("R")
+# What every provider takes.
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# A marker and a little of both ends must fit.
+MIN_OUTPUT_LIMIT = 256
 
 
 class ToolRegistry:
@@ -34,8 +42,7 @@ class ToolRegistry:
     @classmethod
     def register(cls, tool: Tool[..., Any]) -> None:
         """Make a tool known by its name."""
-        # Not `isinstance`: the module of `Tool` imports this one.
-        if not isinstance(getattr(tool, "name", None), str) or not callable(getattr(tool, "bind", None)):
+        if not isinstance(tool, Tool):
             raise TypeError(f"an object of type {type(tool).__name__} is not a tool; make one with `@tool`")
         if cls._tools.get(tool.name, tool) is not tool:
             logger.debug("tool %r was registered again; the latest wins", tool.name)
@@ -57,10 +64,6 @@ class ToolRegistry:
     def names(cls) -> list[str]:
         """The names there are, in the order they were first registered."""
         return list(cls._tools)
-
-
-# Given by whoever runs the tool, never by the model, which does not see them.
-INJECTED = frozenset({"pool", "memory", "scope", "conversation", "agent"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,21 +128,12 @@ def read_parameters(
         required = parameter.default is parameter.empty
         if parameter.kind is parameter.VAR_KEYWORD:
             rest, rest_name = Shape(hint), name
-        elif name in INJECTED:
+        elif name in INJECTED_NAMES:
             injected[name] = required
         else:
             default = MISSING if required else parameter.default
             fields.append(Field(name, Shape(hint), default, required, described.get(name)))
     return Parameters(Record(tool, function, tuple(fields), rest), injected, rest_name)
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-# What every provider takes.
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-# A marker and a little of both ends must fit.
-MIN_OUTPUT_LIMIT = 256
 
 
 class Tool(Generic[P, R]):
@@ -174,21 +168,21 @@ class Tool(Generic[P, R]):
         from autonomy_ctx.tools.schema import read_docstring
 
         self.function = function
-        self._documented = read_docstring(inspect.getdoc(unwrap_function(function)))
-        self.description = self._documented.summary if description is None else description
+        self._docstring = read_docstring(inspect.getdoc(unwrap_function(function)))
+        self.description = self._docstring.summary if description is None else description
         self.instructions = instructions
         self.timeout, self.output_limit = timeout, output_limit
         self.is_model_call, self.pauses = is_model_call, pauses
         self.signature = read_signature(self.name, function)
         # Looked up now, where local names are known, and again at first use for names defined later.
-        self._hints = self._resolved({}, names or {})
+        self._hints = self._resolve_hints({}, names or {})
         functools.update_wrapper(self, function, updated=())
 
     @cached_property
     def parameters(self) -> Parameters:
         """The parameters: the model's and the injected ones."""
-        hints = self._resolved(self._hints, {})
-        return read_parameters(self.name, self.function, self.signature, hints, self._documented.arguments)
+        hints = self._resolve_hints(self._hints, {})
+        return read_parameters(self.name, self.function, self.signature, hints, self._docstring.arguments)
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
@@ -243,7 +237,7 @@ class Tool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
 
-    def _resolved(self, hints: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    def _resolve_hints(self, hints: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
         return {
             name: resolve_annotation(self.function, hints.get(name, parameter.annotation), names)
             for name, parameter in self.signature.parameters.items()

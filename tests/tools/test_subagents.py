@@ -274,7 +274,7 @@ async def test_who_is_not_known_is_told_who_is(wrong: str) -> None:
     assert "researcher, writer" in await company.ask(wrong, is_error=True)
     assert "researcher, writer" in await company.start(wrong, is_error=True)
     assert company.made == []
-    assert not company.subagents._crews
+    assert not company.subagents._groups
 
 
 # -- order --------------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ async def test_conversations_not_used_for_long_lose_theirs_but_never_at_work() -
         assert company.stopped == ["writer-1@ana/forgotten"]
         company.let_go.set()
     assert texts == ["researcher-1@ana/busy did hold"]
-    assert len(company.subagents._crews) == 3
+    assert len(company.subagents._groups) == 3
     # Stopped, but not lost: the same number is started again.
     assert await company.ask("writer-1", at="ana/forgotten") == "writer-1@ana/forgotten did it"
 
@@ -355,7 +355,7 @@ async def test_many_conversations_are_held_in_bounded_memory() -> None:
     for n in range(40):
         await company.start(at=f"ana/{n}")
         await company.ask("nobody", is_error=True, at=f"bob/{n}")
-    assert len(company.subagents._crews) == 5
+    assert len(company.subagents._groups) == 5
     assert len(company.stopped) == 35
 
 

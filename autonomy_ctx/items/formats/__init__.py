@@ -1,1 +1,3 @@
-"""Messages in the words of each provider, and replies back; pure, one file for each."""
+"""The request and reply formats of the model providers, one module for each; pure functions without
+network access.
+"""

@@ -1,4 +1,4 @@
-"""An answer of Anthropic's that comes in pieces, put together to the message it would have been."""
+"""Anthropic's Messages API: requests, whole replies and streamed replies."""
 
 from __future__ import annotations
 

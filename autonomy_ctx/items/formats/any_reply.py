@@ -1,8 +1,8 @@
-"""What a model's reply says, whichever client made it.
+"""Reads the reply of any model client: a string, a provider's JSON, an SDK object or a message.
 
-Any client may stand in for a model, so its reply may be a string, a dict as it came over the wire or an
-object of any library. Everything ends as a `ModelReply`. Nothing here raises: a reply in no known shape
-says nothing, and never its `repr`, which would otherwise end up as somebody's history.
+`read_model_reply` returns a `ModelReply` and raises `ValueError` for a shape it does not know.
+`read_text_reply` returns only text, stop reason and token counts, and never raises. Neither falls back
+to `repr`, which would end up in somebody's history.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Whose signature it is: a thought may only go back to the provider that signed it.
+"""What all provider formats share: the `Format` protocol, request options, replies, stream events and
+usage.
 
-A signature of one provider is an error at another, and a conversation may move between them. So each
-is kept with its owner's name before it, and so is thinking that its owner does not show.
+A thinking signature is valid only at the provider that made it, and a conversation may change
+providers. So `tag_signature` stores each signature with its owner's name, and `signature_of` returns it
+only to that owner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""The binary frames in which Amazon sends a stream: lengths, headers and checksums around each event.
-
-A frame is: its length, its headers' length, a checksum of these two, headers, payload, a checksum of all.
-Numbers are big-endian. See "Amazon event stream encoding" in the vendor's reference.
+"""Amazon Bedrock's Converse API: requests, whole replies and streamed replies. `eventstream.py` decodes
+the binary frames of a stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What a turn is made of, in nobody's words yet; Anthropic and Bedrock differ only in the spelling."""
+"""A conversation as alternating turns of blocks, between our messages and the JSON of Anthropic and
+Bedrock.
+
+The two providers differ only in how a block is written, so what they share is here: system text,
+alternating turns, paired calls and results, cache breakpoints and offered tools.
+"""
 
 from __future__ import annotations
 

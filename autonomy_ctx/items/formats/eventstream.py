@@ -1,7 +1,7 @@
-"""The binary frames in which Amazon sends a stream: lengths, headers and checksums around each event.
+"""Decoder for the binary event stream encoding of AWS.
 
-A frame is: its length, its headers' length, a checksum of these two, headers, payload, a checksum of all.
-Numbers are big-endian. See "Amazon event stream encoding" in the vendor's reference.
+A frame is: total length, headers length, checksum of both, headers, payload, checksum of everything
+before it. Numbers are big-endian. See "Amazon event stream encoding" in the vendor's reference.
 """
 
 from __future__ import annotations

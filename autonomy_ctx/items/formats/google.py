@@ -1,4 +1,6 @@
-"""Replies of generateContent; each event of a stream is a small whole one."""
+"""Google's generateContent, for the Gemini API and Vertex: requests, whole replies and streamed replies.
+Each event of a stream has the shape of a small whole reply, so one reader serves both.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What the formats read answers with: fields of unknown JSON, pieces of a stream, errors inside an answer."""
+"""Reads parts of provider replies that may be missing or malformed.
+
+It has type-safe access to JSON fields, builders for parts and calls that arrive in pieces, and the
+detection of errors that mean "the request is too long". That error is answered with a smaller request;
+all other refusals are not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Replies of chat completions, whole or in pieces."""
+"""OpenAI's chat completions, also as spoken by compatible servers: requests, whole replies and streamed
+replies.
+"""
 
 from __future__ import annotations
 

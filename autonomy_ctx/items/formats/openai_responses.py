@@ -1,4 +1,6 @@
-"""Replies of Responses, whole or in pieces: a list of items either way."""
+"""OpenAI's Responses API: requests, whole replies and streamed replies. Reasoning items are kept with
+their encrypted content and sent back with the calls they belong to.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Names and ids in the few characters that providers take, with distinct ones kept distinct.
+"""Makes messages and tools acceptable to every provider before a format writes them.
 
-Given out in the order of the conversation, so that what was sent once is sent the same way again.
+It pairs each call with exactly one result, gives calls and tools valid and unique ids and names,
+replaces broken Unicode and unsupported images, and turns summaries into user messages. Every change is
+reported in `repairs`. Names are assigned in the order of the conversation, so a repeated request has
+the same prefix.
 """
 
 from __future__ import annotations

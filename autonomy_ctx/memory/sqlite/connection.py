@@ -1,4 +1,8 @@
-"""Opening the file, and noticing when it is not the same file any more."""
+"""Opening the SQLite file: its path, the checks before it is opened, the file lock, and connections.
+
+`OpenFile` notices when the file was replaced or deleted. `translate_error` turns errors of SQLite and the
+operating system into this library's errors. Connections and locks are never used in a forked child.
+"""
 
 from __future__ import annotations
 

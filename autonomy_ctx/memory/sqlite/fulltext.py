@@ -1,7 +1,7 @@
-"""The full-text index: rows of prepared terms in FTS5. Knows connections, no stores and no logs.
+"""The full-text index of messages: an FTS5 table, and the SQL that fills, searches and purges it.
 
-Terms are prepared here and only cut at spaces and stemmed by SQLite, whose Unicode tables are old: a
-character that it takes for a separator would tear a term from the number of its place.
+Terms are split and normalised in Python. SQLite only cuts at spaces and stems, because its Unicode tables
+are old. Knows connections, not stores or logs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The SQL of work: which conversations are owed something, and who holds the lease on which."""
+"""The SQL of leased work: which conversations have work due, and who holds the lease on each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Large reads, many rows in one step.
+"""The SQL of the message log: writing in a `Transaction`, and reading windows, heads and single messages.
 
-Every row that SQLite steps to costs the thread the interpreter's lock, and beside a busy event
-loop it waits milliseconds to get it back. So a block of rows comes as one text.
+Small windows are read row by row. Large ones are read as JSON blocks, because each row that SQLite steps
+to costs the thread the interpreter lock.
 """
 
 from __future__ import annotations

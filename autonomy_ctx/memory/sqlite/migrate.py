@@ -1,4 +1,4 @@
-"""Brings a database file to the schema this version knows, one numbered step after the other."""
+"""Schema migration: brings a database file to the current version by numbered SQL scripts."""
 
 from __future__ import annotations
 

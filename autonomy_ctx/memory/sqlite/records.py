@@ -1,4 +1,4 @@
-"""The SQL of records: what one transaction does to their rows, and how they are read."""
+"""The SQL of records: storing, reading and dropping rows that belong to a conversation beside its messages."""
 
 from __future__ import annotations
 

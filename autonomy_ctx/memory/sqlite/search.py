@@ -1,4 +1,8 @@
-"""Search in the store's file: the index follows the log when somebody searches, a block at a time."""
+"""Message search in the SQLite store.
+
+The index is updated when somebody searches, one block per transaction, so that appends are not slowed down
+and do not have to wait. Deleted messages are purged from it in steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments as rows: written, read, and brought back when what replaced them is deleted."""
+"""The SQL of summary segments: inserting, reading the active ones, and restoring replaced ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The SQLite store as memory sees it: what runs where.
+"""`SqliteStore`: the store protocols on one SQLite file.
 
-Writes go to the writer's thread. Small reads run where they are asked for, because a trip to a
-thread costs four times the read; a read that is large or would have to wait goes to the reader's.
+Writes run on the writer thread. Small reads run in the caller's thread, because handing them to another
+thread costs four times the read; large reads and reads that would block run on the reader thread.
 """
 
 from __future__ import annotations

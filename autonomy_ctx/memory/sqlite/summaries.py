@@ -1,4 +1,4 @@
-"""The SQL of segments and pins: what one transaction does to their rows, and how they are read."""
+"""The SQL of summaries and pins: what one transaction does to their rows, and how they are read."""
 
 from __future__ import annotations
 

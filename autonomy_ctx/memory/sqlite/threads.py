@@ -1,7 +1,8 @@
-"""Writing: one thread that commits all waiting jobs together, durably, in its turn.
+"""The reader and the writer thread of the SQLite store.
 
-Other processes wait in line for the same file lock, so nobody starves; only the holder of the lock
-checkpoints, which keeps old versions of SQLite from damaging the file.
+The writer commits all queued jobs in one transaction. Processes take turns through a file lock, and only
+its holder checkpoints, because old versions of SQLite can otherwise damage the file. The reader never
+waits for a writer.
 """
 
 from __future__ import annotations

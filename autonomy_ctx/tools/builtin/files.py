@@ -30,6 +30,15 @@ from autonomy_ctx.tools.tool import Tool
 Visibility: TypeAlias = Literal["conversation", "scope", "agent", "all"]
 PRIVATE = ".private"
 _UNSAFE = re.compile(r"[^a-z0-9_-]+")
+MAX_PATTERN_LENGTH = 200
+LINE_CHARACTERS = 200
+MAX_FILE_BYTES = 8_000_000
+READ_BYTES = 200_000
+SEARCH_SECONDS = 10.0
+_MAX_ENTRIES = 100_000
+_MAX_LISTED = 1_000
+_MAX_RESULTS = 200
+_SEARCH_BYTES = 200_000_000
 
 
 class FilesRoot:
@@ -49,7 +58,7 @@ class FilesRoot:
             raise FileRefused(str(self.root), problem) from None
 
     @contextmanager
-    def base(self, agent: Any, scope: str | None, conversation: str | None) -> Iterator[RootFolder]:
+    def open(self, agent: Any, scope: str | None, conversation: str | None) -> Iterator[RootFolder]:
         """The folder of this agent, scope and conversation, made if need be, and open."""
         names = self._names(agent, scope, conversation)
         with refuse_os_errors("."):
@@ -91,10 +100,6 @@ def _folder_name(name: str) -> str:
     return f"{_UNSAFE.sub('-', name[:24].lower())}-{digest}"
 
 
-MAX_PATTERN_LENGTH = 200
-LINE_CHARACTERS = 200
-
-
 @dataclass(slots=True, kw_only=True)
 class SearchLimits:
     """How long and how much may be looked at; says what ended the look, if something did."""
@@ -104,24 +109,24 @@ class SearchLimits:
     entries: int
     results: int
     total_bytes: int
-    stopped: str | None = None
+    stop_reason: str | None = None
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._until = self.clock() + self.seconds
 
-    def spent(self, *, entries: int = 0, size: int = 0, results: int = 0) -> bool:
+    def count(self, *, entries: int = 0, size: int = 0, results: int = 0) -> bool:
         """Count something; whether it is enough now."""
         self.entries -= entries
         self.total_bytes -= size
         self.results -= results
         if self.clock() > self._until:
-            self.stopped = f"{self.seconds:g} seconds are over"
+            self.stop_reason = f"{self.seconds:g} seconds are over"
         elif self.entries < 0 or self.total_bytes < 0:
-            self.stopped = "there is too much to look at"
+            self.stop_reason = "there is too much to look at"
         elif self.results < 0:
-            self.stopped = "there are more"
-        return self.stopped is not None
+            self.stop_reason = "there are more"
+        return self.stop_reason is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +138,14 @@ class FoundFile:
     fd: int
 
 
-def walk(base: RootFolder, parts: Sequence[str], bounds: SearchLimits) -> Iterator[FoundFile]:
+def walk(base: RootFolder, parts: Sequence[str], limits: SearchLimits) -> Iterator[FoundFile]:
     """All plain files at and below a folder, sorted, without following a link."""
     with open_folder(base, parts) as fd:
-        yield from _walk(base, fd, list(parts), bounds)
+        yield from _walk(base, fd, list(parts), limits)
 
 
-def _walk(base: RootFolder, fd: int, parts: list[str], bounds: SearchLimits) -> Iterator[FoundFile]:
-    for name, info in list_entries(base, fd, bounds):
+def _walk(base: RootFolder, fd: int, parts: list[str], limits: SearchLimits) -> Iterator[FoundFile]:
+    for name, info in list_entries(base, fd, limits):
         if stat.S_ISREG(info.st_mode):
             yield FoundFile("/".join([*parts, name]), name, fd)
         elif stat.S_ISDIR(info.st_mode) and len(parts) < MAX_DEPTH:
@@ -149,19 +154,19 @@ def _walk(base: RootFolder, fd: int, parts: list[str], bounds: SearchLimits) -> 
             except OSError:
                 continue  # Gone meanwhile, a link by now, or not ours to enter.
             try:
-                yield from _walk(base, inner, [*parts, name], bounds)
+                yield from _walk(base, inner, [*parts, name], limits)
             finally:
                 os.close(inner)
-        if bounds.stopped is not None:
+        if limits.stop_reason is not None:
             return
 
 
-def list_entries(base: RootFolder, fd: int, bounds: SearchLimits) -> list[tuple[str, os.stat_result]]:
-    """What is in an open folder, sorted by name; as much as the bounds allow."""
+def list_entries(base: RootFolder, fd: int, limits: SearchLimits) -> list[tuple[str, os.stat_result]]:
+    """What is in an open folder, sorted by name; as much as the limits allow."""
     found = []
     with os.scandir(fd) as listed:
         for entry in listed:
-            if bounds.spent(entries=1):
+            if limits.count(entries=1):
                 break
             try:
                 info = os.stat(entry.name, dir_fd=fd, follow_symlinks=False)
@@ -236,15 +241,6 @@ def decode_text(data: bytes) -> str | None:
         return None
 
 
-MAX_FILE_BYTES = 8_000_000
-READ_BYTES = 200_000
-SEARCH_SECONDS = 10.0
-_MAX_ENTRIES = 100_000
-_MAX_LISTED = 1_000
-_MAX_RESULTS = 200
-_SEARCH_BYTES = 200_000_000
-
-
 def filesystem_tools(
     root: str | os.PathLike[str],
     visibility: Visibility = "conversation",
@@ -276,8 +272,8 @@ def filesystem_tools(
 class _FileTools:
     """What the tools have in common; their docstrings are what a model reads."""
 
-    def __init__(self, place: FilesRoot, limit: int, seconds: float, clock: Callable[[], float]) -> None:
-        self._place, self._limit, self._seconds, self._clock = place, limit, seconds, clock
+    def __init__(self, root: FilesRoot, limit: int, seconds: float, clock: Callable[[], float]) -> None:
+        self._root, self._max_file_bytes, self._search_seconds, self._clock = root, limit, seconds, clock
 
     def list_directory(
         self, path: str = ".", agent: Any = None, scope: Any = None, conversation: Any = None
@@ -287,12 +283,12 @@ class _FileTools:
         Args:
             path: A folder, relative to your own; `.` is all of it.
         """
-        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
-            bounds = self._bounds(results=_MAX_LISTED)
+        with self._root.open(agent, scope, conversation) as base, refuse_os_errors(path):
+            limits = self._limits(results=_MAX_LISTED)
             with open_folder(base, split_path(path)) as fd:
-                found = list_entries(base, fd, bounds)
+                found = list_entries(base, fd, limits)
         lines = [_entry_line(name, info) for name, info in found[:_MAX_LISTED]]
-        if len(found) > _MAX_LISTED or bounds.stopped:
+        if len(found) > _MAX_LISTED or limits.stop_reason:
             lines.append(f"[{len(lines):,} are shown; there are more: use find_files with a pattern]")
         return "\n".join(lines) or "[the folder is empty]"
 
@@ -314,8 +310,8 @@ class _FileTools:
         """
         if first_line < 1 or (last_line is not None and last_line < first_line):
             raise FileRefused(path, "has lines from 1 on, and the last must not come before the first")
-        with self._at(path, agent, scope, conversation) as (fd, name):
-            text = self._text(fd, name, path)
+        with self._open_parent(path, agent, scope, conversation) as (fd, name):
+            text = self._read_text(fd, name, path)
         lines = text.splitlines(keepends=True)
         if first_line > max(len(lines), 1):
             raise FileRefused(path, f"has only {len(lines):,} lines")
@@ -342,8 +338,8 @@ class _FileTools:
             path: A file, relative to your own folder.
             content: The whole text of the file.
         """
-        data = self._data(content, path)
-        with self._at(path, agent, scope, conversation, make=True) as (fd, name):
+        data = self._encode(content, path)
+        with self._open_parent(path, agent, scope, conversation, make=True) as (fd, name):
             sandbox.lock(fd)
             replaced = sandbox.write_bytes(fd, name, data)
         return f"{'replaced' if replaced else 'made'} {path} ({len(data):,} bytes)"
@@ -366,10 +362,10 @@ class _FileTools:
             new_text: What comes in its place.
             replace_all: Whether to replace it everywhere, should it occur more than once.
         """
-        with self._at(path, agent, scope, conversation) as (fd, name):
+        with self._open_parent(path, agent, scope, conversation) as (fd, name):
             # Calls run side by side: of two edits of one file, both must be in it.
             sandbox.lock(fd)
-            text = self._text(fd, name, path)
+            text = self._read_text(fd, name, path)
             count = text.count(old_text) if old_text else 0
             if not count:
                 raise FileRefused(path, "does not hold `old_text`; read it and copy the piece exactly")
@@ -378,7 +374,7 @@ class _FileTools:
                     path,
                     f"holds `old_text` {count:,} times; give more of what is around it, or set replace_all",
                 )
-            sandbox.write_bytes(fd, name, self._data(text.replace(old_text, new_text), path))
+            sandbox.write_bytes(fd, name, self._encode(text.replace(old_text, new_text), path))
         return f"replaced {count:,} in {path}"
 
     def find_files(
@@ -391,17 +387,17 @@ class _FileTools:
             path: The folder to look in, relative to your own.
         """
         check_pattern(pattern)
-        bounds = self._bounds(results=_MAX_RESULTS)
+        limits = self._limits(results=_MAX_RESULTS)
         lines: list[str] = []
-        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
+        with self._root.open(agent, scope, conversation) as base, refuse_os_errors(path):
             parts = split_path(path)
-            for found in walk(base, parts, bounds):
+            for found in walk(base, parts, limits):
                 inside = "/".join(found.path.split("/")[len(parts) :])
                 if matches(inside, pattern):
-                    if bounds.spent(results=1):
+                    if limits.count(results=1):
                         break
                     lines.append(_printable_path(found.path))
-        return _search_result(lines, bounds, "no file has such a name")
+        return _search_result(lines, limits, "no file has such a name")
 
     def search_in_files(
         self,
@@ -424,21 +420,21 @@ class _FileTools:
         check_pattern(pattern)
         if not text or "\n" in text:
             raise FileRefused(path, "can be searched for a text of one line that is not empty")
-        bounds = self._bounds(results=_MAX_RESULTS)
+        limits = self._limits(results=_MAX_RESULTS)
         lines: list[str] = []
-        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
+        with self._root.open(agent, scope, conversation) as base, refuse_os_errors(path):
             parts = split_path(path)
-            for found in walk(base, parts, bounds):
+            for found in walk(base, parts, limits):
                 if matches("/".join(found.path.split("/")[len(parts) :]), pattern):
-                    content = read_text(found, self._limit) or ""
-                    bounds.spent(size=len(content))
+                    content = read_text(found, self._max_file_bytes) or ""
+                    limits.count(size=len(content))
                     for number, line in matching_lines(content, text, ignore_case=ignore_case):
-                        if bounds.spent(results=1):
+                        if limits.count(results=1):
                             break
                         lines.append(f"{_printable_path(found.path)}:{number}: {line}")
-                if bounds.stopped is not None:
+                if limits.stop_reason is not None:
                     break
-        return _search_result(lines, bounds, "no file holds this text")
+        return _search_result(lines, limits, "no file holds this text")
 
     def remove_file(self, path: str, agent: Any = None, scope: Any = None, conversation: Any = None) -> str:
         """Delete a file.
@@ -446,41 +442,41 @@ class _FileTools:
         Args:
             path: A file, relative to your own folder.
         """
-        with self._at(path, agent, scope, conversation) as (fd, name):
+        with self._open_parent(path, agent, scope, conversation) as (fd, name):
             sandbox.remove_file(fd, name)
         return f"removed {path}"
 
     @contextmanager
-    def _at(
+    def _open_parent(
         self, path: str, agent: Any, scope: Any, conversation: Any, *, make: bool = False
     ) -> Iterator[tuple[int, str]]:
         """The open folder that a file is in, and the file's name in it."""
-        with self._place.base(agent, scope, conversation) as base, refuse_os_errors(path):
+        with self._root.open(agent, scope, conversation) as base, refuse_os_errors(path):
             *parts, name = split_path(path) or [""]
             _check_name(base, parts, name, path)
             with open_folder(base, parts, make=make) as fd:
                 yield fd, name
 
-    def _text(self, fd: int, name: str, path: str) -> str:
-        data = sandbox.read_bytes(fd, name, self._limit)
+    def _read_text(self, fd: int, name: str, path: str) -> str:
+        data = sandbox.read_bytes(fd, name, self._max_file_bytes)
         text = decode_text(data)
         if text is None:
             raise FileRefused(path, f"is not text ({len(data):,} bytes)")
         return text
 
-    def _data(self, text: str, path: str) -> bytes:
+    def _encode(self, text: str, path: str) -> bytes:
         try:
             data = text.encode()
         except UnicodeEncodeError:
             raise FileRefused(path, "cannot hold this text: it has half of a character in it") from None
-        if len(data) > self._limit:
-            raise FileRefused(path, f"would be larger than {self._limit:,} bytes")
+        if len(data) > self._max_file_bytes:
+            raise FileRefused(path, f"would be larger than {self._max_file_bytes:,} bytes")
         return data
 
-    def _bounds(self, *, results: int) -> SearchLimits:
+    def _limits(self, *, results: int) -> SearchLimits:
         return SearchLimits(
             clock=self._clock,
-            seconds=self._seconds,
+            seconds=self._search_seconds,
             entries=_MAX_ENTRIES,
             results=results,
             total_bytes=_SEARCH_BYTES,
@@ -507,7 +503,7 @@ def _printable_path(name: str) -> str:
     return name if sandbox.is_plain_name(name) else repr(name)[1:-1]
 
 
-def _search_result(lines: list[str], bounds: SearchLimits, nothing: str) -> str:
-    if bounds.stopped:
-        lines.append(f"[{len(lines):,} found, not all: {bounds.stopped}; look in a smaller folder]")
+def _search_result(lines: list[str], limits: SearchLimits, nothing: str) -> str:
+    if limits.stop_reason:
+        lines.append(f"[{len(lines):,} found, not all: {limits.stop_reason}; look in a smaller folder]")
     return "\n".join(lines) or f"[{nothing}]"

@@ -1,4 +1,4 @@
-"""Looking things up: any knowledge base as a tool."""
+"""Looking things up: the items of the pool, and any knowledge base, as tools."""
 
 from __future__ import annotations
 

@@ -25,6 +25,15 @@ MAX_FOUND = 50
 # Of the turn that asks, its own calls and results would be found first.
 OWN_TURN_MESSAGES = 50
 _MAX_PARTS_NAMED = 20
+Rows: TypeAlias = list[dict[str, Any]]
+TierTool: TypeAlias = Tool[..., Awaitable[Rows]]
+# How many of a conversation's newest messages are weighed.
+RANKED_MESSAGES = 200
+MAX_ROWS = 100
+# Of each message or summary.
+MAX_ROW_TOKENS = 400
+# Where a task or a call without a scope or a session belongs.
+DEFAULT = "default"
 
 
 async def _search_history(
@@ -119,18 +128,6 @@ def recall_tools() -> list[Tool[..., Any]]:
     return [search_history, read_messages, expand_summary]
 
 
-Rows: TypeAlias = list[dict[str, Any]]
-TierTool: TypeAlias = Tool[..., Awaitable[Rows]]
-
-# How many of a conversation's newest messages are weighed.
-RANKED_MESSAGES = 200
-MAX_ROWS = 100
-# Of each message or summary.
-MAX_ROW_TOKENS = 400
-# Where a task or a call without a scope or a session belongs.
-DEFAULT = "default"
-
-
 def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> tuple[TierTool, ...]:
     """`query_l2_memory`, `query_l3_memory` and `query_l4_memory` of a memory, within one scope.
 
@@ -152,8 +149,8 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many messages at most.
             session_id: Which conversation; leave it out for this one.
         """
-        reach = given.within(memory, scope)
-        return await _most_important(reach, _session(session_id, conversation), _check_limit(limit))
+        access = given.within(memory, scope)
+        return await _most_important(access, _session(session_id, conversation), _check_limit(limit))
 
     async def query_l3_memory(
         limit: int = 20,
@@ -168,9 +165,9 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many summaries at most, the newest.
             session_id: Which conversation; leave it out for this one.
         """
-        reach, session = given.within(memory, scope), _session(session_id, conversation)
+        access, session = given.within(memory, scope), _session(session_id, conversation)
         newest = -_check_limit(limit)
-        state = await reach.memory.summary(reach.scope, session)
+        state = await access.memory.summary(access.scope, session)
         return [
             {
                 "session_id": session,
@@ -195,9 +192,9 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many messages at most.
             session_id: Only this conversation; leave it out for all.
         """
-        reach = given.within(memory, scope)
-        found = await reach.memory.search(
-            reach.scope, query, conversation=session_id, limit=_check_limit(limit)
+        access = given.within(memory, scope)
+        found = await access.memory.search(
+            access.scope, query, conversation=session_id, limit=_check_limit(limit)
         )
         return [_row(one.conversation, Entry(one.position, one.message)) for one in found]
 
@@ -206,30 +203,32 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
 
 @dataclass(frozen=True, slots=True)
 class _MemoryAccess:
-    """Whose memory may be read; what was decided when the tools were made is not decided again."""
+    """Which memory and scope may be read; what was given when the tools were made goes first."""
 
-    given: Memory | None
-    chosen: str | None
+    given_memory: Memory | None
+    given_scope: str | None
 
     def within(self, memory: Memory | None, scope: str | None) -> _MemoryAccess:
-        return _MemoryAccess(self.given or memory, scope if self.chosen is None else self.chosen)
+        return _MemoryAccess(
+            self.given_memory or memory, scope if self.given_scope is None else self.given_scope
+        )
 
     @property
     def memory(self) -> Memory:
-        if self.given is None:
+        if self.given_memory is None:
             raise TypeError("there is no memory to look into; make the tools with `memory_tools(memory)`")
-        return self.given
+        return self.given_memory
 
     @property
     def scope(self) -> str:
-        return DEFAULT if self.chosen is None else self.chosen
+        return DEFAULT if self.given_scope is None else self.given_scope
 
 
-async def _most_important(reach: _MemoryAccess, session: str, limit: int) -> Rows:
+async def _most_important(access: _MemoryAccess, session: str, limit: int) -> Rows:
     """Pinned messages in order, then by weight; of equal ones the newest first."""
-    pins = (await reach.memory.summary(reach.scope, session)).pins[:limit]
+    pins = (await access.memory.summary(access.scope, session)).pins[:limit]
     pinned = {entry.position for entry in pins}
-    window = await reach.memory.read(reach.scope, session, limit=RANKED_MESSAGES)
+    window = await access.memory.read(access.scope, session, limit=RANKED_MESSAGES)
     weighed: list[tuple[float, int, Entry]] = []
     async for some in Chunks(window.entries, 10):
         for entry in some:

@@ -29,17 +29,6 @@ MAX_DEPTH = 64
 MAX_PATH_LENGTH = 4096
 # A file that is replaced whole while it is opened is opened again.
 _ATTEMPTS = 10
-
-
-def _flags(*names: str) -> int:
-    """Flags of `os.open`; a system that lacks one of them is refused by `check_system`."""
-    return sum(getattr(os, name, 0) for name in names)
-
-
-_FOLDER = _flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
-# A FIFO must not make the opening wait, nor a terminal become ours.
-_FILE = _flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
-_NEW = _flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 _PROBLEMS = {
     errno.ENOENT: "does not exist",
     errno.ELOOP: "is a link, and links are not followed",
@@ -53,6 +42,17 @@ _PROBLEMS = {
     errno.ENOSPC: "could not be written: there is no room left",
     errno.EROFS: "could not be written: nothing can be written here",
 }
+
+
+def _flags(*names: str) -> int:
+    """Flags of `os.open`; a system that lacks one of them is refused by `check_system`."""
+    return sum(getattr(os, name, 0) for name in names)
+
+
+_FOLDER = _flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
+# A FIFO must not make the opening wait, nor a terminal become ours.
+_FILE = _flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
+_NEW = _flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def is_plain_name(name: str) -> bool:
 
 @contextmanager
 def refuse_os_errors(path: str) -> Iterator[None]:
-    """Turn what the system says into a sentence about the path, which names no folder of the host."""
+    """Turn errors of the system into `FileRefused` with a sentence that names no folder of the host."""
     try:
         yield
     except FileRefused:

@@ -22,7 +22,14 @@ from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int
 
 T = TypeVar("T")
-_STOPPED = "was stopped before it answered"
+_STOPPED_TEXT = "was stopped before it answered"
+logger = logging.getLogger("autonomy_ctx.tools")
+MAX_DEPTH = 4
+MAX_RUNNING = 8
+MAX_CONVERSATIONS = 256
+GRACE_SECONDS = 2.0
+_NAMES_SHOWN = 50
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class StartedSubagent(Protocol):
@@ -51,10 +58,10 @@ class RunningSubagent:
         self.name, self.number, self.id = name, number, f"{name}-{number}"
         self.tasks_done = 0
         # Why it takes no more tasks.
-        self.gone: str | None = None
+        self.end_reason: str | None = None
         self._start, self._grace = start, grace
-        self._delegate: StartedSubagent | None = None
-        self._turn = anyio.Lock()
+        self._subagent: StartedSubagent | None = None
+        self._lock = anyio.Lock()
         self._tasks: set[anyio.CancelScope] = set()
         self._ended = anyio.Event()
 
@@ -65,45 +72,45 @@ class RunningSubagent:
 
     async def start(self) -> None:
         """Start it, unless it has started."""
-        await self._in_turn(_do_nothing)
+        await self._run_task(_do_nothing)
 
     async def ask(self, task: str) -> str:
         """Its answer to a task, after those that came before; `SubagentError` says why there is none."""
 
-        async def work(delegate: StartedSubagent) -> str:
-            answer = await delegate.ask(task)
+        async def work(subagent: StartedSubagent) -> str:
+            answer = await subagent.ask(task)
             self.tasks_done += 1
             return answer
 
-        return await self._in_turn(work)
+        return await self._run_task(work)
 
     async def stop(self) -> None:
         """End its tasks, then itself; `SubagentError` if it does not end."""
-        self.gone = self.gone or _STOPPED
+        self.end_reason = self.end_reason or _STOPPED_TEXT
         for scope in list(self._tasks):
             scope.cancel()
         with anyio.move_on_after(self._grace, shield=True):
             while self._tasks:
                 await self._ended.wait()
-        delegate, self._delegate = self._delegate, None
-        if delegate is None:
+        subagent, self._subagent = self._subagent, None
+        if subagent is None:
             return
         # Shielded: it is forgotten by now, so nobody else would stop it.
         with anyio.move_on_after(self._grace, shield=True):
             try:
-                await delegate.stop()
+                await subagent.stop()
             except Exception as error:
                 raise SubagentError(self.id, f"did not stop properly: {_error_text(error)}") from error
             return
         raise SubagentError(self.id, f"did not stop within {self._grace:g} s and was left alone")
 
-    async def _in_turn(self, work: Callable[[StartedSubagent], Awaitable[T]]) -> T:
+    async def _run_task(self, work: Callable[[StartedSubagent], Awaitable[T]]) -> T:
         # Nothing is awaited before the lock, which is fair: tasks run in the order they came.
         with anyio.CancelScope() as scope:
             self._tasks.add(scope)
             try:
-                async with self._turn:
-                    return await work(await self._started())
+                async with self._lock:
+                    return await work(await self._ensure_started())
             except SubagentError:
                 raise
             except Exception as error:
@@ -112,33 +119,30 @@ class RunningSubagent:
                 self._tasks.discard(scope)
                 self._ended.set()
                 self._ended = anyio.Event()
-        raise SubagentError(self.id, _STOPPED)
+        raise SubagentError(self.id, _STOPPED_TEXT)
 
-    async def _started(self) -> StartedSubagent:
-        if self.gone is not None:
-            raise SubagentError(self.id, self.gone)
-        if self._delegate is None:
+    async def _ensure_started(self) -> StartedSubagent:
+        if self.end_reason is not None:
+            raise SubagentError(self.id, self.end_reason)
+        if self._subagent is None:
             try:
-                self._delegate = await self._start()
+                self._subagent = await self._start()
             except BaseException as error:
                 # Also when it is cancelled: those who wait must not wait for a start that nobody makes.
                 why = _error_text(error) if isinstance(error, Exception) else "it was given up"
-                self.gone = self.gone or f"could not be started: {why}"
+                self.end_reason = self.end_reason or f"could not be started: {why}"
                 if not isinstance(error, Exception):
                     raise
-                raise SubagentError(self.id, self.gone) from error
-        return self._delegate
+                raise SubagentError(self.id, self.end_reason) from error
+        return self._subagent
 
 
-async def _do_nothing(delegate: StartedSubagent) -> None:
+async def _do_nothing(subagent: StartedSubagent) -> None:
     """To be started is all."""
 
 
 def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
-
-
-logger = logging.getLogger("autonomy_ctx.tools")
 
 
 class SubagentGroup:
@@ -158,7 +162,7 @@ class SubagentGroup:
         """The ids of those that run."""
         return ", ".join(self.running) or "none"
 
-    def lines(self) -> list[str]:
+    def status_lines(self) -> list[str]:
         """Those that run, each with what it has done."""
         return [_status_line(one) for one in self.running.values()]
 
@@ -180,22 +184,23 @@ class SubagentGroup:
             raise SubagentError(
                 f"{name}-{number}",
                 f"was not started: {len(self.running)} are running, which is the most at a time; "
-                f"stop one that is not needed, or give the task to one of them ({'; '.join(self.lines())})",
+                f"stop one that is not needed, or give the task to one of them "
+                f"({'; '.join(self.status_lines())})",
             )
         instance = RunningSubagent(name, number, start, grace=self._grace)
         self.running[instance.id] = instance
         self._used.add((name, number))
         return instance
 
-    def forget_gone(self, instance: RunningSubagent) -> None:
+    def remove_ended(self, instance: RunningSubagent) -> None:
         """Let go of one that takes no more tasks."""
-        if instance.gone is not None and self.running.get(instance.id) is instance:
+        if instance.end_reason is not None and self.running.get(instance.id) is instance:
             del self.running[instance.id]
 
 
-async def stop_groups(crews: Iterable[SubagentGroup]) -> None:
+async def stop_groups(groups: Iterable[SubagentGroup]) -> None:
     """Stop all that run, side by side; what goes wrong is logged."""
-    instances = [one for crew in crews for one in crew.running.values()]
+    instances = [one for group in groups for one in group.running.values()]
     if not instances:
         return
     async with anyio.create_task_group() as group:
@@ -213,14 +218,6 @@ async def _stop_logged(instance: RunningSubagent) -> None:
 def _status_line(instance: RunningSubagent) -> str:
     done = f"{instance.tasks_done:,} {'task' if instance.tasks_done == 1 else 'tasks'} done"
     return f"{instance.id}: {done}, {f'{instance.tasks_open:,} open' if instance.tasks_open else 'idle'}"
-
-
-MAX_DEPTH = 4
-MAX_RUNNING = 8
-MAX_CONVERSATIONS = 256
-GRACE_SECONDS = 2.0
-_NAMES_SHOWN = 50
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Subagents:
@@ -243,7 +240,7 @@ class Subagents:
         self._max_running = check_int("max_running", max_running)
         self._max_conversations = check_int("max_conversations", max_conversations)
         # The one used last is the last.
-        self._crews: OrderedDict[tuple[str, str], SubagentGroup] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, str], SubagentGroup] = OrderedDict()
         self.tools: list[Tool[..., Any]] = []
         if self._configs and depth < max_depth:
             self.tools = [
@@ -264,12 +261,12 @@ class Subagents:
             raise InvalidArguments(
                 "start_subagent", f"names no sub-agent; there are {self._startable()}", argument="name"
             )
-        crew = self._crew(scope, conversation)
-        instance = self._added(crew, name, crew.new_number(name), scope, conversation)
+        group = self._group(scope, conversation)
+        instance = self._add(group, name, group.new_number(name), scope, conversation)
         try:
             await instance.start()
         finally:
-            crew.forget_gone(instance)
+            group.remove_ended(instance)
         return instance.id
 
     async def delegate_to_subagent(self, subagent: str, task: str, scope: str, conversation: str) -> str:
@@ -281,18 +278,18 @@ class Subagents:
             subagent: The id of a sub-agent, or a name: then the first of that name, started if none runs.
             task: All that it has to know: it sees nothing of this conversation.
         """
-        crew = self._crew(scope, conversation)
-        instance = crew.running.get(subagent) or self._meant(crew, subagent, scope, conversation)
+        group = self._group(scope, conversation)
+        instance = group.running.get(subagent) or self._find_or_add(group, subagent, scope, conversation)
         try:
             return await instance.ask(task)
         finally:
-            crew.forget_gone(instance)
+            group.remove_ended(instance)
 
     async def list_subagents(self, scope: str, conversation: str) -> str:
         """List the sub-agents that can be started and those that are running."""
         lines = ["Can be started:"]
         lines += [f"- {name}: {purpose_of(config)}" for name, config in self._configs.items()]
-        running = self._crew(scope, conversation).lines()
+        running = self._group(scope, conversation).status_lines()
         lines += ["Running:", *(f"- {line}" for line in running)] if running else ["Running: none"]
         return "\n".join(lines)
 
@@ -302,66 +299,72 @@ class Subagents:
         Args:
             subagent: The id of a sub-agent that is running, or a name if only one of that name is.
         """
-        crew = self._crew(scope, conversation)
-        instance = crew.running.get(subagent)
-        if instance is None and len(of_name := crew.of_name(subagent)) == 1:
+        group = self._group(scope, conversation)
+        instance = group.running.get(subagent)
+        if instance is None and len(of_name := group.of_name(subagent)) == 1:
             [instance] = of_name
         if instance is None:
             raise InvalidArguments(
                 "stop_subagent",
-                f"is not the id of a sub-agent that is running; running: {crew.ids()}",
+                f"is not the id of a sub-agent that is running; running: {group.ids()}",
                 argument="subagent",
             )
-        del crew.running[instance.id]
+        del group.running[instance.id]
         await instance.stop()
         return f"stopped {instance.id}"
 
     async def stop_all(self) -> None:
         """Stop every sub-agent of every conversation; what goes wrong is logged."""
-        crews = list(self._crews.values())
-        self._crews.clear()
-        await stop_groups(crews)
+        groups = list(self._groups.values())
+        self._groups.clear()
+        await stop_groups(groups)
 
-    def _crew(self, scope: str, conversation: str) -> SubagentGroup:
-        """The conversation's crew; a new one is kept only once it has a sub-agent."""
+    def _group(self, scope: str, conversation: str) -> SubagentGroup:
+        """The sub-agents of a conversation; a new group is kept only once it has one."""
         key = (scope, conversation)
-        if key not in self._crews:
+        if key not in self._groups:
             return SubagentGroup(self._max_running, grace=self._grace)
-        self._crews.move_to_end(key)
-        return self._crews[key]
+        self._groups.move_to_end(key)
+        return self._groups[key]
 
-    def _meant(self, crew: SubagentGroup, subagent: str, scope: str, conversation: str) -> RunningSubagent:
+    def _find_or_add(
+        self, group: SubagentGroup, subagent: str, scope: str, conversation: str
+    ) -> RunningSubagent:
         """The first that runs of a name, else a new one; `InvalidArguments` for neither a name nor an id."""
         if subagent in self._configs:
-            running = crew.of_name(subagent)
-            return running[0] if running else self._added(crew, subagent, 1, scope, conversation)
+            running = group.of_name(subagent)
+            return running[0] if running else self._add(group, subagent, 1, scope, conversation)
         name, _, number = subagent.rpartition("-")
         if name not in self._configs or not _NUMBER.fullmatch(number) or int(number) > self._max_running:
             raise InvalidArguments(
                 "delegate_to_subagent",
                 f"is neither a name nor an id; the names are {self._startable()}, an id is a name with "
-                f"`-1` to `-{self._max_running}`; running: {crew.ids()}",
+                f"`-1` to `-{self._max_running}`; running: {group.ids()}",
                 argument="subagent",
             )
-        return self._added(crew, name, int(number), scope, conversation)
+        return self._add(group, name, int(number), scope, conversation)
 
-    def _added(
-        self, crew: SubagentGroup, name: str, number: int, scope: str, conversation: str
+    def _add(
+        self, group: SubagentGroup, name: str, number: int, scope: str, conversation: str
     ) -> RunningSubagent:
-        instance = crew.add(name, number, partial(self._spawned, name, number, scope, conversation))
-        self._crews[scope, conversation] = crew
+        instance = group.add(
+            name, number, partial(self._spawn_within_limit, name, number, scope, conversation)
+        )
+        self._groups[scope, conversation] = group
         return instance
 
-    async def _spawned(self, name: str, number: int, scope: str, conversation: str) -> StartedSubagent:
+    async def _spawn_within_limit(
+        self, name: str, number: int, scope: str, conversation: str
+    ) -> StartedSubagent:
         await self._make_room()
         return await self._spawn(name, number, scope, conversation)
 
     async def _make_room(self) -> None:
         """Stop the sub-agents of conversations that were not used for long, but none that works."""
-        over = len(self._crews) - self._max_conversations
+        over = len(self._groups) - self._max_conversations
         if over > 0:
-            idle = [key for key, crew in self._crews.items() if not crew.busy][:over]
-            await stop_groups([self._crews.pop(key) for key in idle])
+            idle = [key for key, group in self._groups.items() if not group.busy][:over]
+            await stop_groups([self._groups.pop(key) for key in idle])
 
     def _startable(self) -> str:
         return ", ".join(list(self._configs)[:_NAMES_SHOWN])

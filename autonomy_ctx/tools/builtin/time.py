@@ -10,6 +10,7 @@ from autonomy_ctx.items.message import now
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 TimeTool: TypeAlias = Tool[[], Coroutine[Any, Any, str]]
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def time_tools(
@@ -26,9 +27,6 @@ def time_tools(
         return _format_time(clock().astimezone(zone))
 
     return Tool(get_current_time_utc), Tool(get_current_time)
-
-
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def _format_time(at: datetime) -> str:
