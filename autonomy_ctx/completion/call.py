@@ -20,7 +20,7 @@ from autonomy_ctx.callables import await_call
 from autonomy_ctx.completion.prompt import Prompt
 from autonomy_ctx.errors import AutonomyCtxError, ContextOverflow, InvalidModelReply
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.any_reply import is_answer, read_text_reply
+from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
 from autonomy_ctx.items.formats.base import (
     CallStarted,
     ModelReply,
@@ -162,7 +162,7 @@ async def _reply(
         if overflow is None:
             raise
         raise ContextOverflow(_name(model), window=overflow.window, status_code=status_of(error)) from error
-    reply = read_text_reply(answer)
+    reply = read_reply(answer)
     if on_event is not None and reply.text:
         on_event(TextDelta(reply.text))
     return reply

@@ -24,7 +24,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from autonomy_ctx.items.formats.any_reply import has_calls, read_text_reply
+from autonomy_ctx.items.formats.any_reply import has_calls, read_reply
 from autonomy_ctx.items.formats.base import CallStarted, ModelReply, ReplyFinished, TextDelta, Usage
 from autonomy_ctx.items.formats.outgoing import HIDDEN_RESULT
 from autonomy_ctx.models.model import Model, tool_spec
@@ -491,7 +491,7 @@ def test_importing_models_does_not_import_a_client() -> None:
 def test_summaries_understand_a_reply(stop: str | None) -> None:
     usage = Usage(input_tokens=5, output_tokens=2)
     reply = ModelReply(parts=(TextContent("a record"),), stop=stop, usage=usage)
-    assert read_text_reply(reply) is reply
+    assert read_reply(reply) is reply
     assert not has_calls(reply)
     assert has_calls(ModelReply(tool_calls=(ToolCall("c", "t"),), stop="tools"))
 

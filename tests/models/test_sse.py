@@ -79,6 +79,6 @@ async def test_a_carriage_return_ends_a_line_before_the_next_byte_is_there() -> 
 
 
 async def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "MOST_BYTES", 1000)
+    monkeypatch.setattr(bodies, "MAX_REPLY_BYTES", 1000)
     with pytest.raises(UnreadableBody, match="larger than"):
         await read([b"data: "] + [b"x" * 100] * 20)

@@ -1,8 +1,7 @@
 """Reads the reply of any model client: a string, a provider's JSON, an SDK object or a message.
 
-`read_model_reply` returns a `ModelReply` and raises `ValueError` for a shape it does not know.
-`read_text_reply` returns only text, stop reason and token counts, and never raises. Neither falls back
-to `repr`, which would end up in somebody's history.
+Every reply ends as a `ModelReply`. Nothing here raises. A reply in an unknown shape has no text; it never
+falls back to `repr`, which would end up in somebody's history.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ REFUSAL_REASONS = (
 )
 
 
-def read_text_reply(value: Any) -> ModelReply:
+def read_reply(value: Any) -> ModelReply:
     """What a reply says: a `ModelReply`, text, a message, a provider's JSON or an SDK's object.
 
     `stop` is `error` for an error in the place of an answer, None for what has no known shape, and

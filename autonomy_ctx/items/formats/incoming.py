@@ -1,8 +1,6 @@
 """Reads parts of provider replies that may be missing or malformed.
 
-It has type-safe access to JSON fields, builders for parts and calls that arrive in pieces, and the
-detection of errors that mean "the request is too long". That error is answered with a smaller request;
-all other refusals are not.
+It has type-safe access to JSON fields, and builders for parts and calls that arrive in pieces.
 """
 
 from __future__ import annotations

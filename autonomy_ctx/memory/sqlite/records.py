@@ -1,4 +1,4 @@
-"""The SQL of records: storing, reading and dropping rows that belong to a conversation beside its messages."""
+"""The SQL of records: how rows beside the messages of a conversation are stored, read and dropped."""
 
 from __future__ import annotations
 

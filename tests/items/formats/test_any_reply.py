@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import json_values, many
 
 from autonomy_ctx import Message, ModelReply, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.formats.any_reply import has_calls, read_text_reply
+from autonomy_ctx.items.formats.any_reply import has_calls, read_reply
 
 THOUGHT = {"type": "thinking", "thinking": "hmm", "text": "hmm"}
 HELLO = {"type": "text", "text": "hello"}
@@ -52,30 +52,30 @@ SHAPES: dict[str, Any] = {
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_the_text_is_found_in_every_usual_shape(shape: Any) -> None:
-    assert read_text_reply(shape).text == "hello"
-    assert read_text_reply(as_object(shape)).text == "hello"
-    assert not has_calls(read_text_reply(shape))
+    assert read_reply(shape).text == "hello"
+    assert read_reply(as_object(shape)).text == "hello"
+    assert not has_calls(read_reply(shape))
 
 
 def test_a_plain_string_is_its_own_text() -> None:
-    assert read_text_reply("hello") == ModelReply(parts=(TextContent("hello"),), stop="end")
+    assert read_reply("hello") == ModelReply(parts=(TextContent("hello"),), stop="end")
 
 
 def test_objects_and_dicts_may_be_mixed() -> None:
-    assert read_text_reply(Obj(choices=[{"message": Obj(content=[HELLO])}])).text == "hello"
+    assert read_reply(Obj(choices=[{"message": Obj(content=[HELLO])}])).text == "hello"
 
 
 def test_a_message_of_this_library_is_a_reply() -> None:
     message = Message("assistant", [ThinkingContent("hmm"), TextContent("hello")])
-    reply = read_text_reply(message)
+    reply = read_reply(message)
     assert (reply.text, reply.parts, reply.stop) == ("hello", message.parts, "end")
-    called = read_text_reply(Message("assistant", None, tool_calls=[ToolCall("c1", "look", "{}")]))
+    called = read_reply(Message("assistant", None, tool_calls=[ToolCall("c1", "look", "{}")]))
     assert (called.tool_calls, called.stop) == ((ToolCall("c1", "look", "{}"),), "tools")
 
 
 def test_thinking_alone_says_nothing() -> None:
-    assert read_text_reply(THOUGHT).text == ""
-    assert read_text_reply({"content": [THOUGHT]}).text == ""
+    assert read_reply(THOUGHT).text == ""
+    assert read_reply({"content": [THOUGHT]}).text == ""
 
 
 class Finish(Enum):
@@ -106,7 +106,7 @@ class Number(IntEnum):
     ],
 )
 def test_the_stop_reason_is_one_word_whoever_says_it(reply: Any, stop: str | None) -> None:
-    assert read_text_reply(reply).stop == stop
+    assert read_reply(reply).stop == stop
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_the_stop_reason_is_one_word_whoever_says_it(reply: Any, stop: str | Non
     ],
 )
 def test_usage_is_read_in_every_spelling(usage: Any) -> None:
-    usage = read_text_reply({"text": "x", **usage}).usage
+    usage = read_reply({"text": "x", **usage}).usage
     assert (usage.input_tokens, usage.output_tokens) == (7, 0)
 
 
 @pytest.mark.parametrize("odd", [True, -1, 1.5, "7", None, []])
 def test_usage_that_is_no_count_is_not_used(odd: Any) -> None:
-    usage = read_text_reply({"text": "x", "usage": {"input_tokens": odd, "output_tokens": odd}}).usage
+    usage = read_reply({"text": "x", "usage": {"input_tokens": odd, "output_tokens": odd}}).usage
     assert (usage.input_tokens, usage.output_tokens) == (0, 0)
 
 
@@ -142,24 +142,22 @@ def test_usage_that_is_no_count_is_not_used(odd: Any) -> None:
     ],
 )
 def test_tool_calls_are_noticed(reply: Any) -> None:
-    read = read_text_reply(reply)
+    read = read_reply(reply)
     assert has_calls(read)
     assert read.text == ""
-    assert has_calls(read_text_reply(as_object(reply)))
+    assert has_calls(read_reply(as_object(reply)))
 
 
 def test_no_tool_calls_are_none() -> None:
-    assert not has_calls(read_text_reply({"choices": [{"message": {"content": "x", "tool_calls": []}}]}))
-    assert not has_calls(read_text_reply(Obj(content="x", tool_calls=None, function_call=None)))
+    assert not has_calls(read_reply({"choices": [{"message": {"content": "x", "tool_calls": []}}]}))
+    assert not has_calls(read_reply(Obj(content="x", tool_calls=None, function_call=None)))
 
 
 def test_an_error_in_a_good_response_is_an_error() -> None:
-    read = read_text_reply({"error": {"message": "overloaded"}, "text": "overloaded"})
+    read = read_reply({"error": {"message": "overloaded"}, "text": "overloaded"})
     assert (read.text, read.stop) == ("", "error")
-    assert (
-        read_text_reply({"choices": [{"error": {"code": 502}, "message": {"content": "x"}}]}).stop == "error"
-    )
-    assert read_text_reply({"text": "x", "error": None}).text == "x"
+    assert read_reply({"choices": [{"error": {"code": 502}, "message": {"content": "x"}}]}).stop == "error"
+    assert read_reply({"text": "x", "error": None}).text == "x"
 
 
 class Callable:
@@ -177,21 +175,21 @@ class CallableText(str):
 
 
 def test_a_method_is_not_text_but_a_string_that_can_be_called_is() -> None:
-    assert read_text_reply(Callable()).text == ""
-    read = read_text_reply(Obj(text=CallableText("hello")))
+    assert read_reply(Callable()).text == ""
+    read = read_reply(Obj(text=CallableText("hello")))
     assert read.text == "hello"
     assert type(read.text) is str
 
 
 def test_methods_are_neither_errors_nor_calls() -> None:
-    read = read_text_reply(Obj(text="hello", error=print, function_call=print, content=print))
+    read = read_reply(Obj(text="hello", error=print, function_call=print, content=print))
     assert (read.text, read.stop, read.tool_calls) == ("hello", "end", ())
-    assert read_text_reply(MagicMock(text="hello")) == read_text_reply("hello")
+    assert read_reply(MagicMock(text="hello")) == read_reply("hello")
 
 
 @pytest.mark.parametrize("thing", [None, 7, b"bytes", object(), [], {}, [HELLO], ValueError("x"), Obj(a=1)])
 def test_what_has_no_known_shape_says_nothing(thing: Any) -> None:
-    assert read_text_reply(thing).text == ""
+    assert read_reply(thing).text == ""
 
 
 class Raises:
@@ -255,7 +253,7 @@ replies: st.SearchStrategy[Any] = st.recursive(
 @many
 @given(replies)
 def test_reading_never_raises_and_always_gives_plain_values(reply: Any) -> None:
-    read = read_text_reply(reply)
+    read = read_reply(reply)
     assert type(read.text) is str
     assert read.stop is None or type(read.stop) is str
     for tokens in (read.usage.input_tokens, read.usage.output_tokens):
@@ -267,9 +265,9 @@ def test_reading_never_raises_and_always_gives_plain_values(reply: Any) -> None:
 
 @pytest.mark.parametrize("which", range(len(ODD)))
 def test_odd_objects_do_not_break_it(which: int) -> None:
-    assert read_text_reply(ODD[which]()).text == ""
-    assert read_text_reply(Obj(content=ODD[which](), text="x")).text == "x"
-    assert read_text_reply({"choices": ODD[which](), "usage": ODD[which](), "text": "x"}).text == "x"
+    assert read_reply(ODD[which]()).text == ""
+    assert read_reply(Obj(content=ODD[which](), text="x")).text == "x"
+    assert read_reply({"choices": ODD[which](), "usage": ODD[which](), "text": "x"}).text == "x"
 
 
 def test_one_field_that_raises_does_not_hide_the_others() -> None:
@@ -280,4 +278,4 @@ def test_one_field_that_raises_does_not_hide_the_others() -> None:
         def usage(self) -> Any:
             raise ValueError("no usage")
 
-    assert read_text_reply(Half()).text == "hello"
+    assert read_reply(Half()).text == "hello"

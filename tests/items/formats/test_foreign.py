@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import json_values, some
 
 from autonomy_ctx import ModelReply, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.formats.any_reply import is_answer, read_text_reply
+from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
 
 ARGUMENTS = {"city": "Rome", "finish_reason": {"function_call": 1}}
 WORDS = '{"city": "Rome", "finish_reason": {"function_call": 1}}'
@@ -112,13 +112,13 @@ def assert_looks(reply: ModelReply) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_json_of_every_provider_is_read(shape: str) -> None:
-    assert_looks(read_text_reply(SHAPES[shape]))
+    assert_looks(read_reply(SHAPES[shape]))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_objects_of_every_sdk_are_read(shape: str) -> None:
-    assert_looks(read_text_reply(objects(SHAPES[shape])))
-    assert_looks(read_text_reply(Dumped(SHAPES[shape])))
+    assert_looks(read_reply(objects(SHAPES[shape])))
+    assert_looks(read_reply(Dumped(SHAPES[shape])))
 
 
 def test_googles_sdk_names_its_fields_otherwise() -> None:
@@ -129,11 +129,11 @@ def test_googles_sdk_names_its_fields_otherwise() -> None:
     parts = [SimpleNamespace(text="I look.", thought=None), SimpleNamespace(function_call=called)]
     candidate = SimpleNamespace(content=SimpleNamespace(parts=parts), finish_reason=Reason.STOP)
     usage = SimpleNamespace(prompt_token_count=7, candidates_token_count=5)
-    assert_looks(read_text_reply(SimpleNamespace(candidates=[candidate], usage_metadata=usage)))
+    assert_looks(read_reply(SimpleNamespace(candidates=[candidate], usage_metadata=usage)))
 
 
 def test_a_message_in_the_dict_form_is_a_reply() -> None:
-    reply = read_text_reply({"role": "assistant", "content": "I look.", "tool_calls": [{"name": "look"}]})
+    reply = read_reply({"role": "assistant", "content": "I look.", "tool_calls": [{"name": "look"}]})
     assert reply.text == "I look."
     assert reply.tool_calls[0].id, "a call without an id is given one"
     assert reply.stop == "tools"
@@ -141,7 +141,7 @@ def test_a_message_in_the_dict_form_is_a_reply() -> None:
 
 def test_parts_of_a_message_are_kept_with_their_thinking() -> None:
     content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "yes"}]
-    reply = read_text_reply({"role": "assistant", "content": content})
+    reply = read_reply({"role": "assistant", "content": content})
     assert [type(part) for part in reply.parts] == [ThinkingContent, TextContent]
     assert reply.text == "yes"
 
@@ -154,12 +154,12 @@ def test_text_a_reply_and_a_dataclass_are_taken_as_they_are() -> None:
         finish_reason: str = "length"
 
     own = ModelReply(parts=(TextContent("mine"),))
-    assert read_text_reply(own) is own
-    assert read_text_reply("plain").text == "plain"
-    assert read_text_reply("plain").stop == "end"
-    assert read_text_reply(Answer("cut")).stop == "length"
+    assert read_reply(own) is own
+    assert read_reply("plain").text == "plain"
+    assert read_reply("plain").stop == "end"
+    assert read_reply(Answer("cut")).stop == "length"
     called = Answer("", (ToolCall("c1", "look", "{}"),))
-    assert read_text_reply(called).tool_calls == (ToolCall("c1", "look", "{}"),)
+    assert read_reply(called).tool_calls == (ToolCall("c1", "look", "{}"),)
 
 
 def test_an_empty_answer_is_an_answer() -> None:
@@ -168,17 +168,17 @@ def test_an_empty_answer_is_an_answer() -> None:
         {"role": "assistant", "content": ""},
         {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]},
     ):
-        reply = read_text_reply(empty)
+        reply = read_reply(empty)
         assert (reply.text, reply.stop) == ("", "end")
         assert is_answer(reply)
 
 
 def test_a_refusal_is_no_error() -> None:
     said = {"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"}
-    reply = read_text_reply({"choices": [said]})
+    reply = read_reply({"choices": [said]})
     assert (reply.text, reply.stop) == ("No.", "refused")
     assert is_answer(reply)
-    assert read_text_reply({"content": None, "finish_reason": "content_filter"}).stop == "refused"
+    assert read_reply({"content": None, "finish_reason": "content_filter"}).stop == "refused"
 
 
 class Loop:
@@ -209,7 +209,7 @@ class Loop:
     ids=lambda garbage: type(garbage).__name__,
 )
 def test_what_is_no_answer_says_nothing_and_is_told_from_an_empty_one(garbage: Any) -> None:
-    reply = read_text_reply(garbage)
+    reply = read_reply(garbage)
     assert (reply.text, reply.tool_calls) == ("", ())
     assert not is_answer(reply)
 
@@ -228,7 +228,7 @@ _broken = st.recursive(
 @given(_broken)
 def test_broken_json_is_a_reply_and_never_an_error(body: Any) -> None:
     for value in (body, objects_of_strings(body)):
-        assert isinstance(read_text_reply(value), ModelReply)
+        assert isinstance(read_reply(value), ModelReply)
 
 
 def objects_of_strings(value: Any) -> Any:
