@@ -237,15 +237,16 @@ def ended(tmp_path: Path, way: str, backend: str, *signals: signal.Signals) -> t
         [sys.executable, "-c", APPLICATION, f"sqlite:///{tmp_path}/memory.db", way, backend],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        # Without a buffer, in which `communicate` would not find the lines that came with the first.
+        bufsize=0,
         env={**os.environ, "PYTHONDEVMODE": "1"},
     )
     try:
         assert child.stdout is not None
-        first = child.stdout.readline().strip()
+        first = child.stdout.readline().decode().strip()
         for one in signals:
             child.send_signal(one)
-        out, err = child.communicate(timeout=60)
+        out, err = (stream.decode() for stream in child.communicate(timeout=60))
     finally:
         child.kill()
     assert "Traceback" not in err, err
