@@ -96,7 +96,7 @@ async def test_a_search_that_finds_nothing_says_so(memory: Memory) -> None:
     await talk(memory, "hello", "again")
     for query in ("zebra", "", "what is it"):
         assert "No earlier message" in await answer(memory, "search_history", query=query)
-    assert "limit is 0" in await refusal(memory, "search_history", query="hello", limit=0)
+    assert "limit must be >= 1, not 0" in await refusal(memory, "search_history", query="hello", limit=0)
 
 
 # -- read_messages ------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ async def test_ranges_that_make_no_sense_are_refused_with_what_there_is(memory: 
     assert "has positions 1 to 2" in await refusal(memory, "read_messages", first=3, last=9)
     for first, last in ((0, 1), (2, 1), (-1, -1)):
         assert f"{first} to {last}" in await refusal(memory, "read_messages", first=first, last=last)
-    assert "offset is -1" in await refusal(memory, "read_messages", first=1, last=1, offset=-1)
+    assert "offset must be >= 0, not -1" in await refusal(memory, "read_messages", first=1, last=1, offset=-1)
     unknown = await refusal(memory, "read_messages", first=1, last=1, in_conversation="nowhere")
     assert "'nowhere' has no messages" in unknown
 

@@ -121,7 +121,7 @@ async def test_long_messages_are_shortened_and_only_the_newest_are_weighed() -> 
 async def test_a_limit_that_means_nothing_and_a_missing_memory_are_told_to_the_model() -> None:
     for name, more in (("query_l2_memory", {}), ("query_l3_memory", {}), ("query_l4_memory", {"query": "x"})):
         ran = await call(memory_tools(Memory()), name, limit=0, **more)
-        assert "limit is 0" in str(ran.error)
+        assert "limit must be >= 1, not 0" in str(ran.error)
         ran = await call(memory_tools(), name, **more)
         assert "memory_tools(memory)" in str(ran.error)
 
