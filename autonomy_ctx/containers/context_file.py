@@ -245,15 +245,6 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def is_truncated(text: str) -> bool:
-    """Whether a text is the beginning of a JSON value but not all of it."""
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        return _ends_too_early(text, error)
-    return False
-
-
 def _ends_too_early(text: str, error: json.JSONDecodeError) -> bool:
     """Whether parsing failed only because the text ends too early."""
     rest = text[error.pos :]

@@ -18,7 +18,7 @@ from strategies import few, json_dicts, messages, some
 
 from autonomy_ctx import Message
 from autonomy_ctx.containers.context import Context
-from autonomy_ctx.containers.context_file import complete_values, is_truncated
+from autonomy_ctx.containers.context_file import complete_values
 from autonomy_ctx.containers.runtime import Runtime
 from autonomy_ctx.errors import AutonomyCtxError, InvalidContextFile
 
@@ -323,8 +323,9 @@ def test_every_beginning_of_a_json_value_is_known_as_one(value: dict[str, Any], 
     text = f"[{one}, {one}]"
     size = data.draw(st.integers(0, len(text) - 1))
     count = (size > len(one)) + (size > 2 * len(one) + 2)
-    assert complete_values(text[:size]).values == [value] * count
-    assert is_truncated(text[:size])
+    found = complete_values(text[:size])
+    assert found.values == [value] * count
+    assert found.truncated
 
 
 # -- two writers --------------------------------------------------------------------------------------
