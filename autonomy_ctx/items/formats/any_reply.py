@@ -294,11 +294,10 @@ def _content_parts(message: Mapping[str, Any], text: str) -> tuple[Part, ...]:
     """The parts of a message's content, thinking and images included, if their text is the one found."""
     try:
         parts = content_parts(parse_content(message.get("content")))
-    except Exception:  # objects of foreign classes may stand in it
-        parts = ()
-    said = "".join(part.text for part in parts if isinstance(part, TextContent))
-    if said == text:
-        return parts
+        if "".join(part.text for part in parts if isinstance(part, TextContent)) == text:
+            return parts
+    except Exception:  # noqa: S110  # objects of foreign classes may stand in it
+        pass
     return (TextContent(text),) if text else ()
 
 

@@ -267,6 +267,7 @@ def test_reading_never_raises_and_always_gives_plain_values(reply: Any) -> None:
 def test_odd_objects_do_not_break_it(which: int) -> None:
     assert read_reply(ODD[which]()).text == ""
     assert read_reply(Obj(content=ODD[which](), text="x")).text == "x"
+    assert read_reply({"content": [ODD[which]()], "text": "x"}).text == "x"
     assert read_reply({"choices": ODD[which](), "usage": ODD[which](), "text": "x"}).text == "x"
 
 
