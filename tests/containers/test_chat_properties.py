@@ -59,7 +59,9 @@ def runs(said: Sequence[Message], call: int) -> bool:
     """Whether nobody has spoken after a call, and its ids are not used again."""
     after = said[call + 1 :]
     mine = {made.id for made in said[call].tool_calls}
-    again = any(made.id in mine for message in after for made in message.tool_calls)
+    again = len(mine) < len(said[call].tool_calls) or any(
+        made.id in mine for message in after for made in message.tool_calls
+    )
     return not again and all(message.role is not ChatRole.USER for message in after)
 
 
