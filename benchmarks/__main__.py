@@ -26,6 +26,7 @@ from benchmarks import (
     processes,
     recall,
     search,
+    small_budgets,
     summarized,
     turns,
 )
@@ -34,6 +35,7 @@ from benchmarks.table import show
 ALL = {
     "compose": compose.measure,
     "budget": budget.measure,
+    "small_budgets": small_budgets.measure,
     "summarized": summarized.measure,
     "conversations": conversations.measure,
     "append": append.measure,
