@@ -117,12 +117,12 @@ class SummaryMetrics:
         """Count something."""
         self._counts[name] += number
 
-    def refused(self, reason: str) -> None:
+    def count_refusal(self, reason: str) -> None:
         """Count an answer that was not fit to keep, by what was wrong with it."""
         self._counts["summaries_refused"] += 1
         self._refused[reason] += 1
 
-    def took(self, seconds: float) -> None:
+    def note_duration(self, seconds: float) -> None:
         """Note how long a summary took; recent ones weigh more."""
         known = self.summary_seconds
         self.summary_seconds = seconds if not known else 0.7 * known + 0.3 * seconds
@@ -149,15 +149,15 @@ class PrefixReuse:
         # A summary is sent many times and its id stands for its text: its parts are counted once.
         self._parts: LRUCache[str, list[tuple[str, int]]] = LRUCache(conversations)
 
-    def note(self, place: StoreKey, messages: Iterable[Message], counter: TokenCounter) -> None:
+    def note(self, store_key: StoreKey, messages: Iterable[Message], counter: TokenCounter) -> None:
         """Compare what is sent for a conversation now with what was sent before."""
         sent = [piece for message in messages for piece in self._pieces(message, counter)]
         shared = 0
-        for piece, before in zip(sent, self._sent.get(place, ()), strict=False):
+        for piece, before in zip(sent, self._sent.get(store_key, ()), strict=False):
             if piece != before:
                 break
             shared += piece[1]
-        self._sent[place] = sent
+        self._sent[store_key] = sent
         self._metrics.add("context_tokens", sum(tokens for _, tokens in sent))
         self._metrics.add("context_tokens_shared", shared)
 

@@ -47,10 +47,10 @@ class TruncateOldest(Compact):
         """Shorten every context that is too long."""
         for context in contexts.values():
             if len(context) > self.max_messages:
-                context.messages = self._kept(list(context))
+                context.messages = self._truncate(list(context))
         return contexts
 
-    def _kept(self, messages: Sequence[Message]) -> list[Message]:
+    def _truncate(self, messages: Sequence[Message]) -> list[Message]:
         rest = [message for message in messages if not _is_fixed(message)]
         room = max(self.max_messages - (len(messages) - len(rest)), 1)
         start = find_window_start(rest, room)
@@ -142,7 +142,7 @@ class SummarizeOldest(Compact):
 
     async def _summarize(self, context: Context, batch: Sequence[Message]) -> Message | None:
         """Put a summary in the place of some messages, and return it; None when there is none fit for it."""
-        text = await self._written(batch)
+        text = await self._write_summary(batch)
         covered = {message.id for message in batch}
         # Looked at again after the wait: what was said meanwhile stays, and what is gone stays gone.
         messages = list(context)
@@ -159,7 +159,7 @@ class SummarizeOldest(Compact):
         context.messages = [*rest[:at], summary, *rest[at:]]
         return summary
 
-    async def _written(self, batch: Sequence[Message]) -> str | None:
+    async def _write_summary(self, batch: Sequence[Message]) -> str | None:
         count = self._counter.count_text
         source = transcript(batch, counter=self._counter, longest=max(self.batch_tokens // 4, self.size))
         tokens = count(source)
@@ -201,13 +201,13 @@ class Pipeline(Compact):
             if inspect.iscoroutine(result):
                 # It has not begun. Made again when the whole is awaited, so that nobody has to.
                 result.close()
-                return self._awaited(index, contexts)
+                return self._run_async(index, contexts)
             if inspect.isawaitable(result):
-                return self._awaited(index + 1, contexts, result)
+                return self._run_async(index + 1, contexts, result)
             contexts = contexts if result is None else result
         return contexts
 
-    async def _awaited(
+    async def _run_async(
         self, index: int, contexts: Contexts, result: Awaitable[Contexts | None] | None = None
     ) -> Contexts:
         if result is not None:

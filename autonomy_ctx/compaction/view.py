@@ -97,13 +97,13 @@ def fit_entries(
     if sum(counts) <= tokens:
         return list(entries)
     others = [size for entry, size in zip(entries, counts, strict=True) if entry.position != newest_user]
-    asked = sum(counts) - sum(others)
+    question_tokens = sum(counts) - sum(others)
     # Verbatim unless it alone is too large; then half of the room is left for what followed it.
-    asked = asked if asked <= tokens else tokens // 2
+    question_tokens = question_tokens if question_tokens <= tokens else tokens // 2
     cap = tokens // 2
-    while cap > MIN_MESSAGE_TOKENS and asked + sum(min(size, cap) for size in others) > tokens:
+    while cap > MIN_MESSAGE_TOKENS and question_tokens + sum(min(size, cap) for size in others) > tokens:
         cap = max(cap // 2, MIN_MESSAGE_TOKENS)
-    caps = [asked if entry.position == newest_user else cap for entry in entries]
+    caps = [question_tokens if entry.position == newest_user else cap for entry in entries]
     cut = [
         entry if size <= most else shorten(entry, most)
         for entry, size, most in zip(entries, counts, caps, strict=True)

@@ -70,14 +70,14 @@ class KnowledgeSection(ContributingSection):
         found: Contribution | None = None
         try:
             with anyio.move_on_after(self.timeout):
-                found = await self._found(memory, scope, conversation)
+                found = await self._search(memory, scope, conversation)
         except Exception as error:
             logger.warning("section `%s`: its knowledge could not be searched", self.name, exc_info=True)
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             return Contribution((), problem=f"could not be searched: {said}")
         return found or Contribution((), problem=f"took longer than {self.timeout:g} s")
 
-    async def _found(self, memory: Any, scope: str, conversation: str) -> Contribution:
+    async def _search(self, memory: Any, scope: str, conversation: str) -> Contribution:
         question = await self._question(memory, scope, conversation)
         if not question:
             return Contribution(())

@@ -36,7 +36,7 @@ class PlannedSection:
         return self.name == HISTORY_SECTION
 
     @property
-    def typical(self) -> int:
+    def expected_tokens(self) -> int:
         if self.tokens is not None:
             return self.tokens
         return TYPICAL_HISTORY_TOKENS if self.is_history else TYPICAL_TOKENS
@@ -68,15 +68,15 @@ class SectionSlice:
 def lint_order(sections: Sequence[PlannedSection]) -> list[CacheWarning]:
     """A warning for each volatile section that stands before stable or slow ones."""
     found: list[CacheWarning] = []
-    everything = sum(section.typical for section in sections if section.kind != "volatile")
+    everything = sum(section.expected_tokens for section in sections if section.kind != "volatile")
     for index, section in enumerate(sections):
         after = [other for other in sections[index + 1 :] if other.kind != "volatile" or other.is_history]
         if section.kind != "volatile" or section.is_history or not after:
             continue
-        lost = sum(other.typical for other in after)
+        lost = sum(other.expected_tokens for other in after)
         here, there = (
-            _cost_factor(everything, section.typical, lost),
-            _cost_factor(everything, section.typical, 0),
+            _cost_factor(everything, section.expected_tokens, lost),
+            _cost_factor(everything, section.expected_tokens, 0),
         )
         names = tuple(other.name for other in after)
         found.append(

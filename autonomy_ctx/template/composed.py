@@ -104,7 +104,7 @@ class ComposedContext:
     __slots__ = (
         "_counts",
         "_messages",
-        "_previous",
+        "_shared_prefix",
         "budget",
         "calibration",
         "conversation",
@@ -134,7 +134,7 @@ class ComposedContext:
         # A copy, and read-only: what the sections of this compose left there.
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
         self._messages, self._counts = tuple(messages), tuple(counts)
-        self._previous = shared if previous is None else self.shared_prefix(previous)
+        self._shared_prefix = shared if previous is None else self.shared_prefix(previous)
 
     @property
     def messages(self) -> list[Message]:
@@ -159,7 +159,7 @@ class ComposedContext:
     @property
     def shared(self) -> SharedPrefix | None:
         """The prefix shared with the previous context, if `compose` was given one."""
-        return self._previous
+        return self._shared_prefix
 
     @property
     def omitted(self) -> list[Omission]:
@@ -199,7 +199,7 @@ class ComposedContext:
         for section in self.sections:
             for index in section.indexes:
                 kinds[index] = section.kind
-        shared = 0 if self._previous is None else self._previous.messages
+        shared = 0 if self._shared_prefix is None else self._shared_prefix.messages
         return choose_breakpoints(self._messages, kinds, shared)
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
@@ -210,7 +210,7 @@ class ComposedContext:
             )
         check_int("output_tokens", output_tokens, least=0)
         tools = 0 if self.budget is None else self.budget.tools
-        cached = 0 if self._previous is None else tools + self._previous.tokens
+        cached = 0 if self._shared_prefix is None else tools + self._shared_prefix.tokens
         if cached < MIN_CACHED_TOKENS:
             cached = 0
         return price.cost(cached=cached, written=tools + self.tokens - cached, output=output_tokens)

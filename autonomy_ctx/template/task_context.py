@@ -356,7 +356,7 @@ class TaskContextManager:
         self._system = [SystemInstructionsSection(system_prompt)] if system_prompt else []
         self.knowledge_base = knowledge_base
         # What is wrong with the arguments is said now, not at the first task.
-        self._template([*self._system, *self._knowledge("")])
+        self._template([*self._system, *self._knowledge_sections("")])
 
     async def build_context(self, task: Any, *, tools: Sequence[Any] = ()) -> list[dict[str, str]]:
         """The messages for a model as dicts with `role` and a text as `content`; the task comes last."""
@@ -367,8 +367,8 @@ class TaskContextManager:
         """The same with a report of each part; `tools` travel beside and count towards the budget."""
         question = task_text(task)
         current = Message(ChatRole.USER, question, id=event_id(task) or "current")
-        stored, mail = await self._remembered(task)
-        events, problem = await self._happened(task, mail)
+        stored, mail = await self._read_memory(task)
+        events, problem = await self._read_events_of_task(task, mail)
         known = {current.id, *stored, *(mail_id(one.message) for one in stored.values())}
         recent = _recent_contribution(stored.values(), current)
         happened = [one for one in map(event_message, events) if one is not None and one.id not in known]
@@ -378,7 +378,7 @@ class TaskContextManager:
         sections = [
             *self._system,
             _FixedSection("memory", recent, priority=2),
-            *self._knowledge(question),
+            *self._knowledge_sections(question),
             _FixedSection("events", Contribution(happened, problem=problem), priority=0),
             _FixedSection(
                 "direct_messages",
@@ -398,7 +398,7 @@ class TaskContextManager:
                 inbox = InboxSection(source.agent(task))
                 await inbox.deliver(source.memory, source.scope, session_of(task), context.messages)
 
-    async def _remembered(self, task: Any) -> tuple[dict[str, Entry], list[DirectMessage]]:
+    async def _read_memory(self, task: Any) -> tuple[dict[str, Entry], list[DirectMessage]]:
         stored: dict[str, Entry] = {}
         mail: list[DirectMessage] = []
         for source in self.sources:
@@ -408,7 +408,9 @@ class TaskContextManager:
                 mail += await source.mail(task)
         return stored, mail
 
-    async def _happened(self, task: Any, mail: list[DirectMessage]) -> tuple[list[Any], str | None]:
+    async def _read_events_of_task(
+        self, task: Any, mail: list[DirectMessage]
+    ) -> tuple[list[Any], str | None]:
         """The events that are no mail, and what kept some away; theirs is no reason to have no context."""
         events: dict[Any, Any] = {}
         problem: str | None = None
@@ -425,7 +427,7 @@ class TaskContextManager:
                 events.update((event_id(one) or id(one), one) for one in plain)
         return sort_by_time(events.values()), problem
 
-    def _knowledge(self, question: str) -> list[ContributingSection]:
+    def _knowledge_sections(self, question: str) -> list[ContributingSection]:
         if self.knowledge_base is None:
             return []
         half = MAX_QUESTION_CHARACTERS // 2
