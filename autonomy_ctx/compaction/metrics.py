@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from cachetools import LRUCache
-
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
@@ -147,11 +145,13 @@ class PrefixReuse:
         self._metrics = metrics
         self._sent: ConversationCache[StoreKey, list[tuple[str, int]]] = ConversationCache(conversations)
         # A summary is sent many times and its id stands for its text: its parts are counted once.
-        self._parts: LRUCache[str, list[tuple[str, int]]] = LRUCache(conversations)
+        self._parts: ConversationCache[StoreKey, tuple[str, list[tuple[str, int]]]] = ConversationCache(
+            conversations
+        )
 
     def note(self, store_key: StoreKey, messages: Iterable[Message], counter: TokenCounter) -> None:
         """Compare what is sent for a conversation now with what was sent before."""
-        sent = [piece for message in messages for piece in self._pieces(message, counter)]
+        sent = [piece for message in messages for piece in self._pieces(store_key, message, counter)]
         shared = 0
         for piece, before in zip(sent, self._sent.get(store_key, ()), strict=False):
             if piece != before:
@@ -161,13 +161,18 @@ class PrefixReuse:
         self._metrics.add("context_tokens", sum(tokens for _, tokens in sent))
         self._metrics.add("context_tokens_shared", shared)
 
-    def _pieces(self, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
+    def clear(self, scope: str | None, conversation: str | None) -> None:
+        """Drop what is kept of a conversation, a scope or all; it has the text of summaries."""
+        self._sent.forget(scope=scope, conversation=conversation)
+        self._parts.forget(scope=scope, conversation=conversation)
+
+    def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
         """A message as parts that are the same when these are; a summary is one part per segment."""
         if not isinstance(message, Summary):
             tokens = counter.uncalibrated(message)
             return [(f"{message.id} {tokens}", tokens)]
-        parts = self._parts.get(message.id)
-        if parts is None:
+        known, parts = self._parts.get(store_key, ("", []))
+        if known != message.id:
             parts = [(segment.text, counter.count_text(segment.text)) for segment in message.segments]
-            self._parts[message.id] = parts
+            self._parts[store_key] = (message.id, parts)
         return parts

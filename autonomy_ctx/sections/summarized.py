@@ -389,6 +389,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._summarizer.clear(scope, conversation)
         self._swap_tracker.clear(scope, conversation)
         self._requests.clear(scope, conversation)
+        self._prefix_reuse.clear(scope, conversation)
+        self._lag_started.forget(scope=scope, conversation=conversation)
 
     async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
         """Remove the stored summaries of a scope, or of one conversation in it; how many segments went."""
