@@ -16,6 +16,8 @@ from autonomy_ctx.memory.store import Entry, StoredSegment
 
 CountMessage: TypeAlias = Callable[[Message], int]
 
+# Source tokens for one token of summary, and the shortest summary to ask for.
+COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 # How much further than the nearest cut one may be at which a user speaks.
 USER_CUT_SLACK = 2
 

@@ -20,6 +20,8 @@ from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
+    COMPRESSION_RATIO,
+    MIN_SUMMARY_TOKENS,
     CountMessage,
     bounded_start,
     chunk_end,
@@ -57,8 +59,6 @@ from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryS
 DEFAULT_BATCH_TOKENS, MIN_BATCH_TOKENS = 12_000, 200
 # What stands around the messages in a prompt, in tokens, and how much a count may be off.
 PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 500, 1.15
-# Source tokens for one token of summary, and the shortest summary to ask for.
-COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 
 
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.

@@ -13,7 +13,7 @@ from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.view import window_budget
-from autonomy_ctx.items.cuts import orphaned_results
+from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, orphaned_results
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.tokens import TokenCounter
@@ -44,8 +44,6 @@ def provisional_segment(
 
 
 CACHED_CONVERSATIONS = 512
-# How many messages a window looks back for the call of a result: one that is further away has lost it.
-LOOKBACK = 1024
 _MAX_READ_TRIES = 16
 
 
@@ -129,7 +127,9 @@ class SnapshotReader:
         if since is not None and len(read) < limit:
             covered_entries = [entry for entry in read if entry.position <= covered]
         while (
-            not complete and len(entries) < LOOKBACK and _starts_inside_group(entries, state.covered, limits)
+            not complete
+            and len(entries) < MAX_CALL_LOOKBACK
+            and _starts_inside_group(entries, state.covered, limits)
         ):
             limit = 2 * len(entries)
             page = await memory.read(

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import CountMessage
-from autonomy_ctx.items.clamp import clamp_message
+from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Segment, Summary
@@ -21,8 +21,6 @@ SUMMARY_HEADING = (
 )
 # What the heading, the range before a segment, and one more of these take, rounded up.
 HEADING_TOKENS, RANGE_TOKENS = 96, 32
-# The shortest that one message is cut to before others are left out.
-MIN_MESSAGE_TOKENS = 48
 
 
 def summary_message(

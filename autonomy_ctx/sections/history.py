@@ -13,7 +13,12 @@ from typing import Any
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import find_window_start, get_tool_result_id, orphaned_results
+from autonomy_ctx.items.cuts import (
+    MAX_CALL_LOOKBACK,
+    find_window_start,
+    get_tool_result_id,
+    orphaned_results,
+)
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
@@ -22,9 +27,6 @@ from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]
 MessageTransform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
-
-# How many messages a window looks back for the call of a result: one that is further away has lost it.
-LOOKBACK = 1024
 
 
 class ConversationHistorySection(ContributingSection):
@@ -75,9 +77,9 @@ class ConversationHistorySection(ContributingSection):
             return head, entries
         looked = 0
         start = _window_start(entries, limit)
-        while start is None and len(page) == size and (looked < LOOKBACK or len(entries) <= limit):
+        while start is None and len(page) == size and (looked < MAX_CALL_LOOKBACK or len(entries) <= limit):
             looked += size
-            size = min(max(16, 2 * size), LOOKBACK)
+            size = min(max(16, 2 * size), MAX_CALL_LOOKBACK)
             _, page = await memory.read(scope, conversation, before=page[0].position, limit=size)
             entries = await self._filter(page) + entries
             start = _window_start(entries, limit)

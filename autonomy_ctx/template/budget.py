@@ -14,8 +14,8 @@ from math import ceil
 from typing import Literal, TypeAlias
 
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.items.clamp import clamp_message
-from autonomy_ctx.items.cuts import is_plain, is_summary, safe_cuts
+from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
+from autonomy_ctx.items.cuts import is_plain, is_summary, newest_user_index, safe_cuts
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
@@ -165,9 +165,7 @@ def keep_all(content: SectionContent, reason: str = "") -> ShrunkSection:
     )
 
 
-# The shortest that a message is cut to before it is left out.
-MIN_MESSAGE_TOKENS = 48
-# The same for a message that may not be left out.
+# The shortest that a message is cut to that may not be left out.
 MIN_KEPT_MESSAGE_TOKENS = 24
 # A step is a power of two, at most this part of the room: between an eighth and a quarter of it.
 STEP_SHARE = 4
@@ -432,7 +430,7 @@ def _make_shares(
     shares = []
     newest_section = _newest_user_section(contents, section_options)
     for index, (content, options) in enumerate(zip(contents, section_options, strict=True)):
-        kept = _newest_user_index(content.messages) if index == newest_section else None
+        kept = newest_user_index(content.messages) if index == newest_section else None
         if kept is None and options.required:
             kept = _last_plain_index(content.messages)
         made = replace(content, kept_index=kept)
@@ -462,21 +460,16 @@ def _newest_user_section(
     """The section with the newest user message: the conversation's own, else by position, else the last."""
     found: list[tuple[bool, bool, int, int]] = []
     for index, (content, options) in enumerate(zip(contents, section_options, strict=True)):
-        user = _newest_user_index(content.messages)
+        user = newest_user_index(content.messages)
         if user is not None:
             position = None if content.positions is None else content.positions[user]
             found.append((content.name == HISTORY_SECTION, options.required, position or 0, index))
     return max(found)[-1] if found else None
 
 
-def _newest_user_index(messages: Sequence[Message]) -> int | None:
-    at = range(len(messages) - 1, -1, -1)
-    return next((index for index in at if messages[index].role is ChatRole.USER), None)
-
-
 def _last_plain_index(messages: Sequence[Message]) -> int | None:
     """The last message that can stand alone, a user's if there is one: a required section keeps it."""
-    user = _newest_user_index(messages)
+    user = newest_user_index(messages)
     if user is not None:
         return user
     at = range(len(messages) - 1, -1, -1)

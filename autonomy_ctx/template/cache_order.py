@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.cuts import newest_user_index
+from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.models.catalog import DEFAULT_PRICE
 from autonomy_ctx.sections.section import SectionKind
@@ -109,7 +110,7 @@ def arrange_for_cache(
     talks = [at for at, piece in enumerate(pieces) if ranks[piece.section] == _HISTORY]
     for at in reversed(talks):
         index = pieces[at].section
-        newest = _newest_user_index(messages[index])
+        newest = newest_user_index(messages[index])
         if newest is not None:
             end = talks[-1] + 1
             earlier, later = SectionSlice(index, 0, newest), SectionSlice(index, newest, len(messages[index]))
@@ -159,11 +160,6 @@ def _rank(section: PlannedSection) -> int:
     if section.name in REQUIRED_SECTIONS:
         return _SYSTEM
     return {"stable": _STABLE, "slow": _SLOW, "volatile": _VOLATILE}[section.kind]
-
-
-def _newest_user_index(messages: Sequence[Message]) -> int | None:
-    at = range(len(messages) - 1, -1, -1)
-    return next((index for index in at if messages[index].role is ChatRole.USER), None)
 
 
 def _leading_count(kinds: Sequence[SectionKind], wanted: Sequence[SectionKind]) -> int:

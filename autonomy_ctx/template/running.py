@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args
 import anyio
 
 from autonomy_ctx.background import Chunks, Closeable
-from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
+from autonomy_ctx.errors import InvalidKey, SectionError, StoreError, describe_error
 from autonomy_ctx.items import wire
 from autonomy_ctx.sections.section import (
     ComposeObserver,
@@ -214,9 +214,9 @@ async def _run_section(options: SectionOptions, arguments: SectionArguments) -> 
             if isinstance(error, StoreError | InvalidKey):
                 # Not the section's fault, and its own sentence says what to do.
                 raise
-            raise SectionError(section=options.name, problem=f"failed: {_error_text(error)}") from error
+            raise SectionError(section=options.name, problem=f"failed: {describe_error(error)}") from error
         logger.warning("section `%s` failed and was left out", options.name, exc_info=True)
-        problem = _error_text(error)
+        problem = describe_error(error)
     else:
         if problem is not None:
             if options.required:
@@ -238,7 +238,3 @@ async def _get_contribution(options: SectionOptions, arguments: SectionArguments
     if not isinstance(found, list | tuple):
         return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
     return Contribution([wire.from_dict(message) async for some in Chunks(found) for message in some])
-
-
-def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

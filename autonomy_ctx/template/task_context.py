@@ -26,7 +26,7 @@ from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.inbox import MAX_INBOX_MESSAGES, MIN_INBOX_TOKENS, InboxSection, select_most_urgent
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
-from autonomy_ctx.sections.knowledge import KnowledgeSection
+from autonomy_ctx.sections.knowledge import KnowledgeSection, shorten_question
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.running import HISTORY_SECTION
@@ -323,10 +323,6 @@ def sort_by_time(events: Iterable[Any]) -> list[Any]:
     return [event for _, event in timed]
 
 
-# Of a very long task, what knowledge is asked with: its beginning and its end.
-MAX_QUESTION_CHARACTERS = 4000
-
-
 class TaskContextManager:
     """Builds the context of a task: system prompt, memory, knowledge, events, direct messages, the task.
 
@@ -430,12 +426,9 @@ class TaskContextManager:
     def _knowledge_sections(self, question: str) -> list[ContributingSection]:
         if self.knowledge_base is None:
             return []
-        half = MAX_QUESTION_CHARACTERS // 2
-        asked = (
-            question if len(question) <= MAX_QUESTION_CHARACTERS else f"{question[:half]}\n{question[-half:]}"
-        )
-        most = max(min(self.max_tokens // 4, 1024), 1)
-        return [_SystemKnowledgeSection(self.knowledge_base, query=lambda _: asked, max_tokens=most)]
+        query = shorten_question(question)
+        max_tokens = max(min(self.max_tokens // 4, 1024), 1)
+        return [_SystemKnowledgeSection(self.knowledge_base, query=lambda _: query, max_tokens=max_tokens)]
 
     def _template(self, sections: Sequence[Any]) -> ContextTemplate:
         return ContextTemplate(sections, max_tokens=self.max_tokens, token_counter=self.token_counter)

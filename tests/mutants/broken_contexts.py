@@ -26,7 +26,7 @@ MUTANTS = [
     Mutant(
         "a required section that fails leaves no context",
         "template/running.py",
-        'raise SectionError(section=options.name, problem=f"failed: {_error_text(error)}") from error',
+        'raise SectionError(section=options.name, problem=f"failed: {describe_error(error)}") from error',
         "pass",
         "tests/template/test_failing_and_waiting.py",
     ),
@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant(
         "the newest user message is the last to be cut",
         "template/budget.py",
-        "        kept = _newest_user_index(content.messages) if index == newest_section else None\n",
+        "        kept = newest_user_index(content.messages) if index == newest_section else None\n",
         "        kept = None\n",
         BUDGET,
     ),
