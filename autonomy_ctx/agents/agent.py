@@ -335,7 +335,7 @@ class Agent(AsyncResource):
     @property
     def models(self) -> list[Any]:
         """The models that answer for it and for its sub-agents, and those that write summaries."""
-        sections = [placement.summarizing for placement in self.context_template.placements]
+        sections = [options.summarizing for options in self.context_template.section_options]
         writers = [section.summary_model for section in sections if section is not None]
         found = [self.model, *writers, *self._subagents.models()]
         return list({id(model): model for model in found if model is not None}.values())

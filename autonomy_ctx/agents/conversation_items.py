@@ -89,11 +89,11 @@ class ItemsByConversation:
             await self._restore(key, items)
         return items
 
-    async def add(self, key: Key, items: ConversationItems, found: Iterable[ContextItem[Any]]) -> None:
+    async def add(self, key: Key, items: ConversationItems, new_items: Iterable[ContextItem[Any]]) -> None:
         """Add what tools found: items with an id to the pool, the others to the queue."""
         queued: list[tuple[str, str]] = []
         pooled: list[tuple[str, str]] = []
-        for item in found:
+        for item in new_items:
             if item.id is None:
                 await items.queue.append(item)
                 name = self._new_id()

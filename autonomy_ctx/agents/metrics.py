@@ -42,7 +42,7 @@ class AgentMetrics:
     def collect(self, template: ContextTemplate) -> dict[str, int | float]:
         """All counters, with those of a summarized history under `summary_...`."""
         counts: dict[str, int | float] = {name: self._counts[name] for name in NAMES}
-        history = next((one.metrics for one in template.placements if one.name == HISTORY_SECTION), None)
+        history = next((one.metrics for one in template.section_options if one.name == HISTORY_SECTION), None)
         if history is None:
             return counts
         summaries = history.get_metrics()

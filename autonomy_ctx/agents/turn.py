@@ -223,7 +223,7 @@ class TurnRunner:
         """Tell sections that the model has answered what they showed, such as mail, which was read now."""
         (_, scope, conversation), composed = self._key, self._contexts[-1]
         # Of several sections with one name the first is meant.
-        deliveries = {one.name: one.delivery for one in reversed(self._environment.template.placements)}
+        deliveries = {one.name: one.delivery for one in reversed(self._environment.template.section_options)}
         for report in composed.sections:
             delivery = deliveries.get(report.name)
             if delivery is not None and report.messages:

@@ -32,31 +32,31 @@ class CircuitBreaker:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures = 0
-        self._closed_at = 0.0
+        self._retry_at = 0.0
         self.stopped = False
 
-    def wait(self) -> float:
+    def seconds_until_allowed(self) -> float:
         """Seconds until the model may be asked; 0 for now, infinity for not before it is set up anew."""
         if self.stopped:
             return float("inf")
         if self._failures < TRIP_THRESHOLD:
             return 0.0
-        return max(self._closed_at - self._clock(), 0.0)
+        return max(self._retry_at - self._clock(), 0.0)
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """A call failed; while tripped, the next may come only after a delay."""
         self._failures += 1
         if self._failures >= TRIP_THRESHOLD:
-            self._closed_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
+            self._retry_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
 
-    def trying(self) -> None:
+    def record_attempt(self) -> None:
         """A call is about to be made: others wait for what becomes of it."""
         if self._failures >= TRIP_THRESHOLD:
-            self._closed_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
+            self._retry_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """A call succeeded, whichever conversation it was for."""
-        self._failures, self._closed_at = 0, 0.0
+        self._failures, self._retry_at = 0, 0.0
 
     def stop(self) -> None:
         """The model refuses us (a wrong key): asking again would not help."""
@@ -65,7 +65,7 @@ class CircuitBreaker:
     def reset(self) -> None:
         """Forget all failures."""
         self.stopped = False
-        self.succeeded()
+        self.record_success()
 
 
 _breakers: WeakKeyDictionary[Any, CircuitBreaker] = WeakKeyDictionary()

@@ -40,18 +40,18 @@ class CachedRequests:
     def __init__(self) -> None:
         self._requests: ConversationCache[StoreKey, CachedRequest] = ConversationCache(MAX_REQUESTS)
 
-    def note(self, place: StoreKey, request: CachedRequest) -> None:
+    def note(self, store_key: StoreKey, request: CachedRequest) -> None:
         """Keep what was given out for a conversation."""
-        self._requests[place] = request
+        self._requests[store_key] = request
 
-    def find(self, place: StoreKey, generation: int, since: float) -> CachedRequest | None:
+    def find(self, store_key: StoreKey, generation: int, since: float) -> CachedRequest | None:
         """The request that a provider still has, if nothing has been deleted meanwhile."""
-        request = self._requests.get(place)
+        request = self._requests.get(store_key)
         if request is None or request.generation != generation or request.at < since:
             return None
         return request
 
-    def forget(self, scope: str | None, conversation: str | None) -> None:
+    def clear(self, scope: str | None, conversation: str | None) -> None:
         """Drop what is kept of a conversation, a scope or all."""
         self._requests.forget(scope=scope, conversation=conversation)
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from cachetools import LRUCache
-
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
@@ -117,12 +115,12 @@ class SummaryMetrics:
         """Count something."""
         self._counts[name] += number
 
-    def refused(self, reason: str) -> None:
+    def count_refusal(self, reason: str) -> None:
         """Count an answer that was not fit to keep, by what was wrong with it."""
         self._counts["summaries_refused"] += 1
         self._refused[reason] += 1
 
-    def took(self, seconds: float) -> None:
+    def note_duration(self, seconds: float) -> None:
         """Note how long a summary took; recent ones weigh more."""
         known = self.summary_seconds
         self.summary_seconds = seconds if not known else 0.7 * known + 0.3 * seconds
@@ -147,27 +145,34 @@ class PrefixReuse:
         self._metrics = metrics
         self._sent: ConversationCache[StoreKey, list[tuple[str, int]]] = ConversationCache(conversations)
         # A summary is sent many times and its id stands for its text: its parts are counted once.
-        self._parts: LRUCache[str, list[tuple[str, int]]] = LRUCache(conversations)
+        self._parts: ConversationCache[StoreKey, tuple[str, list[tuple[str, int]]]] = ConversationCache(
+            conversations
+        )
 
-    def note(self, place: StoreKey, messages: Iterable[Message], counter: TokenCounter) -> None:
+    def note(self, store_key: StoreKey, messages: Iterable[Message], counter: TokenCounter) -> None:
         """Compare what is sent for a conversation now with what was sent before."""
-        sent = [piece for message in messages for piece in self._pieces(message, counter)]
+        sent = [piece for message in messages for piece in self._pieces(store_key, message, counter)]
         shared = 0
-        for piece, before in zip(sent, self._sent.get(place, ()), strict=False):
+        for piece, before in zip(sent, self._sent.get(store_key, ()), strict=False):
             if piece != before:
                 break
             shared += piece[1]
-        self._sent[place] = sent
+        self._sent[store_key] = sent
         self._metrics.add("context_tokens", sum(tokens for _, tokens in sent))
         self._metrics.add("context_tokens_shared", shared)
 
-    def _pieces(self, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
+    def clear(self, scope: str | None, conversation: str | None) -> None:
+        """Drop what is kept of a conversation, a scope or all; it has the text of summaries."""
+        self._sent.forget(scope=scope, conversation=conversation)
+        self._parts.forget(scope=scope, conversation=conversation)
+
+    def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
         """A message as parts that are the same when these are; a summary is one part per segment."""
         if not isinstance(message, Summary):
             tokens = counter.uncalibrated(message)
             return [(f"{message.id} {tokens}", tokens)]
-        parts = self._parts.get(message.id)
-        if parts is None:
+        known, parts = self._parts.get(store_key, ("", []))
+        if known != message.id:
             parts = [(segment.text, counter.count_text(segment.text)) for segment in message.segments]
-            self._parts[message.id] = parts
+            self._parts[store_key] = (message.id, parts)
         return parts

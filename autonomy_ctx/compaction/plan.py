@@ -16,6 +16,8 @@ from autonomy_ctx.memory.store import Entry, StoredSegment
 
 CountMessage: TypeAlias = Callable[[Message], int]
 
+# Source tokens for one token of summary, and the shortest summary to ask for.
+COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 # How much further than the nearest cut one may be at which a user speaks.
 USER_CUT_SLACK = 2
 
@@ -140,17 +142,17 @@ MERGE_FAN_IN = 4
 
 def segments_to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[StoredSegment, ...]:
     """The neighbours to merge next; none while all written segments together keep the size."""
-    kept = [segment for segment in segments if not segment.provisional]
-    if len(kept) < 2 or sum(segment.tokens for segment in kept) <= size:
+    final_segments = [segment for segment in segments if not segment.provisional]
+    if len(final_segments) < 2 or sum(segment.tokens for segment in final_segments) <= size:
         return ()
-    runs = _level_runs(kept)
+    runs = _level_runs(final_segments)
     full = [run for run in runs if len(run) >= MERGE_FAN_IN]
     if full:
         return tuple(full[-1][:MERGE_FAN_IN])
     longest = max(runs, key=len)
     if len(longest) >= 2:
         return tuple(longest)
-    return tuple(kept[:2])
+    return tuple(final_segments[:2])
 
 
 def _level_runs(segments: Sequence[StoredSegment]) -> list[list[StoredSegment]]:

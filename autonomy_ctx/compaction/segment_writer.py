@@ -20,6 +20,8 @@ from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
+    COMPRESSION_RATIO,
+    MIN_SUMMARY_TOKENS,
     CountMessage,
     bounded_start,
     chunk_end,
@@ -48,7 +50,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
-from autonomy_ctx.memory.conversation_cache import StoreKey, store_key
+from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
@@ -57,8 +59,6 @@ from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryS
 DEFAULT_BATCH_TOKENS, MIN_BATCH_TOKENS = 12_000, 200
 # What stands around the messages in a prompt, in tokens, and how much a count may be off.
 PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 500, 1.15
-# Source tokens for one token of summary, and the shortest summary to ask for.
-COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 
 
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.
@@ -97,20 +97,20 @@ class SegmentWriter:
         self._settings, self._metrics = settings, metrics
         self._model = settings.model
         self.breaker = breaker
-        self._learned: int | None = None
+        self._learned_window: int | None = None
 
     @property
-    def most(self) -> int:
+    def max_batch_tokens(self) -> int:
         """The most tokens of messages that one call may take."""
         window = self._window
-        return DEFAULT_BATCH_TOKENS if window is None else self._most_within(window)
+        return DEFAULT_BATCH_TOKENS if window is None else self._batch_tokens_within(window)
 
     @property
-    def longest(self) -> int:
+    def max_message_tokens(self) -> int:
         """The most tokens of one message that are shown; the rest is cut out of its middle."""
-        return max(self.most // 4, 64)
+        return max(self.max_batch_tokens // 4, 64)
 
-    async def batch(
+    async def write_batch(
         self,
         messages: Sequence[Message],
         background: Sequence[str],
@@ -123,22 +123,22 @@ class SegmentWriter:
         """
         light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
         source = await _run_or_offload(
-            light, partial(transcript, messages, counter=counter, longest=self.longest)
+            light, partial(transcript, messages, counter=counter, longest=self.max_message_tokens)
         )
         tokens = counter.count_messages(messages)
         target = self._target(tokens)
         if self._model is None:
             text = await _run_or_offload(light, partial(digest, messages, tokens=target, counter=counter))
-            return self._extracted(text, source, counter)
+            return self._digest_draft(text, source, counter)
         known = _newest_within(background, tokens // 2, counter)
         prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
         after = None
         if cached is not None:
             instructions = self._settings.instructions
             after = cached_batch_prompt(cached, messages, cap=target, instructions=instructions)
-        return await self._cheapest(after, prompt, cached, target, source, tokens, counter)
+        return await self._write_cheapest(after, prompt, cached, target, source, tokens, counter)
 
-    async def merge(
+    async def write_merge(
         self, segments: Sequence[StoredSegment], counter: TokenCounter, cached: CachedRequest | None = None
     ) -> SegmentDraft:
         """One segment in place of several."""
@@ -161,15 +161,15 @@ class SegmentWriter:
                 cap=target,
                 instructions=instructions,
             )
-        return await self._cheapest(after, prompt, cached, target, source, tokens, counter)
+        return await self._write_cheapest(after, prompt, cached, target, source, tokens, counter)
 
     async def extract(self, texts: Sequence[str], counter: TokenCounter) -> SegmentDraft:
         """The same without a model: the lines that say most."""
         tokens = max(self._settings.size // 4, 32)
         text = await anyio.to_thread.run_sync(lambda: digest_texts(texts, tokens=tokens, counter=counter))
-        return self._extracted(text, "\n\n".join(texts), counter)
+        return self._digest_draft(text, "\n\n".join(texts), counter)
 
-    async def _cheapest(
+    async def _write_cheapest(
         self,
         after: Prompt | None,
         separate: Prompt,
@@ -208,18 +208,18 @@ class SegmentWriter:
         started = time.monotonic()
         # Once for an answer and its repair.
         names = await _run_or_offload(len(source) <= INLINE_CHARACTERS, partial(identifiers, source))
-        judged = partial(self._judged, source, names, tokens, cap, counter, spent)
-        verdict = await judged(prompt)
+        ask_and_judge = partial(self._ask_and_judge, source, names, tokens, cap, counter, spent)
+        verdict = await ask_and_judge(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
             again = repair_prompt(prompt, verdict.text, verdict.repair)
-            verdict = better(verdict, await judged(again))
+            verdict = better(verdict, await ask_and_judge(again))
         text = verdict.text
         if not verdict.fit:
             if verdict.problem not in ("too long", "cut off") or not text:
                 raise UnfitSummary(verdict.problem or "unfit")
             text = trim_to_cap(text, cap, counter.count_text)
-        self._metrics.took(time.monotonic() - started)
+        self._metrics.note_duration(time.monotonic() - started)
         return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
@@ -231,7 +231,7 @@ class SegmentWriter:
             source_hash=_hash(source),
         )
 
-    async def _judged(
+    async def _ask_and_judge(
         self,
         source: str,
         names: Sequence[str],
@@ -242,7 +242,7 @@ class SegmentWriter:
         prompt: Prompt,
     ) -> Verdict:
         self._metrics.add("summarizer_calls")
-        reply = await self._asked(prompt)
+        reply = await self._ask_model(prompt)
         read = counter.count_text("".join(message["content"] for message in prompt.messages))
         if prompt.context is not None:
             read += counter.count_messages(prompt.context.messages)
@@ -253,7 +253,7 @@ class SegmentWriter:
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
             self._metrics.add(name, used[index])
-        judged = partial(
+        judge_reply = partial(
             judge,
             reply,
             source=source,
@@ -263,15 +263,15 @@ class SegmentWriter:
             secret=prompt.secret,
             names=names,
         )
-        return await _run_or_offload(len(source) + len(reply.text) <= INLINE_CHARACTERS, judged)
+        return await _run_or_offload(len(source) + len(reply.text) <= INLINE_CHARACTERS, judge_reply)
 
-    async def _asked(self, prompt: Prompt) -> ModelReply:
+    async def _ask_model(self, prompt: Prompt) -> ModelReply:
         """Ask, and let the breaker know what came of it, unless it is another model's."""
         settings = self._settings
         model = self._model if prompt.context is None else settings.reader
         own = model is self._model
         if own:
-            self.breaker.trying()
+            self.breaker.record_attempt()
         try:
             reply = await complete_prompt(model, prompt, max_tokens=settings.size, timeout=settings.timeout)
         except PromptTooLong as error:
@@ -282,25 +282,29 @@ class SegmentWriter:
             if own and error.reason == "not allowed":
                 self.breaker.stop()
             if own:
-                self.breaker.failed()
+                self.breaker.record_failure()
             raise
         if own:
-            self.breaker.succeeded()
+            self.breaker.record_success()
         return reply
 
     @property
     def _window(self) -> int | None:
         known = context_window_of(self._model)
-        windows = [one for one in (known, self._learned) if one is not None and one > 0]
+        windows = [one for one in (known, self._learned_window) if one is not None and one > 0]
         return min(windows) if windows else None
 
     def _learn(self, window: int | None) -> None:
         """Remember that the window is smaller than thought: as large as the error said, or half."""
-        if window is None or self._most_within(window) >= self.most:
-            window = int(1.5 * COUNT_MARGIN * self.most / 2) + self._settings.size + PROMPT_OVERHEAD_TOKENS
-        self._learned = window
+        if window is None or self._batch_tokens_within(window) >= self.max_batch_tokens:
+            window = (
+                int(1.5 * COUNT_MARGIN * self.max_batch_tokens / 2)
+                + self._settings.size
+                + PROMPT_OVERHEAD_TOKENS
+            )
+        self._learned_window = window
 
-    def _most_within(self, window: int) -> int:
+    def _batch_tokens_within(self, window: int) -> int:
         # Half as much again goes to the background.
         room = (window - self._settings.size - PROMPT_OVERHEAD_TOKENS) / COUNT_MARGIN / 1.5
         return max(min(int(room), DEFAULT_BATCH_TOKENS), MIN_BATCH_TOKENS)
@@ -308,7 +312,7 @@ class SegmentWriter:
     def _target(self, tokens: int) -> int:
         return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO)), 32)
 
-    def _extracted(self, text: str, source: str, counter: TokenCounter) -> SegmentDraft:
+    def _digest_draft(self, text: str, source: str, counter: TokenCounter) -> SegmentDraft:
         return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
@@ -348,7 +352,7 @@ class SummaryBatch:
 
     entries: Sequence[Entry]
     first: int
-    name: str
+    refusal_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +360,7 @@ class CommitResult:
     """A segment that is in force, and why the merge it called for is not."""
 
     segment: StoredSegment
-    failed: CallFailed | None = None
+    merge_error: CallFailed | None = None
 
 
 class SummaryJob:
@@ -395,7 +399,7 @@ class SummaryJob:
         if not end:
             return state, None
         chosen = entries[:end]
-        chosen = chosen[: chunk_end(chosen, self._writer.most, self._count)]
+        chosen = chosen[: chunk_end(chosen, self._writer.max_batch_tokens, self._count)]
         # Changes with every batch of new messages, also while the first of a backlog stay the same.
         step = (head.position - after) // self._limits.batch
         return state, SummaryBatch(chosen, after + 1, f"{head.generation}:{after}:{step}")
@@ -408,40 +412,43 @@ class SummaryJob:
         A merge that it makes necessary is written before either is committed: contexts then change
         their beginning once, not twice.
         """
-        kept = tuple(one for one in state.segments if not one.provisional)
+        final_segments = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
         cached = self._cached_request(state)
         for _ in range(_MAX_SHRINK_TRIES):
             try:
-                written = await self._writer.batch(
-                    [entry.message for entry in entries], [one.text for one in kept], counter, cached
+                draft = await self._writer.write_batch(
+                    [entry.message for entry in entries],
+                    [one.text for one in final_segments],
+                    counter,
+                    cached,
                 )
                 break
             except PromptTooLong as error:
                 tokens = sum(self._count(entry.message) for entry in entries)
-                smaller = chunk_end(entries, min(self._writer.most, tokens // 2), self._count)
+                smaller = chunk_end(entries, min(self._writer.max_batch_tokens, tokens // 2), self._count)
                 # Where no cut divides a batch, its messages are shown shorter as long as that helps.
-                if smaller == len(entries) and not self._long(entries):
+                if smaller == len(entries) and not self._has_long_message(entries):
                     raise UnfitSummary("does not fit the window") from error
                 entries = entries[:smaller]
         else:
             raise UnfitSummary("does not fit the window")
-        made = _make_segment(written, batch.first, entries[-1].position)
-        merged, failed = None, None
+        segment = _make_segment(draft, batch.first, entries[-1].position)
+        merged, merge_error = None, None
         try:
-            merged = await self._merged((*kept, made), cached)
+            merged = await self._merge_if_needed((*final_segments, segment), cached)
         except CallFailed as error:
-            failed = error
-        if not await self._commit(made, state, lease):
+            merge_error = error
+        if not await self._commit(segment, state, lease):
             return None
         if merged is not None and await self._commit(merged, state, lease):
             self._metrics.add("summaries_merged")
-        return CommitResult(made, failed)
+        return CommitResult(segment, merge_error)
 
     async def merge(self, lease: Lease) -> bool:
         """Merge neighbours when the summary is over its size; whether something was merged."""
         state = await self._memory.store.summary(self._key)
-        merged = await self._merged(state.segments, self._cached_request(state))
+        merged = await self._merge_if_needed(state.segments, self._cached_request(state))
         if merged is None or not await self._commit(merged, state, lease):
             return False
         self._metrics.add("summaries_merged")
@@ -451,9 +458,9 @@ class SummaryJob:
         """The request that the reader's provider still has, if the option to use it is on."""
         if self._find_cached is None:
             return None
-        return self._find_cached(store_key(self._memory.store, self._key), state.head.generation)
+        return self._find_cached(make_store_key(self._memory.store, self._key), state.head.generation)
 
-    async def _merged(
+    async def _merge_if_needed(
         self, segments: Sequence[StoredSegment], cached: CachedRequest | None
     ) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
@@ -462,16 +469,16 @@ class SummaryJob:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         try:
-            written = await self._writer.merge(chosen, counter, cached)
+            draft = await self._writer.write_merge(chosen, counter, cached)
         except (CallFailed, UnfitSummary, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             size = self._settings.size
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
-            written = await self._writer.extract(texts, counter)
-        return _make_segment(written, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
+            draft = await self._writer.extract(texts, counter)
+        return _make_segment(draft, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
 
-    async def stand_in(self) -> bool:
+    async def store_digest(self) -> bool:
         """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
         state = await self._memory.store.summary(self._key)
         after = state.covered
@@ -480,19 +487,21 @@ class SummaryJob:
         if not entries or window.head.generation != state.head.generation:
             return False
         if window.head.position > after + READ_AHEAD:
-            cut = chunk_end(entries[: last_cut(entries)], self._writer.most, self._count)
+            cut = chunk_end(entries[: last_cut(entries)], self._writer.max_batch_tokens, self._count)
         else:
             tokens = window_budget(self._settings, state)
             cut = bounded_start(entries, after, self._limits, tokens, self._count)
         if not cut:
             return False
-        made = provisional_segment(entries[:cut], after + 1, self._settings.size, self._memory.token_counter)
+        segment = provisional_segment(
+            entries[:cut], after + 1, self._settings.size, self._memory.token_counter
+        )
         done = await self._memory.store.commit_segment(
-            self._key, made, generation=state.head.generation, fence=None
+            self._key, segment, generation=state.head.generation, fence=None
         )
         if done:
             self._metrics.add("digests_committed")
-            await self._merge_stand_ins()
+            await self._merge_digests()
         return done
 
     async def _read(self, after: int) -> Window:
@@ -503,23 +512,25 @@ class SummaryJob:
             return await memory.read(scope, conversation, after=after, before=before)
         return await memory.store.read(self._key, after=after, before=before)
 
-    def _long(self, entries: Sequence[Entry]) -> bool:
+    def _has_long_message(self, entries: Sequence[Entry]) -> bool:
         """Whether the summarizer is shown some of these messages in part."""
-        return any(self._count(entry.message) > self._writer.longest for entry in entries)
+        return any(self._count(entry.message) > self._writer.max_message_tokens for entry in entries)
 
-    async def _merge_stand_ins(self) -> None:
+    async def _merge_digests(self) -> None:
         """Keep the digests of a long outage within the size together."""
         state = await self._memory.store.summary(self._key)
         waiting = [one for one in state.segments if one.provisional]
         if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._settings.size:
             return
-        written = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
-        made = _make_segment(written, waiting[0].first, waiting[-1].last, 1, provisional=True)
-        await self._memory.store.commit_segment(self._key, made, generation=state.head.generation, fence=None)
+        draft = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
+        segment = _make_segment(draft, waiting[0].first, waiting[-1].last, 1, provisional=True)
+        await self._memory.store.commit_segment(
+            self._key, segment, generation=state.head.generation, fence=None
+        )
 
-    async def _commit(self, made: StoredSegment, state: SummaryState, lease: Lease) -> bool:
+    async def _commit(self, segment: StoredSegment, state: SummaryState, lease: Lease) -> bool:
         done = await self._memory.store.commit_segment(
-            self._key, made, generation=state.head.generation, fence=lease.fence
+            self._key, segment, generation=state.head.generation, fence=lease.fence
         )
         if not done:
             self._metrics.add("summaries_discarded")
@@ -527,19 +538,19 @@ class SummaryJob:
 
 
 def _make_segment(
-    written: SegmentDraft, first: int, last: int, level: int = 0, *, provisional: bool = False
+    draft: SegmentDraft, first: int, last: int, level: int = 0, *, provisional: bool = False
 ) -> StoredSegment:
     return StoredSegment(
         first=first,
         last=last,
-        text=written.text,
-        tokens=written.tokens,
+        text=draft.text,
+        tokens=draft.tokens,
         level=level,
         provisional=provisional,
-        model=written.model,
-        input_tokens=written.input_tokens,
-        output_tokens=written.output_tokens,
-        prompt_hash=written.prompt_hash,
-        source_hash=written.source_hash,
-        coverage=written.coverage,
+        model=draft.model,
+        input_tokens=draft.input_tokens,
+        output_tokens=draft.output_tokens,
+        prompt_hash=draft.prompt_hash,
+        source_hash=draft.source_hash,
+        coverage=draft.coverage,
     )

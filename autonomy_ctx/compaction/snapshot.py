@@ -13,11 +13,11 @@ from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.view import window_budget
-from autonomy_ctx.items.cuts import orphaned_results
+from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, orphaned_results
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
 
@@ -44,8 +44,6 @@ def provisional_segment(
 
 
 CACHED_CONVERSATIONS = 512
-# How many messages a window looks back for the call of a result: one that is further away has lost it.
-LOOKBACK = 1024
 _MAX_READ_TRIES = 16
 
 
@@ -58,9 +56,9 @@ class ConversationSnapshot:
     entries: list[Entry]
     # Whether the entries are all that is not covered.
     complete: bool
-    # What is covered but stands after position `since`; None when it was not read, or not all of it.
-    older: list[Entry] | None = None
-    since: int = 0
+    # What is covered but stands after position `covered_since`; None when it was not read, or not all of it.
+    covered_entries: list[Entry] | None = None
+    covered_since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class BoundedView:
     missing: tuple[int, int] | None = None
 
     @property
-    def before(self) -> int:
+    def last_hidden(self) -> int:
         """The last position that is not in the window."""
         if self.missing is not None:
             return self.missing[1]
@@ -93,11 +91,11 @@ class SnapshotReader:
         )
 
     @property
-    def held(self) -> list[Key]:
+    def cached_keys(self) -> list[Key]:
         """Conversations whose summary is kept here."""
         return [key for (_, key), (_, state) in self._states.items() if state.segments]
 
-    async def look(
+    async def read(
         self, memory: Memory, key: Key, limits: Limits, since: int | None = None
     ) -> ConversationSnapshot:
         """The summary in force and the newest entries it does not cover, as of one moment.
@@ -105,16 +103,16 @@ class SnapshotReader:
         A kept summary is used only when the head that was read with the window says it is still in force.
         With `since`, entries after that position are read too, even those that are covered.
         """
-        place, store = store_key(memory.store, key), memory.store
+        store_key, store = make_store_key(memory.store, key), memory.store
         limit = limits.hard + limits.batch + 1
-        identity, state = self._states.get(place, (None, None))
+        identity, state = self._states.get(store_key, (None, None))
         if identity != store.identity:
             state = None
         self._metrics.add("cache_hits" if state is not None and state.segments else "cache_misses")
         for _ in range(_MAX_READ_TRIES):
             if state is None:
                 state = await store.summary(key)
-                self._states[place] = (store.identity, state)
+                self._states[store_key] = (store.identity, state)
             after = state.covered if since is None else min(since, state.covered)
             window = await memory.read(key.scope, key.conversation, after=after, limit=limit)
             if _same_summary(window.head, state.head):
@@ -125,11 +123,13 @@ class SnapshotReader:
         read, covered = window.entries, state.covered
         entries = [entry for entry in read if entry.position > covered]
         complete = len(read) < limit or len(entries) < len(read)
-        older = None
+        covered_entries = None
         if since is not None and len(read) < limit:
-            older = [entry for entry in read if entry.position <= covered]
+            covered_entries = [entry for entry in read if entry.position <= covered]
         while (
-            not complete and len(entries) < LOOKBACK and _starts_inside_group(entries, state.covered, limits)
+            not complete
+            and len(entries) < MAX_CALL_LOOKBACK
+            and _starts_inside_group(entries, state.covered, limits)
         ):
             limit = 2 * len(entries)
             page = await memory.read(
@@ -139,20 +139,20 @@ class SnapshotReader:
                 break
             entries = [*page.entries, *entries]
             complete = len(page.entries) < limit
-        return ConversationSnapshot(state, window.head, entries, complete, older, since or 0)
+        return ConversationSnapshot(state, window.head, entries, complete, covered_entries, since or 0)
 
-    def bounded(
+    def bound(
         self,
         memory: Memory,
         key: Key,
-        seen: ConversationSnapshot,
+        snapshot: ConversationSnapshot,
         settings: CompactionSettings,
         count: CountMessage,
     ) -> BoundedView:
         """The parts to show. Where the hard limit cuts something off, a digest stands for it."""
-        segments, entries, covered = list(seen.state.segments), seen.entries, seen.state.covered
-        cut = bounded_start(entries, covered, settings.limits, window_budget(settings, seen.state), count)
-        if not seen.complete:
+        segments, entries, covered = list(snapshot.state.segments), snapshot.entries, snapshot.state.covered
+        cut = bounded_start(entries, covered, settings.limits, window_budget(settings, snapshot.state), count)
+        if not snapshot.complete:
             self._metrics.add("omissions_served")
             # In the middle of a group that is larger than all that may be shown.
             cut = cut or _skip_leading_results(entries, len(entries) - settings.limits.hard)
@@ -160,36 +160,38 @@ class SnapshotReader:
         if not cut:
             return BoundedView(segments, entries)
         self._metrics.add("digests_served")
-        return BoundedView([*segments, self._digest(memory, key, seen, cut, settings)], entries[cut:])
+        return BoundedView([*segments, self._digest(memory, key, snapshot, cut, settings)], entries[cut:])
 
-    def prepare(
+    def prepare_digest(
         self,
         memory: Memory,
         key: Key,
-        seen: ConversationSnapshot,
+        snapshot: ConversationSnapshot,
         settings: CompactionSettings,
         count: CountMessage,
     ) -> None:
         """Make the digest that will be wanted in a batch from now, if the summary stays away."""
-        limits, tokens = settings.limits, window_budget(settings, seen.state)
+        limits, tokens = settings.limits, window_budget(settings, snapshot.state)
         sooner = replace(limits, hard=max(limits.hard - limits.batch, 1))
         tokens = None if tokens is None else tokens * 3 // 4
-        cut = bounded_start(seen.entries, seen.state.covered, sooner, tokens, count)
-        if cut and seen.complete:
-            self._digest(memory, key, seen, cut, settings)
+        cut = bounded_start(snapshot.entries, snapshot.state.covered, sooner, tokens, count)
+        if cut and snapshot.complete:
+            self._digest(memory, key, snapshot, cut, settings)
 
     def _digest(
-        self, memory: Memory, key: Key, seen: ConversationSnapshot, cut: int, settings: CompactionSettings
+        self, memory: Memory, key: Key, snapshot: ConversationSnapshot, cut: int, settings: CompactionSettings
     ) -> StoredSegment:
-        covered, last = seen.state.covered, seen.entries[cut - 1].position
-        place = (store_key(memory.store, key), seen.head.generation, covered, last)
-        digest = self._digests.get(place)
+        covered, last = snapshot.state.covered, snapshot.entries[cut - 1].position
+        digest_key = (make_store_key(memory.store, key), snapshot.head.generation, covered, last)
+        digest = self._digests.get(digest_key)
         if digest is None:
-            digest = provisional_segment(seen.entries[:cut], covered + 1, settings.size, memory.token_counter)
-            self._digests[place] = digest
+            digest = provisional_segment(
+                snapshot.entries[:cut], covered + 1, settings.size, memory.token_counter
+            )
+            self._digests[digest_key] = digest
         return digest
 
-    def forget(self, scope: str | None, conversation: str | None) -> None:
+    def clear(self, scope: str | None, conversation: str | None) -> None:
         """Drop what is kept of a conversation, a scope or all."""
         self._states.forget(scope=scope, conversation=conversation)
         self._digests.forget(scope=scope, conversation=conversation)

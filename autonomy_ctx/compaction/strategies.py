@@ -12,14 +12,20 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from autonomy_ctx.compaction.plan import COMPRESSION_RATIO, MIN_SUMMARY_TOKENS
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt, is_chat_model
 from autonomy_ctx.completion.gate import judge, trim_to_cap
 from autonomy_ctx.completion.prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
-from autonomy_ctx.items.cuts import find_window_start, safe_cuts
+from autonomy_ctx.items.cuts import (
+    find_window_start,
+    is_instruction,
+    is_summary,
+    newest_user_index,
+    safe_cuts,
+)
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.validation import check_int
@@ -29,8 +35,6 @@ __all__ = ["ClearToolResults", "Compact", "Pipeline", "SummarizeOldest", "Trunca
 logger = logging.getLogger("autonomy_ctx.compaction")
 SUMMARY_TITLE = "[Conversation Summary]"
 CLEARED_RESULT = "[result cleared to save space]"
-# Source tokens for one token of summary, and the shortest summary to ask for.
-COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 
 
 class TruncateOldest(Compact):
@@ -47,14 +51,14 @@ class TruncateOldest(Compact):
         """Shorten every context that is too long."""
         for context in contexts.values():
             if len(context) > self.max_messages:
-                context.messages = self._kept(list(context))
+                context.messages = self._truncate(list(context))
         return contexts
 
-    def _kept(self, messages: Sequence[Message]) -> list[Message]:
+    def _truncate(self, messages: Sequence[Message]) -> list[Message]:
         rest = [message for message in messages if not _is_fixed(message)]
         room = max(self.max_messages - (len(messages) - len(rest)), 1)
         start = find_window_start(rest, room)
-        asked = _newest_user_index(rest)
+        asked = newest_user_index(rest)
         if asked is not None and asked < start:
             start = find_window_start(rest, max(room - 1, 1))
         gone = {message.id for index, message in enumerate(rest[:start]) if index != asked}
@@ -115,7 +119,7 @@ class SummarizeOldest(Compact):
         for context in contexts.values():
             left = self._oldest(list(context)) if len(context) > self.max_messages else []
             # An earlier summary alone has nothing to add to itself.
-            while not all(map(_is_summary, left)):
+            while not all(map(is_summary, left)):
                 batch = self._batch(left)
                 summary = await self._summarize(context, batch)
                 if summary is None:
@@ -125,8 +129,8 @@ class SummarizeOldest(Compact):
 
     def _oldest(self, messages: Sequence[Message]) -> list[Message]:
         """All that is to be summarized."""
-        rest = [message for message in messages if _is_summary(message) or not _is_fixed(message)]
-        asked = _newest_user_index(rest)
+        rest = [message for message in messages if is_summary(message) or not _is_fixed(message)]
+        asked = newest_user_index(rest)
         old = rest[: find_window_start(rest, self.keep)]
         return [message for index, message in enumerate(old) if index != asked]
 
@@ -142,7 +146,7 @@ class SummarizeOldest(Compact):
 
     async def _summarize(self, context: Context, batch: Sequence[Message]) -> Message | None:
         """Put a summary in the place of some messages, and return it; None when there is none fit for it."""
-        text = await self._written(batch)
+        text = await self._write_summary(batch)
         covered = {message.id for message in batch}
         # Looked at again after the wait: what was said meanwhile stays, and what is gone stays gone.
         messages = list(context)
@@ -159,7 +163,7 @@ class SummarizeOldest(Compact):
         context.messages = [*rest[:at], summary, *rest[at:]]
         return summary
 
-    async def _written(self, batch: Sequence[Message]) -> str | None:
+    async def _write_summary(self, batch: Sequence[Message]) -> str | None:
         count = self._counter.count_text
         source = transcript(batch, counter=self._counter, longest=max(self.batch_tokens // 4, self.size))
         tokens = count(source)
@@ -201,13 +205,13 @@ class Pipeline(Compact):
             if inspect.iscoroutine(result):
                 # It has not begun. Made again when the whole is awaited, so that nobody has to.
                 result.close()
-                return self._awaited(index, contexts)
+                return self._run_async(index, contexts)
             if inspect.isawaitable(result):
-                return self._awaited(index + 1, contexts, result)
+                return self._run_async(index + 1, contexts, result)
             contexts = contexts if result is None else result
         return contexts
 
-    async def _awaited(
+    async def _run_async(
         self, index: int, contexts: Contexts, result: Awaitable[Contexts | None] | None = None
     ) -> Contexts:
         if result is not None:
@@ -219,18 +223,9 @@ class Pipeline(Compact):
         return contexts
 
 
-def _is_summary(message: Message) -> bool:
-    return isinstance(message, Summary) or bool(message.extra.get("summary"))
-
-
 def _is_fixed(message: Message) -> bool:
     """Whether a message stays wherever it stands: an instruction, or what stands for older messages."""
-    return message.role in (ChatRole.SYSTEM, ChatRole.DEVELOPER) or _is_summary(message)
-
-
-def _newest_user_index(messages: Sequence[Message]) -> int | None:
-    newest_first = reversed(range(len(messages)))
-    return next((index for index in newest_first if messages[index].role is ChatRole.USER), None)
+    return is_instruction(message) or is_summary(message)
 
 
 def _clear_result(message: Message) -> Message:

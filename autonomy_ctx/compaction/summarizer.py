@@ -31,7 +31,7 @@ from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
 
@@ -95,39 +95,41 @@ class Summarizer:
         self._task = settings.fingerprint()
         # By store and key: two memories may hold conversations with the same name.
         self._running: set[StoreKey] = set()
-        self._standing_in: set[StoreKey] = set()
-        # Those for which there was no room: they are owed in the store, and taken up when there is.
-        self._owed: ConversationCache[StoreKey, bool] = ConversationCache(_TRACKED_CONVERSATIONS)
-        self._freed = anyio.Event()
+        self._storing_digests: set[StoreKey] = set()
+        # They wait in the store until a slot is free.
+        self._queued: ConversationCache[StoreKey, bool] = ConversationCache(_TRACKED_CONVERSATIONS)
+        self._slot_freed = anyio.Event()
         self._not_before: ConversationCache[StoreKey, float] = ConversationCache(_TRACKED_CONVERSATIONS)
-        # Stores that are looked after, and how to have a look taken earlier.
-        self._swept: WeakSet[Any] = WeakSet()
-        self._alarms: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
+        # Stores with a sweeper, and the events that wake it early.
+        self._swept_stores: WeakSet[Any] = WeakSet()
+        self._wakeups: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
 
     @property
     def pending(self) -> int:
         """Conversations that are being summarized or wait for it."""
-        return len(self._running) + len(self._owed)
+        return len(self._running) + len(self._queued)
 
-    def wanted(self, memory: Memory, key: Key) -> None:
+    def request(self, memory: Memory, key: Key) -> None:
         """Have a conversation summarized soon, unless that is under way or has to wait."""
         self._sweep(memory)
-        place = store_key(memory.store, key)
-        if place in self._running or self._not_before.get(place, 0.0) > self._clock():
+        store_key = make_store_key(memory.store, key)
+        if store_key in self._running or self._not_before.get(store_key, 0.0) > self._clock():
             return
-        if len(self._running) >= self.settings.parallel or self.writer.breaker.wait() > 0:
-            if place not in self._owed and self._background.start(partial(self._owe, memory, key)):
-                self._owed[place] = True
+        if len(self._running) >= self.settings.parallel or self.writer.breaker.seconds_until_allowed() > 0:
+            if store_key not in self._queued and self._background.start(partial(self._enqueue, memory, key)):
+                self._queued[store_key] = True
         elif self._background.start(partial(self._run, memory, key)):
-            self._take(place)
+            self._mark_running(store_key)
 
-    def stand_in(self, memory: Memory, key: Key) -> None:
+    def request_digest(self, memory: Memory, key: Key) -> None:
         """Have the digest that a context showed stored, so that the next one need not make it."""
-        name = store_key(memory.store, key)
-        if name not in self._standing_in and self._background.start(partial(self._stand_in, memory, key)):
-            self._standing_in.add(name)
+        store_key = make_store_key(memory.store, key)
+        if store_key not in self._storing_digests and self._background.start(
+            partial(self._store_digests, memory, key)
+        ):
+            self._storing_digests.add(store_key)
 
-    def forget(self, scope: str | None = None, conversation: str | None = None) -> None:
+    def clear(self, scope: str | None = None, conversation: str | None = None) -> None:
         """Forget when to ask again, of a conversation, a scope or all; of all, also that the model failed."""
         self._not_before.forget(scope=scope, conversation=conversation)
         if scope is None:
@@ -142,58 +144,62 @@ class Summarizer:
             async with anyio.create_task_group() as group:
                 while not errors:
                     while len(self._running) >= self.settings.parallel:
-                        await self._freed.wait()
-                    found = self.writer.breaker.wait() or await memory.store.claim_next(**self._terms())
+                        await self._slot_freed.wait()
+                    found = self.writer.breaker.seconds_until_allowed() or await memory.store.claim_next(
+                        **self._claim_options()
+                    )
                     if not isinstance(found, Lease):
                         break
                     took = True
-                    self._take(store_key(memory.store, found.key))
-                    group.start_soon(self._take_up, memory, found, errors)
+                    self._mark_running(make_store_key(memory.store, found.key))
+                    group.start_soon(self._run_lease, memory, found, errors)
             if errors:
                 raise errors[0]
             # What was taken has been let go of by now: only another look tells what is owed.
             if not took:
                 return None if found is None or isinstance(found, Lease) else min(found, SWEEP_SECONDS)
 
-    def _terms(self) -> _ClaimOptions:
+    def _claim_options(self) -> _ClaimOptions:
         return {"owner": self._owner, "task": self._task, "seconds": self.settings.lease}
 
-    def _take(self, place: StoreKey) -> None:
-        self._running.add(place)
-        self._owed.pop(place, None)
+    def _mark_running(self, store_key: StoreKey) -> None:
+        self._running.add(store_key)
+        self._queued.pop(store_key, None)
         self._metrics.add("background_tasks_started")
 
-    def _let_go(self, place: StoreKey) -> None:
+    def _mark_done(self, store_key: StoreKey) -> None:
         """Make room for another, and have it looked for if some are owed."""
-        self._running.discard(place)
-        freed, self._freed = self._freed, anyio.Event()
-        freed.set()
-        if self._owed:
-            for alarm in list(self._alarms.values()):
-                alarm.set()
+        self._running.discard(store_key)
+        slot_freed, self._slot_freed = self._slot_freed, anyio.Event()
+        slot_freed.set()
+        if self._queued:
+            for wakeup in list(self._wakeups.values()):
+                wakeup.set()
 
-    async def _owe(self, memory: Memory, key: Key) -> None:
+    async def _enqueue(self, memory: Memory, key: Key) -> None:
         try:
             await memory.store.owe(key, task=self._task)
         except StoreError:
-            self._owed.pop(store_key(memory.store, key), None)
+            self._queued.pop(make_store_key(memory.store, key), None)
 
-    async def _take_up(self, memory: Memory, lease: Lease, errors: list[StoreError]) -> None:
+    async def _run_lease(self, memory: Memory, lease: Lease, errors: list[StoreError]) -> None:
         try:
-            await self._under(memory, lease)
+            await self._run_under_lease(memory, lease)
         except StoreError as error:
             errors.append(error)
         finally:
-            self._let_go(store_key(memory.store, lease.key))
+            self._mark_done(make_store_key(memory.store, lease.key))
 
     async def _run(self, memory: Memory, key: Key) -> None:
-        place = store_key(memory.store, key)
+        store_key = make_store_key(memory.store, key)
         try:
-            lease = await memory.store.claim(key, **self._terms())
+            lease = await memory.store.claim(key, **self._claim_options())
             if isinstance(lease, Lease):
-                await self._under(memory, lease)
+                await self._run_under_lease(memory, lease)
             else:
-                self._not_before[place] = self._clock() + (LEASED_RETRY_SECONDS if lease is None else lease)
+                self._not_before[store_key] = self._clock() + (
+                    LEASED_RETRY_SECONDS if lease is None else lease
+                )
         except StoreClosed:
             self._metrics.add("background_tasks_failed")
         except StoreError as error:
@@ -201,14 +207,14 @@ class Summarizer:
             self._metrics.add("background_tasks_failed")
             logger.warning("a summary could not be written: %s", error)
         finally:
-            self._let_go(place)
+            self._mark_done(store_key)
 
-    async def _under(self, memory: Memory, lease: Lease) -> None:
+    async def _run_under_lease(self, memory: Memory, lease: Lease) -> None:
         """Work under a lease until nothing is left to do, and let go of it whatever happens."""
         settled, failure = False, None
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._hold, memory, lease, group)
+                group.start_soon(self._keep_lease, memory, lease, group)
                 try:
                     again = await self._work(memory, lease)
                     await self._settle(memory, lease, again)
@@ -225,15 +231,15 @@ class Summarizer:
         if failure is not None:
             raise failure
 
-    async def _hold(self, memory: Memory, lease: Lease, group: TaskGroup) -> None:
+    async def _keep_lease(self, memory: Memory, lease: Lease, group: TaskGroup) -> None:
         """Keep the lease for as long as it takes; without it there is no point in going on."""
-        held = True
-        while held:
+        extended = True
+        while extended:
             await anyio.sleep(self.settings.lease / 3)
             try:
-                held = await memory.store.extend(lease, self.settings.lease)
+                extended = await memory.store.extend(lease, self.settings.lease)
             except StoreError:
-                held = False
+                extended = False
         self._metrics.add("summaries_discarded")
         group.cancel_scope.cancel()
 
@@ -242,11 +248,11 @@ class Summarizer:
             await memory.store.settle(lease)
             return
         changed, seconds = again
-        self._not_before[store_key(memory.store, lease.key)] = self._clock() + seconds
+        self._not_before[make_store_key(memory.store, lease.key)] = self._clock() + seconds
         await memory.store.settle(changed, again_in=seconds)
-        alarm = self._alarms.get(memory.store)
-        if alarm is not None:
-            alarm.set()
+        wakeup = self._wakeups.get(memory.store)
+        if wakeup is not None:
+            wakeup.set()
 
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, the lease to go on with and when."""
@@ -257,21 +263,21 @@ class Summarizer:
                 state, batch = await job.next_batch()
                 if batch is None:
                     break
-                if lease.refusals >= MAX_REFUSALS and lease.refused == batch.name:
+                if lease.refusals >= MAX_REFUSALS and lease.refused == batch.refusal_key:
                     return lease, _REFUSAL_RETRY_SECONDS
                 event = _summary_event(lease.key, batch)
-                await self._tell(SummaryHook.BEFORE_SUMMARY, event)
+                await self._fire_hooks(SummaryHook.BEFORE_SUMMARY, event)
                 with summary_span(event, self.settings) as span:
-                    written = await job.write_batch(state, batch, lease)
-                    span(None if written is None else written.segment)
-                if written is None:
+                    result = await job.write_batch(state, batch, lease)
+                    span(None if result is None else result.segment)
+                if result is None:
                     return None
                 self._metrics.add("summaries_committed")
-                event = replace(event, last=written.segment.last, segment=written.segment)
-                await self._tell(SummaryHook.AFTER_SUMMARY, event)
+                event = replace(event, last=result.segment.last, segment=result.segment)
+                await self._fire_hooks(SummaryHook.AFTER_SUMMARY, event)
                 lease = replace(lease, attempts=0, refusals=0, refused="")
-                if written.failed is not None:
-                    raise written.failed
+                if result.merge_error is not None:
+                    raise result.merge_error
             batch = None
             while await job.merge(lease):
                 pass
@@ -284,26 +290,26 @@ class Summarizer:
             return replace(lease, attempts=attempts), retry_delay(attempts)
         except UnfitSummary as error:
             self._metrics.add("background_tasks_failed")
-            self._metrics.refused(error.reason)
+            self._metrics.count_refusal(error.reason)
             logger.warning("a summary was refused (%s); history is kept and shown", error.reason)
-            name = batch.name if batch is not None else ""
-            refusals = lease.refusals + 1 if lease.refused == name else 1
+            refusal_key = batch.refusal_key if batch is not None else ""
+            refusals = lease.refusals + 1 if lease.refused == refusal_key else 1
             delay = _REFUSAL_RETRY_SECONDS if refusals >= MAX_REFUSALS else retry_delay(refusals)
-            return replace(lease, refusals=refusals, refused=name), delay
+            return replace(lease, refusals=refusals, refused=refusal_key), delay
         self._metrics.add("background_tasks_completed")
         return None
 
-    async def _stand_in(self, memory: Memory, key: Key) -> None:
+    async def _store_digests(self, memory: Memory, key: Key) -> None:
         job = SummaryJob(memory, key, self.settings, self.writer, self._metrics)
         try:
-            while await job.stand_in():
+            while await job.store_digest():
                 pass
         except StoreError as error:
             logger.warning("a digest could not be stored: %s", error)
         finally:
-            self._standing_in.discard(store_key(memory.store, key))
+            self._storing_digests.discard(make_store_key(memory.store, key))
 
-    async def _tell(self, kind: SummaryHook, event: SummaryEvent) -> None:
+    async def _fire_hooks(self, kind: SummaryHook, event: SummaryEvent) -> None:
         """Call the hooks; what they raise is their own affair."""
         try:
             await fire(self._hooks, kind, event)
@@ -313,29 +319,29 @@ class Summarizer:
 
     def _sweep(self, memory: Memory) -> None:
         """Look after work on this store that is due later or was left behind, for as long as it is used."""
-        if memory.store not in self._swept and self._background.start(
+        if memory.store not in self._swept_stores and self._background.start(
             partial(self._sweeper, ref(memory.store), memory.token_counter), lasting=True
         ):
-            self._swept.add(memory.store)
+            self._swept_stores.add(memory.store)
 
-    async def _sweeper(self, kept: ref[Store], counter: TokenCounter) -> None:
+    async def _sweeper(self, store_ref: ref[Store], counter: TokenCounter) -> None:
         """Holds on to the store only while it works on it: nobody else may know that it is there."""
         try:
-            while (store := kept()) is not None:
+            while (store := store_ref()) is not None:
                 with self._background.busy():
                     wait = await self.catch_up(Memory(store=store, token_counter=counter))
-                alarm = self._alarms[store] = anyio.Event()
+                wakeup = self._wakeups[store] = anyio.Event()
                 del store
                 with anyio.move_on_after(SWEEP_SECONDS if wait is None else max(wait, 0.05)):
-                    await alarm.wait()
+                    await wakeup.wait()
         except StoreClosed:
             pass
         except StoreError as error:
             logger.warning("owed summaries are not looked for until the next turn: %s", error)
         finally:
-            if (store := kept()) is not None:
-                self._swept.discard(store)
-                self._alarms.pop(store, None)
+            if (store := store_ref()) is not None:
+                self._swept_stores.discard(store)
+                self._wakeups.pop(store, None)
 
 
 def _summary_event(key: Key, batch: SummaryBatch) -> SummaryEvent:

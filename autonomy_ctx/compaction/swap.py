@@ -30,10 +30,10 @@ class _DisplayedSummary:
 
     generation: int
     segments: tuple[StoredSegment, ...]
-    at: float
-    carried: float = 0.0
+    shown_at: float
+    carried_cost: float = 0.0
     # The newest summary there was the last time.
-    offered: tuple[StoredSegment, ...] = ()
+    newest_segments: tuple[StoredSegment, ...] = ()
 
 
 class SwapTracker:
@@ -41,49 +41,49 @@ class SwapTracker:
 
     def __init__(self, metrics: SummaryMetrics) -> None:
         self._metrics = metrics
-        self._showing: ConversationCache[StoreKey, _DisplayedSummary] = ConversationCache(
+        self._displayed: ConversationCache[StoreKey, _DisplayedSummary] = ConversationCache(
             CACHED_CONVERSATIONS
         )
 
-    def covered(self, place: StoreKey) -> int | None:
+    def covered(self, store_key: StoreKey) -> int | None:
         """The last position covered by the summary that was shown last."""
-        last = self._showing.get(place)
+        last = self._displayed.get(store_key)
         return None if last is None else _last_covered(last.segments)
 
-    def forget(self, place: StoreKey) -> None:
+    def forget(self, store_key: StoreKey) -> None:
         """Show the newest summary next time."""
-        self._showing.pop(place, None)
+        self._displayed.pop(store_key, None)
 
-    def view(
+    def choose_snapshot(
         self,
-        place: StoreKey,
-        seen: ConversationSnapshot,
+        store_key: StoreKey,
+        snapshot: ConversationSnapshot,
         settings: CompactionSettings,
         count: CountMessage,
         now: float,
     ) -> ConversationSnapshot:
         """What to show: the newest summary, or for now the one that was shown and all it does not cover."""
-        last = self._showing.get(place)
-        older = None if last is None else _older_view(last, seen, settings, count)
+        last = self._displayed.get(store_key)
+        older = None if last is None else _older_view(last, snapshot, settings, count)
         if (
             last is None
             or older is None
-            or _should_swap(settings, _swap_choice(last, older, seen, settings, count, now))
+            or _should_swap(settings, _swap_choice(last, older, snapshot, settings, count, now))
         ):
-            generation, segments = seen.head.generation, seen.state.segments
+            generation, segments = snapshot.head.generation, snapshot.state.segments
             if last is None or (last.generation, last.segments) != (generation, segments):
                 self._metrics.add("swaps", 0 if last is None else 1)
-                last = self._showing[place] = _DisplayedSummary(generation, segments, now)
-            older = seen
+                last = self._displayed[store_key] = _DisplayedSummary(generation, segments, now)
+            older = snapshot
         else:
             self._metrics.add("swaps_put_off")
-        last.at, last.offered = now, seen.state.segments
-        last.carried += _carrying_cost(older.entries, settings, count)
+        last.shown_at, last.newest_segments = now, snapshot.state.segments
+        last.carried_cost += _carrying_cost(older.entries, settings, count)
         return older
 
-    def forget_all(self, scope: str | None, conversation: str | None) -> None:
+    def clear(self, scope: str | None, conversation: str | None) -> None:
         """The same for a conversation, a scope or all."""
-        self._showing.forget(scope=scope, conversation=conversation)
+        self._displayed.forget(scope=scope, conversation=conversation)
 
 
 def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:
@@ -96,28 +96,28 @@ def _should_swap(settings: CompactionSettings, choice: SwapChoice) -> bool:
 
 
 def _older_view(
-    last: _DisplayedSummary, seen: ConversationSnapshot, settings: CompactionSettings, count: CountMessage
+    last: _DisplayedSummary, snapshot: ConversationSnapshot, settings: CompactionSettings, count: CountMessage
 ) -> ConversationSnapshot | None:
     """What a context with the older summary has; None when it may not be shown, or is the newest."""
-    state, covered = seen.state, _last_covered(last.segments)
+    state, covered = snapshot.state, _last_covered(last.segments)
     if (
-        last.generation != seen.head.generation
+        last.generation != snapshot.head.generation
         or last.segments == state.segments
-        or seen.older is None
-        or not seen.complete
+        or snapshot.covered_entries is None
+        or not snapshot.complete
         # Another context of this conversation, composed beside this one, has changed it meanwhile.
-        or not seen.since <= covered <= state.covered
+        or not snapshot.covered_since <= covered <= state.covered
         # A digest only stands in: it is not kept for the sake of money.
         or any(segment.provisional for segment in last.segments)
     ):
         return None
     state = replace(state, segments=last.segments)
-    back = [entry for entry in seen.older if entry.position > covered]
-    older = replace(seen, state=state, entries=[*back, *seen.entries], older=None)
+    back = [entry for entry in snapshot.covered_entries if entry.position > covered]
+    older = replace(snapshot, state=state, entries=[*back, *snapshot.entries], covered_entries=None)
     if len(older.entries) > settings.limits.hard:
         return None
-    most = window_budget(settings, state)
-    if most is not None and sum(count(entry.message) for entry in older.entries) > most:
+    max_tokens = window_budget(settings, state)
+    if max_tokens is not None and sum(count(entry.message) for entry in older.entries) > max_tokens:
         return None
     return older
 
@@ -125,19 +125,19 @@ def _older_view(
 def _swap_choice(
     last: _DisplayedSummary,
     older: ConversationSnapshot,
-    seen: ConversationSnapshot,
+    snapshot: ConversationSnapshot,
     settings: CompactionSettings,
     count: CountMessage,
     now: float,
 ) -> SwapChoice:
     # New segments are read anew once, now or later; the window after them at every swap.
-    anew = sum(count(entry.message) for entry in seen.entries)
+    anew = sum(count(entry.message) for entry in snapshot.entries)
     return SwapChoice(
-        idle_seconds=now - last.at,
+        idle_seconds=now - last.shown_at,
         cache_seconds=settings.cache_seconds,
-        carried=last.carried,
+        carried=last.carried_cost,
         swap_cost=anew * _uncached_premium(settings.price),
-        fresh=seen.state.segments != last.offered,
+        fresh=snapshot.state.segments != last.newest_segments,
         room=settings.limits.hard - len(older.entries),
         batch=settings.limits.batch,
     )

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import CountMessage
-from autonomy_ctx.items.clamp import clamp_message
+from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Segment, Summary
@@ -21,8 +21,6 @@ SUMMARY_HEADING = (
 )
 # What the heading, the range before a segment, and one more of these take, rounded up.
 HEADING_TOKENS, RANGE_TOKENS = 96, 32
-# The shortest that one message is cut to before others are left out.
-MIN_MESSAGE_TOKENS = 48
 
 
 def summary_message(
@@ -97,13 +95,13 @@ def fit_entries(
     if sum(counts) <= tokens:
         return list(entries)
     others = [size for entry, size in zip(entries, counts, strict=True) if entry.position != newest_user]
-    asked = sum(counts) - sum(others)
+    question_tokens = sum(counts) - sum(others)
     # Verbatim unless it alone is too large; then half of the room is left for what followed it.
-    asked = asked if asked <= tokens else tokens // 2
+    question_tokens = question_tokens if question_tokens <= tokens else tokens // 2
     cap = tokens // 2
-    while cap > MIN_MESSAGE_TOKENS and asked + sum(min(size, cap) for size in others) > tokens:
+    while cap > MIN_MESSAGE_TOKENS and question_tokens + sum(min(size, cap) for size in others) > tokens:
         cap = max(cap // 2, MIN_MESSAGE_TOKENS)
-    caps = [asked if entry.position == newest_user else cap for entry in entries]
+    caps = [question_tokens if entry.position == newest_user else cap for entry in entries]
     cut = [
         entry if size <= most else shorten(entry, most)
         for entry, size, most in zip(entries, counts, caps, strict=True)

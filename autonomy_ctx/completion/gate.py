@@ -65,11 +65,11 @@ def judge(
 
     `names` are the identifiers of the source, where they are known.
     """
-    said = _without_thinking(reply.text)
-    text = neutral(said)
-    wanted = identifiers(source) if names is None else names
+    answer = _without_thinking(reply.text)
+    text = neutral(answer)
+    source_names = identifiers(source) if names is None else names
     # Of a text far too long only the head can be kept; searching the rest for every name takes seconds.
-    covered = covered_share(wanted, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
+    covered = covered_share(source_names, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
 
     def verdict(problem: str | None, repair: str | None = None, *, fit: bool = False) -> Verdict:
         return Verdict(text=text, fit=fit, problem=problem, repair=repair, coverage=covered)
@@ -77,20 +77,20 @@ def judge(
     stop = (reply.stop or "").lower()
     if stop in REFUSAL_REASONS:
         return verdict("refused by the model")
-    if (has_calls(reply) and not text) or _is_tool_protocol(said) or _is_tool_protocol(text):
+    if (has_calls(reply) and not text) or _is_tool_protocol(answer) or _is_tool_protocol(text):
         return verdict("tool protocol")
     if not text:
         return verdict("empty")
     tokens = count(text)
-    if (secret and secret.lower() in said.lower()) or _echoes(text, tokens, source, source_tokens):
+    if (secret and secret.lower() in answer.lower()) or _echoes(text, tokens, source, source_tokens):
         return verdict("echo")
-    most = min(cap, max(source_tokens, SMALLEST) - 1)
+    max_tokens = min(cap, max(source_tokens, SMALLEST) - 1)
     if stop in CUT_OFF_REASONS:
-        return verdict("cut off", f"It was cut off; write at most {most} tokens.")
-    if tokens > most:
-        return verdict("too long", f"It is too long; write at most {most} tokens.")
+        return verdict("cut off", f"It was cut off; write at most {max_tokens} tokens.")
+    if tokens > max_tokens:
+        return verdict("too long", f"It is too long; write at most {max_tokens} tokens.")
     if covered < LEAST_COVERAGE:
-        known = [name for name in wanted if not _SMALL_NUMBER.fullmatch(name)]
+        known = [name for name in source_names if not _SMALL_NUMBER.fullmatch(name)]
         if len(known) >= LEAST_IDENTIFIERS:
             return verdict("poor coverage", _leaves_out(known, text), fit=True)
     return verdict(None, fit=True)

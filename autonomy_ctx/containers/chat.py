@@ -523,19 +523,26 @@ class ChatContext(ChatView):
         items = self.items
         start = turn_start(items, keep_recent_turns)
         groups = removable_groups(items, keep_newest_user=False)
-        said = [items[index] for index in sorted(at for group in groups if group[-1] < start for at in group)]
+        old_items = [
+            items[index] for index in sorted(at for group in groups if group[-1] < start for at in group)
+        ]
         earlier = [item for item in items[:start] if is_summary(item) and is_plain(item)]
-        text = await self._try_summary(said, earlier, llm, max_tokens, strict) if said else None
+        text = await self._try_summary(old_items, earlier, llm, max_tokens, strict) if old_items else None
         if text:
-            self._replace_with_summary(said, earlier, CONVERSATION_SUMMARY + text)
+            self._replace_with_summary(old_items, earlier, CONVERSATION_SUMMARY + text)
         return self
 
     async def _try_summary(
-        self, said: Sequence[Item], earlier: Sequence[Item], llm: ChatModel, max_tokens: int, strict: bool
+        self,
+        old_items: Sequence[Item],
+        earlier: Sequence[Item],
+        llm: ChatModel,
+        max_tokens: int,
+        strict: bool,
     ) -> str | None:
         try:
             return await summarize_items(
-                said, llm, earlier=earlier, counter=self.token_counter, max_tokens=max_tokens
+                old_items, llm, earlier=earlier, counter=self.token_counter, max_tokens=max_tokens
             )
         except SummaryFailed as error:
             if strict:
@@ -543,10 +550,10 @@ class ChatContext(ChatView):
             logger.warning("%s", error)
             return None
 
-    def _replace_with_summary(self, said: Sequence[Item], earlier: Sequence[Item], text: str) -> None:
+    def _replace_with_summary(self, old_items: Sequence[Item], earlier: Sequence[Item], text: str) -> None:
         """Put a summary in the place of what is still here of the items that it stands for."""
         # By identity: an item that was exchanged meanwhile is not the one the model was shown.
-        gone = {id(item) for item in said}
+        gone = {id(item) for item in old_items}
         now_here = self._list.items
         if not any(id(item) in gone for item in now_here):
             return

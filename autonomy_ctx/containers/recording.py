@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.callables import call_with_arguments, call_with_timeout, callable_name, check_callable
+from autonomy_ctx.errors import describe_error
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.json_values import EMPTY, Binary, JsonEncoder
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id
@@ -144,9 +145,9 @@ class Run:
     def commit(self, attempt: Attempt) -> None:
         """Put what an attempt recorded where the run was called from, all of it or nothing."""
         answer = Message(ChatRole.ASSISTANT, attempt.answer)
-        place = self.recorder.enclosing_attempt(self.outer)
+        enclosing = self.recorder.enclosing_attempt(self.outer)
         try:
-            self.recorder.add(place, [*attempt.messages, answer], {attempt.context: [answer]})
+            self.recorder.add(enclosing, [*attempt.messages, answer], {attempt.context: [answer]})
         except BaseException:
             attempt.state = "failed"
             raise
@@ -211,9 +212,9 @@ class Recorder:
     async def execute(self, tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
         """Call a tool; the call and its result, or its error, are recorded together."""
         check_callable(tool, "tool")
-        place = self.enclosing_attempt(_current_attempt.get())
+        enclosing = self.enclosing_attempt(_current_attempt.get())
         if getattr(tool, "is_model_call", False):
-            return await self._execute_model_call(tool, values, place)
+            return await self._execute_model_call(tool, values, enclosing)
         # Written before the tool runs: it may change what it is given.
         call = ToolCall(new_id(), callable_name(tool), await render_value(record_text, values))
         request = Message(ChatRole.ASSISTANT, "", tool_calls=[call])
@@ -222,15 +223,15 @@ class Recorder:
                 result = await call_with_timeout(tool, values)
         except Exception as error:
             with _log_failure(f"that {call.name} failed"):
-                self.add(place, [request, _result_message(call, error_text(error), is_error=True)])
+                self.add(enclosing, [request, _result_message(call, error_text(error), is_error=True)])
             raise
         answer = await render_value(result_text, result)
-        self.add(place, [request, _result_message(call, answer)])
+        self.add(enclosing, [request, _result_message(call, answer)])
         return result
 
     def add(
         self,
-        place: Attempt | None,
+        attempt: Attempt | None,
         messages: Sequence[Message],
         also: Mapping[str, Sequence[Message]] = EMPTY,
     ) -> None:
@@ -239,12 +240,12 @@ class Recorder:
         What comes late, from a task that outlives its attempt, follows the way the attempt took.
         """
         additions, waiting = dict(also), None
-        while place is not None:
-            additions[place.context] = messages
-            if place.state != "committed":
-                waiting = place
+        while attempt is not None:
+            additions[attempt.context] = messages
+            if attempt.state != "committed":
+                waiting = attempt
                 break
-            place = self.enclosing_attempt(place.run.outer)
+            attempt = self.enclosing_attempt(attempt.run.outer)
         else:
             additions[MAIN] = messages
         self.registry.add(additions)
@@ -258,7 +259,7 @@ class Recorder:
         return attempt
 
     async def _execute_model_call(
-        self, tool: Callable[..., Any], values: Mapping[str, Any], place: Attempt | None
+        self, tool: Callable[..., Any], values: Mapping[str, Any], enclosing: Attempt | None
     ) -> Any:
         """Call a tool that asks a model; inside a run the call is noted, unless the tool has noted it."""
         prompt = await render_value(prompt_text, values)
@@ -271,8 +272,8 @@ class Recorder:
         finally:
             if _model_call_flag.get() is flag:
                 _model_call_flag.set(before)
-        if place is not None and not flag.noted:
-            place.run.note_model_call(prompt, await render_value(answer_text, result))
+        if enclosing is not None and not flag.noted:
+            enclosing.run.note_model_call(prompt, await render_value(answer_text, result))
         return result
 
 
@@ -326,11 +327,7 @@ def prompt_text(values: Mapping[str, Any]) -> str:
 
 def error_text(error: BaseException) -> str:
     """An error's kind and what it says, without where it came from."""
-    try:
-        said = str(error)
-    except Exception:
-        said = ""
-    text = f"{type(error).__name__}: {said}".removesuffix(": ")
+    text = describe_error(error)
     over = len(text) - _ERROR_LIMIT
     return text if over <= 0 else f"{text[:_ERROR_LIMIT]} [... {over:,} characters are not shown here]"
 

@@ -332,10 +332,10 @@ class Runtime:
 
     def get_full_context(self, labels: str | Iterable[str] | None = None) -> list[Message]:
         """The messages of all contexts, or of those named `label` or `label_*`: each once, by time."""
-        wanted = None if labels is None else [labels] if isinstance(labels, str) else list(labels)
+        chosen = None if labels is None else [labels] if isinstance(labels, str) else list(labels)
         found: dict[str, Message] = {}
         for name, context in list(self.CTX.items()):
-            if wanted is None or any(name == label or name.startswith(f"{label}_") for label in wanted):
+            if chosen is None or any(name == label or name.startswith(f"{label}_") for label in chosen):
                 for message in context:
                     found.setdefault(message.id, message)
         return sorted(found.values(), key=lambda message: message.created_at)

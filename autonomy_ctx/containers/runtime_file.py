@@ -81,10 +81,10 @@ class JournalEntry:
 
 def edit_entries(context: str, before: Mapping[str, Message], after: Sequence[Message]) -> list[JournalEntry]:
     """The changes that lead from one state of a context to another, as short as they can be told."""
-    wanted = {message.id: message for message in after}
-    if not after or list(wanted) != [message_id for message_id in before if message_id in wanted]:
+    by_id = {message.id: message for message in after}
+    if not after or list(by_id) != [message_id for message_id in before if message_id in by_id]:
         return [JournalEntry(context, "set", after)]
-    dropped = [message_id for message_id in before if message_id not in wanted]
+    dropped = [message_id for message_id in before if message_id not in by_id]
     changed = [message for message in after if before[message.id] != message]
     entries = [JournalEntry(context, "put", [message]) for message in changed]
     return [*entries, JournalEntry(context, "drop", ids=dropped)] if dropped else entries

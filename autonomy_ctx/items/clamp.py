@@ -22,6 +22,8 @@ IMAGE_NOTE = TextContent("[image not shown here]")
 THINKING_NOTE = TextContent("[thinking not shown here]")
 # Below this many tokens a text of its own says nothing: texts are joined, images go.
 MIN_TEXT_TOKENS = 40
+# The shortest that one message is cut to before others are left out.
+MIN_MESSAGE_TOKENS = 48
 MAX_SEARCH_STEPS = 10
 MAX_CUT_SHIFT = 24  # how many characters a cut moves to find white space
 

@@ -17,6 +17,8 @@ from autonomy_ctx.items.message import ChatRole, Message, TextContent, ThinkingC
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.wire import Item
 
+# How many messages a window looks back for the call of a result: one that is further away has lost it.
+MAX_CALL_LOOKBACK = 1024
 _INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
@@ -52,6 +54,15 @@ def user_indexes(items: Sequence[Item]) -> list[int]:
     return [
         index for index, item in enumerate(items) if isinstance(item, Message) and item.role is ChatRole.USER
     ]
+
+
+def newest_user_index(items: Sequence[Item]) -> int | None:
+    """Where the newest message of a user stands; None when there is none."""
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if isinstance(item, Message) and item.role is ChatRole.USER:
+            return index
+    return None
 
 
 def match_results_to_calls(items: Sequence[Item]) -> dict[int, int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.errors import KnowledgeError
+from autonomy_ctx.errors import KnowledgeError, describe_error
 from autonomy_ctx.knowledge.knowledge import Passage, checked_knowledge, search_function, search_knowledge
 from autonomy_ctx.validation import check_int, check_seconds
 
@@ -57,7 +57,7 @@ class FusedKnowledge:
                 else:
                     found[number] = answer.passages
             except Exception as error:
-                problems.append(f"{name} failed: {type(error).__name__}: {error}")
+                problems.append(f"{name} failed: {describe_error(error)}")
                 logger.warning("knowledge base %s failed and was left out", name, exc_info=True)
 
         async with anyio.create_task_group() as group:

@@ -32,7 +32,7 @@ _numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _next = count(1)
 
 
-def store_key(store: Store, key: Key) -> StoreKey:
+def make_store_key(store: Store, key: Key) -> StoreKey:
     """The key of a conversation in a store; two memories on one store have the same."""
     number = _numbers.get(store)
     if number is None:

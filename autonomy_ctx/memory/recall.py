@@ -399,19 +399,23 @@ async def _read_messages(
         return list(await store.read_indexed(memory.agent, scope, places))
     read: list[IndexedMessage] = []
     for conversation in dict.fromkeys(name for name, _ in places):
-        for first, last in _position_ranges(position for name, position in places if name == conversation):
+        for first, last in position_ranges(
+            (position for name, position in places if name == conversation), max_gap=MAX_GAP
+        ):
             window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
             read += [IndexedMessage(conversation, *entry) for entry in window.entries]
     return read
 
 
-def _position_ranges(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ranges that hold the positions, and no long stretch of others."""
-    ordered = sorted(positions)
-    first = last = ordered[0]
-    for position in ordered[1:]:
-        if position > last + MAX_GAP:
+def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:
+    """Ranges that hold the positions; those at most `max_gap` apart share one."""
+    first = last = None
+    for position in sorted(positions):
+        if first is None or last is None:
+            first = position
+        elif position > last + max_gap:
             yield first, last
             first = position
         last = position
-    yield first, last
+    if first is not None and last is not None:
+        yield first, last

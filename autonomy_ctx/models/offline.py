@@ -15,6 +15,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from autonomy_ctx.items.clamp import clamp_text, shorten
+from autonomy_ctx.items.cuts import newest_user_index
 from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.message import ChatRole, Message, TextContent
@@ -115,9 +116,7 @@ class OfflineModel:
         )
 
     def _answer(self, messages: Sequence[Message]) -> str:
-        asked = next(
-            (at for at in range(len(messages) - 1, -1, -1) if messages[at].role is ChatRole.USER), None
-        )
+        asked = newest_user_index(messages)
         if asked is None:
             return NO_QUESTION
         record = self._record(messages, asked)

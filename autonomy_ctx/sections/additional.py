@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from autonomy_ctx.errors import describe_error
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, SectionKind
@@ -68,5 +69,5 @@ class AdditionalContextSection(ContributingSection):
                     problem = f"took longer than {self.timeout:g} s"
             except Exception as error:
                 logger.warning("section `%s`: its provider failed", self.name, exc_info=True)
-                problem = f"its provider failed: {type(error).__name__}: {error}"
+                problem = f"its provider failed: {describe_error(error)}"
         return Contribution(messages, problem=problem)

@@ -13,7 +13,12 @@ from typing import Any
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import find_window_start, get_tool_result_id, orphaned_results
+from autonomy_ctx.items.cuts import (
+    MAX_CALL_LOOKBACK,
+    find_window_start,
+    get_tool_result_id,
+    orphaned_results,
+)
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head
@@ -22,9 +27,6 @@ from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]
 MessageTransform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
-
-# How many messages a window looks back for the call of a result: one that is further away has lost it.
-LOOKBACK = 1024
 
 
 class ConversationHistorySection(ContributingSection):
@@ -59,7 +61,7 @@ class ConversationHistorySection(ContributingSection):
             omitted = (_omission(head, entries, self._reason()),)
         messages = [entry.message for entry in entries]
         if self.transform_fn is not None:
-            messages = [self._transformed(message) async for some in Chunks(messages) for message in some]
+            messages = [self._transform(message) async for some in Chunks(messages) for message in some]
         positions = [entry.position for entry in entries]
         params["conversation_message_count"] = len(messages)
         return Contribution(messages, positions, omitted)
@@ -70,16 +72,16 @@ class ConversationHistorySection(ContributingSection):
         # One more than shown: what stands before the window tells whether it may start there.
         size = None if limit is None else limit + 1
         head, page = await memory.read(scope, conversation, limit=size)
-        entries = await self._passing(page)
+        entries = await self._filter(page)
         if limit is None or size is None:
             return head, entries
         looked = 0
         start = _window_start(entries, limit)
-        while start is None and len(page) == size and (looked < LOOKBACK or len(entries) <= limit):
+        while start is None and len(page) == size and (looked < MAX_CALL_LOOKBACK or len(entries) <= limit):
             looked += size
-            size = min(max(16, 2 * size), LOOKBACK)
+            size = min(max(16, 2 * size), MAX_CALL_LOOKBACK)
             _, page = await memory.read(scope, conversation, before=page[0].position, limit=size)
-            entries = await self._passing(page) + entries
+            entries = await self._filter(page) + entries
             start = _window_start(entries, limit)
         if start is None:
             start = find_window_start([entry.message for entry in entries], limit)
@@ -88,7 +90,7 @@ class ConversationHistorySection(ContributingSection):
             newest = await memory.read(
                 scope, conversation, after=head.last_user - 1, before=head.last_user + 1
             )
-            window = await self._passing(newest.entries) + window
+            window = await self._filter(newest.entries) + window
         return head, window
 
     async def _read_all(self, memory: Any, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
@@ -97,16 +99,16 @@ class ConversationHistorySection(ContributingSection):
         if inspect.isawaitable(found):
             found = await found
         everything = [Entry(index, wire.from_dict(message)) for index, message in enumerate(found, start=1)]
-        entries = await self._passing(everything)
+        entries = await self._filter(everything)
         window = entries
         if self.max_messages is not None:
             window = entries[find_window_start([entry.message for entry in entries], self.max_messages) :]
         if all(entry.message.role is not ChatRole.USER for entry in window):
             newest = [entry for entry in everything if entry.message.role is ChatRole.USER][-1:]
-            window = await self._passing(newest) + window
+            window = await self._filter(newest) + window
         return Head(len(everything), len(everything)), window
 
-    async def _passing(self, entries: Sequence[Entry]) -> list[Entry]:
+    async def _filter(self, entries: Sequence[Entry]) -> list[Entry]:
         if self.filter_fn is None:
             return list(entries)
         passing: list[Entry] = []
@@ -114,7 +116,7 @@ class ConversationHistorySection(ContributingSection):
             passing += [entry for entry in some if self.filter_fn(wire.to_dict(entry.message))]
         return passing
 
-    def _transformed(self, message: Message) -> Message:
+    def _transform(self, message: Message) -> Message:
         assert self.transform_fn is not None
         made = self.transform_fn(wire.to_dict(message))
         if made is None:

@@ -46,7 +46,7 @@ class InboxSection(ContributingSection):
         super().__init__(name, enabled)
         self.agent, self.node = agent, node
         # Not for the template to see: it would leave out from the beginning, which is most urgent here.
-        self._room = max_tokens
+        self._max_tokens = max_tokens
         self._clock = clock
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
@@ -60,7 +60,7 @@ class InboxSection(ContributingSection):
             node=self.node,
             limit=MAX_INBOX_MESSAGES,
         )
-        return Contribution(select_most_urgent(waiting, self._room, memory.token_counter))
+        return Contribution(select_most_urgent(waiting, self._max_tokens, memory.token_counter))
 
     async def deliver(self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]) -> None:
         """Deliver what a model has read; before its answer is stored, so that mail stands before it."""

@@ -131,13 +131,13 @@ class FrameworkInstructionsSection(ContributingSection):
         self._contribution = Contribution(())
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
-        text = self._described()
+        text = self._describe_capabilities()
         if text != self._text:
             self._contribution = Contribution((wire.from_dict(system_message(text)),))
             self._text = text
         return self._contribution
 
-    def _described(self) -> str:
+    def _describe_capabilities(self) -> str:
         blocks = ["## Framework Capabilities", _TIME]
         if self.enable_filesystem:
             # Literal replacement: what users configure may hold braces of its own.

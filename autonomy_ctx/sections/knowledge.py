@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
+from autonomy_ctx.errors import describe_error
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter, token_counter_of
@@ -22,7 +23,7 @@ from autonomy_ctx.knowledge.knowledge import (
     search_knowledge,
 )
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, data_message
 from autonomy_ctx.validation import check_int
 
 logger = logging.getLogger("autonomy_ctx.sections")
@@ -70,14 +71,13 @@ class KnowledgeSection(ContributingSection):
         found: Contribution | None = None
         try:
             with anyio.move_on_after(self.timeout):
-                found = await self._found(memory, scope, conversation)
+                found = await self._search(memory, scope, conversation)
         except Exception as error:
             logger.warning("section `%s`: its knowledge could not be searched", self.name, exc_info=True)
-            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            return Contribution((), problem=f"could not be searched: {said}")
+            return Contribution((), problem=f"could not be searched: {describe_error(error)}")
         return found or Contribution((), problem=f"took longer than {self.timeout:g} s")
 
-    async def _found(self, memory: Any, scope: str, conversation: str) -> Contribution:
+    async def _search(self, memory: Any, scope: str, conversation: str) -> Contribution:
         question = await self._question(memory, scope, conversation)
         if not question:
             return Contribution(())
@@ -92,17 +92,14 @@ class KnowledgeSection(ContributingSection):
 
         def shorter(tokens: int) -> Message | None:
             less = render_passages(answer.passages, tokens - PER_MESSAGE, counter.count_text)
-            return None if less is None else _data_message(less)
+            return None if less is None else data_message(less)
 
-        messages = [] if text is None else [_data_message(text)]
+        messages = [] if text is None else [data_message(text)]
         return Contribution(messages, problem=problem, shorter=shorter)
 
     async def _question(self, memory: Any, scope: str, conversation: str) -> str:
         if self.query is None:
-            text = (await _newest_user_text(memory, scope, conversation)).strip()
-            if len(text) <= MAX_QUESTION_CHARACTERS:
-                return text
-            return f"{text[: MAX_QUESTION_CHARACTERS // 2]}\n{text[-MAX_QUESTION_CHARACTERS // 2 :]}"
+            return shorten_question((await _newest_user_text(memory, scope, conversation)).strip())
         made = self.query(await _newest_messages(memory, scope, conversation))
         if inspect.isawaitable(made):
             made = await made
@@ -113,10 +110,10 @@ class KnowledgeSection(ContributingSection):
         return (made or "").strip()
 
 
-def _data_message(text: str) -> Message:
-    # A user's message: in a system message, what a document says would be a rule. Made from a dict, it
-    # has no id or time of its own in that form, so the same passages give the same bytes.
-    return wire.from_dict({"role": "user", "content": text})
+def shorten_question(text: str) -> str:
+    """The beginning and the end of a very long question; a shorter one as it is."""
+    half = MAX_QUESTION_CHARACTERS // 2
+    return text if len(text) <= MAX_QUESTION_CHARACTERS else f"{text[:half]}\n{text[-half:]}"
 
 
 async def _newest_user_text(memory: Any, scope: str, conversation: str) -> str:

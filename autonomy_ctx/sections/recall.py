@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import recall, render_recall
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, composition_of
+from autonomy_ctx.sections.section import (
+    ContributingSection,
+    Contribution,
+    Params,
+    composition_of,
+    data_message,
+)
 from autonomy_ctx.validation import check_int
 
 # Room for one message, if it is cut, with what stands around it.
@@ -67,12 +72,6 @@ class RecallSection(ContributingSection):
             less = render_recall(
                 found.passages, tokens - PER_MESSAGE, memory.token_counter, named=self.across
             )
-            return _data_message(less.text) if less.text else None
+            return data_message(less.text) if less.text else None
 
-        return Contribution([_data_message(found.text)], shorter=shorter)
-
-
-def _data_message(text: str) -> Message:
-    # A user's message: in a system message, what somebody once said would be a rule. Made from a dict, it
-    # has no id or time of its own in that form, so the same passages give the same bytes.
-    return wire.from_dict({"role": "user", "content": text})
+        return Contribution([data_message(found.text)], shorter=shorter)

@@ -62,6 +62,13 @@ class Contribution:
             )
 
 
+def data_message(text: str) -> Message:
+    """A message that quotes what was found."""
+    # A user's message: in a system message, what is quoted would be a rule. Made from a dict, it has no id
+    # or time of its own in that form, so the same text gives the same bytes.
+    return wire.from_dict({"role": "user", "content": text})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
     """What the sections of one compose share, beside the `params` of their user."""

@@ -46,7 +46,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
@@ -59,7 +59,7 @@ class MemoryMirrors:
     def __init__(self) -> None:
         self._mirrors: WeakKeyDictionary[Any, _MemoryMirror] = WeakKeyDictionary()
         # For those that cannot be referred to weakly; kept alive so that no other gets their id.
-        self._kept: LRUCache[int, tuple[Any, _MemoryMirror]] = LRUCache(64)
+        self._mirrors_by_id: LRUCache[int, tuple[Any, _MemoryMirror]] = LRUCache(64)
 
     async def follow(self, other: Any, scope: str, conversation: str) -> Memory:
         """Our own memory with the same messages in that conversation."""
@@ -69,9 +69,9 @@ class MemoryMirrors:
         try:
             return self._mirrors.setdefault(other, _MemoryMirror())
         except TypeError:
-            if id(other) not in self._kept:
-                self._kept[id(other)] = (other, _MemoryMirror())
-            return self._kept[id(other)][1]
+            if id(other) not in self._mirrors_by_id:
+                self._mirrors_by_id[id(other)] = (other, _MemoryMirror())
+            return self._mirrors_by_id[id(other)][1]
 
 
 class _MemoryMirror:
@@ -119,7 +119,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 class _HistoryContribution(Contribution):
     """What was contributed, for which conversation and which generation of it."""
 
-    place: StoreKey = field(kw_only=True)
+    store_key: StoreKey = field(kw_only=True)
     generation: int = field(kw_only=True)
 
 
@@ -196,18 +196,18 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             clock=clock,
             find_cached=self._find_cached if share_prefix else None,
         )
-        self._swaps, self._requests = SwapTracker(self._metrics), CachedRequests()
-        self._lookout = SnapshotReader(self._metrics)
-        self._reuse = PrefixReuse(self._metrics)
+        self._swap_tracker, self._requests = SwapTracker(self._metrics), CachedRequests()
+        self._snapshots = SnapshotReader(self._metrics)
+        self._prefix_reuse = PrefixReuse(self._metrics)
         self._mirrors = MemoryMirrors()
         self._clock = clock
-        self._cut: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(
+        self._shortened_entries: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(
             CACHED_CONVERSATIONS
         )
         self._summaries: ConversationCache[StoreKey, tuple[Any, Summary]] = ConversationCache(
             CACHED_CONVERSATIONS
         )
-        self._late_since: ConversationCache[StoreKey, float] = ConversationCache(CACHED_CONVERSATIONS)
+        self._lag_started: ConversationCache[StoreKey, float] = ConversationCache(CACHED_CONVERSATIONS)
 
     @classmethod
     def of(cls, config: ContextSummaryConfig, **options: Any) -> SummarizedHistorySection:
@@ -261,24 +261,32 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         def count(message: Message) -> int:
             return scaled(uncalibrated(message))
 
-        place = store_key(memory.store, key)
+        store_key = make_store_key(memory.store, key)
         waits = self._settings.swap is not eager
-        seen = await self._lookout.look(memory, key, limits, self._swaps.covered(place) if waits else None)
-        params["conversation_message_count"] = seen.head.count
+        snapshot = await self._snapshots.read(
+            memory, key, limits, self._swap_tracker.covered(store_key) if waits else None
+        )
+        params["conversation_message_count"] = snapshot.head.count
         # What is shown may be behind what is stored, what is due follows from what is stored.
-        view = self._swaps.view(place, seen, self._settings, count, self._clock()) if waits else seen
-        shown = self._lookout.bounded(memory, key, view, self._settings, count)
-        if len(shown.window) < len(view.entries):
-            self._summarizer.stand_in(memory, key)
-        elif len(seen.entries) > limits.hard - limits.batch and self._settings.model is not None:
-            self._background.start(partial(self._prepare, memory, key, seen, count))
-        self._note_lag(place, seen)
-        lead = expected_messages(seen.entries, self._metrics.summary_seconds) if self._settings.lead else 0
+        chosen_snapshot = (
+            self._swap_tracker.choose_snapshot(store_key, snapshot, self._settings, count, self._clock())
+            if waits
+            else snapshot
+        )
+        view = self._snapshots.bound(memory, key, chosen_snapshot, self._settings, count)
+        if len(view.window) < len(chosen_snapshot.entries):
+            self._summarizer.request_digest(memory, key)
+        elif len(snapshot.entries) > limits.hard - limits.batch and self._settings.model is not None:
+            self._background.start(partial(self._prepare_digest, memory, key, snapshot, count))
+        self._note_lag(store_key, snapshot)
+        lead = (
+            expected_messages(snapshot.entries, self._metrics.summary_seconds) if self._settings.lead else 0
+        )
         # Provisional segments are owed real ones.
-        if is_due(seen.entries, limits, count, lead) or (seen.state.covered > seen.state.written):
-            self._summarizer.wanted(memory, key)
-        found = await self._assembled(memory, key, view, shown, count)
-        self._reuse.note(place, found.messages, counter)
+        if is_due(snapshot.entries, limits, count, lead) or (snapshot.state.covered > snapshot.state.written):
+            self._summarizer.request(memory, key)
+        found = await self._assemble(memory, key, chosen_snapshot, view, count)
+        self._prefix_reuse.note(store_key, found.messages, counter)
         return found
 
     def note_composed(
@@ -296,64 +304,64 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 generation=contribution.generation,
                 at=self._clock(),
             )
-            self._requests.note(contribution.place, request)
+            self._requests.note(contribution.store_key, request)
         if any(cut.section == self.name for cut in composed.cut):
             # The budget wants less of it: a summary that is ready is shorter.
-            self._swaps.forget(contribution.place)
+            self._swap_tracker.forget(contribution.store_key)
 
-    def _find_cached(self, place: StoreKey, generation: int) -> CachedRequest | None:
+    def _find_cached(self, store_key: StoreKey, generation: int) -> CachedRequest | None:
         """The request that the reader's provider has cached for a conversation, if it still has."""
-        return self._requests.find(place, generation, self._clock() - self._settings.cache_seconds)
+        return self._requests.find(store_key, generation, self._clock() - self._settings.cache_seconds)
 
-    async def _prepare(
-        self, memory: Memory, key: Key, seen: ConversationSnapshot, count: CountMessage
+    async def _prepare_digest(
+        self, memory: Memory, key: Key, snapshot: ConversationSnapshot, count: CountMessage
     ) -> None:
-        self._lookout.prepare(memory, key, seen, self._settings, count)
+        self._snapshots.prepare_digest(memory, key, snapshot, self._settings, count)
 
-    async def _assembled(
-        self, memory: Memory, key: Key, seen: ConversationSnapshot, shown: BoundedView, count: CountMessage
+    async def _assemble(
+        self, memory: Memory, key: Key, snapshot: ConversationSnapshot, view: BoundedView, count: CountMessage
     ) -> Contribution:
         """Pins, the summary message, the newest user message if it is older, and the window."""
-        counter, newest, window = memory.token_counter, seen.head.last_user, shown.window
-        if newest and newest <= shown.before:
+        counter, newest, window = memory.token_counter, snapshot.head.last_user, view.window
+        if newest and newest <= view.last_hidden:
             asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
             window = [*asked.entries, *window]
-        pins = select_pins(seen.state.pins, shown.before, self._settings.pin_tokens, counter)
+        pins = select_pins(snapshot.state.pins, view.last_hidden, self._settings.pin_tokens, counter)
         pins = [pin for pin in pins if pin.position != newest]
-        if shown.before:
+        if view.last_hidden:
             window = detach_late_results(window)
-        shorten = partial(self._shortened, store_key(memory.store, key), counter)
-        fit = fit_entries(window, window_budget(self._settings, seen.state), newest, count, shorten)
+        shorten = partial(self._shorten_entry, make_store_key(memory.store, key), counter)
+        fit = fit_entries(window, window_budget(self._settings, snapshot.state), newest, count, shorten)
         messages = [entry.message for entry in pins]
         positions: list[int | None] = [entry.position for entry in pins]
-        if shown.segments or shown.missing:
+        if view.segments or view.missing:
             created = window[0].message.created_at if window else _EPOCH
-            messages.append(self._summary(memory, key, shown, created))
+            messages.append(self._summary(memory, key, view, created))
             positions.append(None)
         messages += [entry.message for entry in fit]
         positions += [entry.position for entry in fit]
         return _HistoryContribution(
             messages,
             positions,
-            _omissions(shown.missing, window, fit),
-            place=store_key(memory.store, key),
-            generation=seen.head.generation,
+            _omissions(view.missing, window, fit),
+            store_key=make_store_key(memory.store, key),
+            generation=snapshot.head.generation,
         )
 
-    def _shortened(self, place: StoreKey, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
+    def _shorten_entry(self, store_key: StoreKey, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
         """An entry cut to so many tokens; a large one is in the window for many turns and cut once."""
-        known = self._cut.get((place, entry.position, tokens))
+        known = self._shortened_entries.get((store_key, entry.position, tokens))
         if known is None:
             known = Entry(entry.position, clamp_message(entry.message, tokens, counter))
-            self._cut[place, entry.position, tokens] = known
+            self._shortened_entries[store_key, entry.position, tokens] = known
         return known
 
-    def _summary(self, memory: Memory, key: Key, shown: BoundedView, created: datetime) -> Message:
+    def _summary(self, memory: Memory, key: Key, view: BoundedView, created: datetime) -> Message:
         """The summary message; the same object turn after turn, so that it is counted once."""
-        place, parts = store_key(memory.store, key), (shown.segments, shown.missing)
-        known = self._summaries.get(place)
+        store_key, parts = make_store_key(memory.store, key), (view.segments, view.missing)
+        known = self._summaries.get(store_key)
         if known is None or known[0] != parts:
-            known = self._summaries[place] = (parts, summary_message(*parts, created))
+            known = self._summaries[store_key] = (parts, summary_message(*parts, created))
         return known[1]
 
     # -- looking on -----------------------------------------------------------------------------
@@ -364,23 +372,25 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     def get_cache_info(self) -> dict[str, Any]:
         """What this process holds of summaries, and how many are being written."""
-        held = self._lookout.held
+        keys = self._snapshots.cached_keys
         return {
-            "cached_conversations": len(held),
+            "cached_conversations": len(keys),
             "pending_summarizations": self._summarizer.pending,
-            "conversations": held,
+            "conversations": keys,
         }
 
     def clear_cache(self, scope: str | None = None, conversation: str | None = None) -> None:
         """Forget what this process holds, of a conversation, a scope or all; stored summaries stay."""
         if scope is None and conversation is not None:
             raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
-        self._lookout.forget(scope, conversation)
-        self._cut.forget(scope=scope, conversation=conversation)
+        self._snapshots.clear(scope, conversation)
+        self._shortened_entries.forget(scope=scope, conversation=conversation)
         self._summaries.forget(scope=scope, conversation=conversation)
-        self._summarizer.forget(scope, conversation)
-        self._swaps.forget_all(scope, conversation)
-        self._requests.forget(scope, conversation)
+        self._summarizer.clear(scope, conversation)
+        self._swap_tracker.clear(scope, conversation)
+        self._requests.clear(scope, conversation)
+        self._prefix_reuse.clear(scope, conversation)
+        self._lag_started.forget(scope=scope, conversation=conversation)
 
     async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
         """Remove the stored summaries of a scope, or of one conversation in it; how many segments went."""
@@ -416,16 +426,16 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             # A turn must not fail for it: the limits that were known stay.
             logger.warning("the limits of summaries cannot follow the model's context window: %s", error)
 
-    def _note_lag(self, place: StoreKey, seen: ConversationSnapshot) -> None:
+    def _note_lag(self, store_key: StoreKey, snapshot: ConversationSnapshot) -> None:
         """Note by how much the last conversation is behind what its ceiling asks for, and for how long."""
-        late = seen.head.position - seen.state.written - self.ceiling
+        late = snapshot.head.position - snapshot.state.written - self.ceiling
         self._metrics.lag_messages = max(late, 0)
         if late <= 0:
-            self._late_since.pop(place, None)
+            self._lag_started.pop(store_key, None)
             self._metrics.lag_seconds = 0.0
         else:
             now = self._clock()
-            self._metrics.lag_seconds = now - self._late_since.setdefault(place, now)
+            self._metrics.lag_seconds = now - self._lag_started.setdefault(store_key, now)
 
 
 def _omissions(

@@ -138,9 +138,9 @@ async def _read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _check_field(data: Mapping[str, Any], name: str, kind: Any, wanted: str) -> None:
+def _check_field(data: Mapping[str, Any], name: str, kind: Any, expected: str) -> None:
     if name in data and not isinstance(data[name], kind):
-        raise bad_request(f"`{name}` must be {wanted}")
+        raise bad_request(f"`{name}` must be {expected}")
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -40,10 +40,10 @@ class AccessPolicy:
         return None
 
     def _has_token(self, headers: Headers) -> bool:
-        given = _header_values(headers, b"authorization")
-        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        wanted = (self.token or "").encode()
-        return hmac.compare_digest(token.strip().encode("latin-1"), wanted) and scheme.lower() == "bearer"
+        values = _header_values(headers, b"authorization")
+        scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+        expected = (self.token or "").encode()
+        return hmac.compare_digest(token.strip().encode("latin-1"), expected) and scheme.lower() == "bearer"
 
 
 def is_loopback(host: str) -> bool:

@@ -68,7 +68,7 @@ class HttpServer:
     ) -> None:
         # Names are looked up, and this one must not lead anywhere else.
         self.host = "127.0.0.1" if host.lower() == "localhost" else host
-        self._wanted_port = port
+        self._requested_port = port
         self._access = access
         self._grace_seconds, self._keep_alive_seconds = grace_seconds, keep_alive_seconds
         # While it serves.
@@ -77,7 +77,7 @@ class HttpServer:
     @property
     def port(self) -> int:
         """Where it listens; with port 0 known once it does."""
-        port = self._port or self._wanted_port
+        port = self._port or self._requested_port
         if not port:
             raise ServerError("the port is any free one, and is known once the node has started")
         return port
@@ -93,7 +93,7 @@ class HttpServer:
 
     def __repr__(self) -> str:
         token = "..." if self._access.token else None
-        return f"http(host={self.host!r}, port={self._wanted_port}, token={token})"
+        return f"http(host={self.host!r}, port={self._requested_port}, token={token})"
 
     @asynccontextmanager
     async def _serve(self, node: Node) -> AsyncIterator[HttpServer]:
@@ -115,7 +115,7 @@ class HttpServer:
         server = EmbeddedServer(app, closing_seconds=self._grace_seconds + _LAST_SECONDS)
         # Its own task: whoever closes the node need not be who started it.
         background = Background(grace=0.0)
-        listener = await listen(self.host, self._wanted_port)
+        listener = await listen(self.host, self._requested_port)
         self._port = int(listener.getsockname()[1])
         try:
             background.start(lambda: server.serve_on(listener))

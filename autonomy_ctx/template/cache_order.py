@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.cuts import newest_user_index
+from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.models.catalog import DEFAULT_PRICE
 from autonomy_ctx.sections.section import SectionKind
@@ -36,7 +37,7 @@ class PlannedSection:
         return self.name == HISTORY_SECTION
 
     @property
-    def typical(self) -> int:
+    def expected_tokens(self) -> int:
         if self.tokens is not None:
             return self.tokens
         return TYPICAL_HISTORY_TOKENS if self.is_history else TYPICAL_TOKENS
@@ -68,15 +69,15 @@ class SectionSlice:
 def lint_order(sections: Sequence[PlannedSection]) -> list[CacheWarning]:
     """A warning for each volatile section that stands before stable or slow ones."""
     found: list[CacheWarning] = []
-    everything = sum(section.typical for section in sections if section.kind != "volatile")
+    everything = sum(section.expected_tokens for section in sections if section.kind != "volatile")
     for index, section in enumerate(sections):
         after = [other for other in sections[index + 1 :] if other.kind != "volatile" or other.is_history]
         if section.kind != "volatile" or section.is_history or not after:
             continue
-        lost = sum(other.typical for other in after)
+        lost = sum(other.expected_tokens for other in after)
         here, there = (
-            _cost_factor(everything, section.typical, lost),
-            _cost_factor(everything, section.typical, 0),
+            _cost_factor(everything, section.expected_tokens, lost),
+            _cost_factor(everything, section.expected_tokens, 0),
         )
         names = tuple(other.name for other in after)
         found.append(
@@ -109,7 +110,7 @@ def arrange_for_cache(
     talks = [at for at, piece in enumerate(pieces) if ranks[piece.section] == _HISTORY]
     for at in reversed(talks):
         index = pieces[at].section
-        newest = _newest_user_index(messages[index])
+        newest = newest_user_index(messages[index])
         if newest is not None:
             end = talks[-1] + 1
             earlier, later = SectionSlice(index, 0, newest), SectionSlice(index, newest, len(messages[index]))
@@ -159,11 +160,6 @@ def _rank(section: PlannedSection) -> int:
     if section.name in REQUIRED_SECTIONS:
         return _SYSTEM
     return {"stable": _STABLE, "slow": _SLOW, "volatile": _VOLATILE}[section.kind]
-
-
-def _newest_user_index(messages: Sequence[Message]) -> int | None:
-    at = range(len(messages) - 1, -1, -1)
-    return next((index for index in at if messages[index].role is ChatRole.USER), None)
 
 
 def _leading_count(kinds: Sequence[SectionKind], wanted: Sequence[SectionKind]) -> int:

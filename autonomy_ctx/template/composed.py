@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from hashlib import sha256
@@ -22,6 +22,7 @@ from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.recall import position_ranges
 from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.cache_order import choose_breakpoints
@@ -104,7 +105,7 @@ class ComposedContext:
     __slots__ = (
         "_counts",
         "_messages",
-        "_previous",
+        "_shared_prefix",
         "budget",
         "calibration",
         "conversation",
@@ -134,7 +135,7 @@ class ComposedContext:
         # A copy, and read-only: what the sections of this compose left there.
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
         self._messages, self._counts = tuple(messages), tuple(counts)
-        self._previous = shared if previous is None else self.shared_prefix(previous)
+        self._shared_prefix = shared if previous is None else self.shared_prefix(previous)
 
     @property
     def messages(self) -> list[Message]:
@@ -159,7 +160,7 @@ class ComposedContext:
     @property
     def shared(self) -> SharedPrefix | None:
         """The prefix shared with the previous context, if `compose` was given one."""
-        return self._previous
+        return self._shared_prefix
 
     @property
     def omitted(self) -> list[Omission]:
@@ -199,7 +200,7 @@ class ComposedContext:
         for section in self.sections:
             for index in section.indexes:
                 kinds[index] = section.kind
-        shared = 0 if self._previous is None else self._previous.messages
+        shared = 0 if self._shared_prefix is None else self._shared_prefix.messages
         return choose_breakpoints(self._messages, kinds, shared)
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
@@ -210,7 +211,7 @@ class ComposedContext:
             )
         check_int("output_tokens", output_tokens, least=0)
         tools = 0 if self.budget is None else self.budget.tools
-        cached = 0 if self._previous is None else tools + self._previous.tokens
+        cached = 0 if self._shared_prefix is None else tools + self._shared_prefix.tokens
         if cached < MIN_CACHED_TOKENS:
             cached = 0
         return price.cost(cached=cached, written=tools + self.tokens - cached, output=output_tokens)
@@ -353,7 +354,7 @@ async def _read_stored(
     positions: Sequence[int], scope: str, conversation: str, memory: Memory
 ) -> dict[int, Message]:
     found: dict[int, Message] = {}
-    for first, last in _position_ranges(positions):
+    for first, last in position_ranges(positions, max_gap=_MAX_READ_GAP):
         window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
         found |= {entry.position: entry.message for entry in window.entries}
     return found
@@ -375,18 +376,3 @@ def _decode_section(form: Mapping[str, Any]) -> SectionReport:
             "split": tuple(form["split"]) if form.get("split") else None,
         }
     )
-
-
-def _position_ranges(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Positions as ranges to read, each with only small gaps in it."""
-    first = last = None
-    for position in sorted(set(positions)):
-        if first is None or last is None:
-            first = last = position
-        elif position - last <= _MAX_READ_GAP:
-            last = position
-        else:
-            yield first, last
-            first = last = position
-    if first is not None and last is not None:
-        yield first, last

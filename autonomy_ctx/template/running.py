@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_args
 import anyio
 
 from autonomy_ctx.background import Chunks, Closeable
-from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
+from autonomy_ctx.errors import InvalidKey, SectionError, StoreError, describe_error
 from autonomy_ctx.items import wire
 from autonomy_ctx.sections.section import (
     ComposeObserver,
@@ -46,7 +46,7 @@ class SectionOptions:
     kind: SectionKind
     timeout: float | None
     independent: bool
-    call: Callable[..., Awaitable[Any] | Any]
+    get_contribution: Callable[..., Awaitable[Any] | Any]
     max_tokens: int | None = None
     min_tokens: int = 0
     priority: float = DEFAULT_PRIORITY
@@ -90,7 +90,7 @@ def read_section_options(section: Any) -> SectionOptions:
         kind=kind,
         timeout=None if _handles_timeout(section, method) else timeout,
         independent=bool(getattr(section, "independent", False)),
-        call=getattr(section, method),
+        get_contribution=getattr(section, method),
         max_tokens=most,
         min_tokens=least,
         priority=_read_priority(section, required, where),
@@ -145,7 +145,7 @@ class SectionOutcome:
 
     contribution: Contribution
     milliseconds: float
-    failed: str | None = None
+    problem: str | None = None
 
 
 class SectionArguments(NamedTuple):
@@ -161,21 +161,23 @@ _EMPTY_CONTRIBUTION = Contribution(())
 DISABLED_OUTCOME = SectionOutcome(_EMPTY_CONTRIBUTION, 0.0)
 
 
-async def run_sections(placements: Sequence[SectionOptions], given: SectionArguments) -> list[SectionOutcome]:
+async def run_sections(
+    section_options: Sequence[SectionOptions], arguments: SectionArguments
+) -> list[SectionOutcome]:
     """One outcome per section, in order. Independent sections run beside the others."""
-    outcomes: list[SectionOutcome] = [DISABLED_OUTCOME] * len(placements)
-    enabled = [index for index, placement in enumerate(placements) if is_enabled(placement.section)]
-    beside = [index for index in enabled if placements[index].independent]
+    outcomes: list[SectionOutcome] = [DISABLED_OUTCOME] * len(section_options)
+    enabled = [index for index, options in enumerate(section_options) if is_enabled(options.section)]
+    beside = [index for index in enabled if section_options[index].independent]
     if not beside:
         for index in enabled:
-            outcomes[index] = await _run_section(placements[index], given)
+            outcomes[index] = await _run_section(section_options[index], arguments)
         return outcomes
 
     failures: list[SectionError] = []
 
     async def run(index: int) -> None:
         try:
-            outcomes[index] = await _run_section(placements[index], given)
+            outcomes[index] = await _run_section(section_options[index], arguments)
         except SectionError as error:
             # Raised after the group has ended: users meet one error, not a group of one.
             failures.append(error)
@@ -192,53 +194,47 @@ async def run_sections(placements: Sequence[SectionOptions], given: SectionArgum
     return outcomes
 
 
-async def _run_section(placement: SectionOptions, given: SectionArguments) -> SectionOutcome:
+async def _run_section(options: SectionOptions, arguments: SectionArguments) -> SectionOutcome:
     """Run one section; only a required one may raise."""
     started = time.perf_counter()
     problem: str | None
     contribution = _EMPTY_CONTRIBUTION
     try:
-        if placement.timeout is None:
-            contribution = await _get_contribution(placement, given)
+        if options.timeout is None:
+            contribution = await _get_contribution(options, arguments)
             problem = contribution.problem
         else:
-            with anyio.move_on_after(placement.timeout) as scope:
-                contribution = await _get_contribution(placement, given)
+            with anyio.move_on_after(options.timeout) as scope:
+                contribution = await _get_contribution(options, arguments)
             problem = (
-                f"took longer than {placement.timeout:g} s"
-                if scope.cancelled_caught
-                else contribution.problem
+                f"took longer than {options.timeout:g} s" if scope.cancelled_caught else contribution.problem
             )
     except Exception as error:
-        if placement.required:
+        if options.required:
             if isinstance(error, StoreError | InvalidKey):
                 # Not the section's fault, and its own sentence says what to do.
                 raise
-            raise SectionError(section=placement.name, problem=f"failed: {_error_text(error)}") from error
-        logger.warning("section `%s` failed and was left out", placement.name, exc_info=True)
-        problem = _error_text(error)
+            raise SectionError(section=options.name, problem=f"failed: {describe_error(error)}") from error
+        logger.warning("section `%s` failed and was left out", options.name, exc_info=True)
+        problem = describe_error(error)
     else:
         if problem is not None:
-            if placement.required:
-                raise SectionError(section=placement.name, problem=problem)
-            logger.warning("section `%s` is incomplete: it %s", placement.name, problem)
+            if options.required:
+                raise SectionError(section=options.name, problem=problem)
+            logger.warning("section `%s` is incomplete: it %s", options.name, problem)
     return SectionOutcome(contribution, (time.perf_counter() - started) * 1000, problem)
 
 
-async def _get_contribution(placement: SectionOptions, given: SectionArguments) -> Contribution:
-    found = placement.call(*given)
+async def _get_contribution(options: SectionOptions, arguments: SectionArguments) -> Contribution:
+    found = options.get_contribution(*arguments)
     if inspect.isawaitable(found):
         found = await found
     if isinstance(found, Contribution):
         if found.positions is not None:
-            given.params.composition.shown.append(found.positions)
+            arguments.params.composition.shown.append(found.positions)
         return found
     if found is None:
         return Contribution((), problem="returned None; a section without messages returns []")
     if not isinstance(found, list | tuple):
         return Contribution((), problem=f"returned {type(found).__name__}, not a list of messages")
     return Contribution([wire.from_dict(message) async for some in Chunks(found) for message in some])
-
-
-def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -26,7 +26,7 @@ from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.inbox import MAX_INBOX_MESSAGES, MIN_INBOX_TOKENS, InboxSection, select_most_urgent
 from autonomy_ctx.sections.instructions import SystemInstructionsSection
-from autonomy_ctx.sections.knowledge import KnowledgeSection
+from autonomy_ctx.sections.knowledge import KnowledgeSection, shorten_question
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.template.composed import ComposedContext
 from autonomy_ctx.template.running import HISTORY_SECTION
@@ -323,10 +323,6 @@ def sort_by_time(events: Iterable[Any]) -> list[Any]:
     return [event for _, event in timed]
 
 
-# Of a very long task, what knowledge is asked with: its beginning and its end.
-MAX_QUESTION_CHARACTERS = 4000
-
-
 class TaskContextManager:
     """Builds the context of a task: system prompt, memory, knowledge, events, direct messages, the task.
 
@@ -356,7 +352,7 @@ class TaskContextManager:
         self._system = [SystemInstructionsSection(system_prompt)] if system_prompt else []
         self.knowledge_base = knowledge_base
         # What is wrong with the arguments is said now, not at the first task.
-        self._template([*self._system, *self._knowledge("")])
+        self._template([*self._system, *self._knowledge_sections("")])
 
     async def build_context(self, task: Any, *, tools: Sequence[Any] = ()) -> list[dict[str, str]]:
         """The messages for a model as dicts with `role` and a text as `content`; the task comes last."""
@@ -367,8 +363,8 @@ class TaskContextManager:
         """The same with a report of each part; `tools` travel beside and count towards the budget."""
         question = task_text(task)
         current = Message(ChatRole.USER, question, id=event_id(task) or "current")
-        stored, mail = await self._remembered(task)
-        events, problem = await self._happened(task, mail)
+        stored, mail = await self._read_memory(task)
+        events, problem = await self._read_events_of_task(task, mail)
         known = {current.id, *stored, *(mail_id(one.message) for one in stored.values())}
         recent = _recent_contribution(stored.values(), current)
         happened = [one for one in map(event_message, events) if one is not None and one.id not in known]
@@ -378,7 +374,7 @@ class TaskContextManager:
         sections = [
             *self._system,
             _FixedSection("memory", recent, priority=2),
-            *self._knowledge(question),
+            *self._knowledge_sections(question),
             _FixedSection("events", Contribution(happened, problem=problem), priority=0),
             _FixedSection(
                 "direct_messages",
@@ -398,7 +394,7 @@ class TaskContextManager:
                 inbox = InboxSection(source.agent(task))
                 await inbox.deliver(source.memory, source.scope, session_of(task), context.messages)
 
-    async def _remembered(self, task: Any) -> tuple[dict[str, Entry], list[DirectMessage]]:
+    async def _read_memory(self, task: Any) -> tuple[dict[str, Entry], list[DirectMessage]]:
         stored: dict[str, Entry] = {}
         mail: list[DirectMessage] = []
         for source in self.sources:
@@ -408,7 +404,9 @@ class TaskContextManager:
                 mail += await source.mail(task)
         return stored, mail
 
-    async def _happened(self, task: Any, mail: list[DirectMessage]) -> tuple[list[Any], str | None]:
+    async def _read_events_of_task(
+        self, task: Any, mail: list[DirectMessage]
+    ) -> tuple[list[Any], str | None]:
         """The events that are no mail, and what kept some away; theirs is no reason to have no context."""
         events: dict[Any, Any] = {}
         problem: str | None = None
@@ -425,15 +423,12 @@ class TaskContextManager:
                 events.update((event_id(one) or id(one), one) for one in plain)
         return sort_by_time(events.values()), problem
 
-    def _knowledge(self, question: str) -> list[ContributingSection]:
+    def _knowledge_sections(self, question: str) -> list[ContributingSection]:
         if self.knowledge_base is None:
             return []
-        half = MAX_QUESTION_CHARACTERS // 2
-        asked = (
-            question if len(question) <= MAX_QUESTION_CHARACTERS else f"{question[:half]}\n{question[-half:]}"
-        )
-        most = max(min(self.max_tokens // 4, 1024), 1)
-        return [_SystemKnowledgeSection(self.knowledge_base, query=lambda _: asked, max_tokens=most)]
+        query = shorten_question(question)
+        max_tokens = max(min(self.max_tokens // 4, 1024), 1)
+        return [_SystemKnowledgeSection(self.knowledge_base, query=lambda _: query, max_tokens=max_tokens)]
 
     def _template(self, sections: Sequence[Any]) -> ContextTemplate:
         return ContextTemplate(sections, max_tokens=self.max_tokens, token_counter=self.token_counter)

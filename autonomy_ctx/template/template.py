@@ -64,7 +64,7 @@ def section_starts(pieces: Sequence[SectionSlice]) -> dict[int, list[tuple[int, 
 
 
 def make_report(
-    placement: SectionOptions,
+    options: SectionOptions,
     outcome: SectionOutcome,
     shown: FittedSection,
     pieces: Sequence[tuple[int, int]],
@@ -75,10 +75,10 @@ def make_report(
     positions = shown.positions
     (start, before), *rest = pieces
     return SectionReport(
-        name=placement.name,
-        kind=placement.kind,
-        status="skipped" if disabled else "failed" if outcome.failed else "included",
-        reason="disabled" if disabled else outcome.failed,
+        name=options.name,
+        kind=options.kind,
+        status="skipped" if disabled else "failed" if outcome.problem else "included",
+        reason="disabled" if disabled else outcome.problem,
         start=start,
         messages=len(counts),
         tokens=sum(counts),
@@ -139,17 +139,17 @@ class ContextTemplate(AsyncResource):
         self.hooks = validate_hooks(hooks, TemplateHook)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
-        # By the id of a section, which its placement keeps alive: the id cannot come to mean another one.
-        self._placements: dict[int, SectionOptions] = {}
+        # By the id of a section, which its options keep alive: the id cannot come to mean another one.
+        self._section_options: dict[int, SectionOptions] = {}
         # Whether a section has a limit of its own: without any limit composing does nothing about them.
-        self._limited = False
+        self._has_section_limits = False
         for section in self.sections:
-            self._placement(section)
+            self._options_of(section)
 
     @property
-    def placements(self) -> list[SectionOptions]:
+    def section_options(self) -> list[SectionOptions]:
         """Each section with its options and what it offers, in order."""
-        return [self._placement(section) for section in self.sections]
+        return [self._options_of(section) for section in self.sections]
 
     def get_section(self, name: str) -> Any | None:
         """The first section with a name, or None."""
@@ -161,7 +161,7 @@ class ContextTemplate(AsyncResource):
 
     def add_section(self, section: Any, index: int | None = None) -> None:
         """Add a section at the end, or at an index."""
-        self._placement(section)
+        self._options_of(section)
         self.sections.insert(len(self.sections) if index is None else index, section)
 
     def remove_section(self, name: str) -> bool:
@@ -170,7 +170,7 @@ class ContextTemplate(AsyncResource):
         if section is None:
             return False
         self.sections.remove(section)
-        self._placements.pop(id(section), None)
+        self._section_options.pop(id(section), None)
         return True
 
     def lint(self, composed: ComposedContext | None = None) -> list[CacheWarning]:
@@ -184,12 +184,12 @@ class ContextTemplate(AsyncResource):
         return lint_order(
             [
                 PlannedSection(
-                    name=placement.name,
-                    kind=placement.kind,
-                    tokens=_composed_tokens(placement.name, composed),
+                    name=options.name,
+                    kind=options.kind,
+                    tokens=_composed_tokens(options.name, composed),
                 )
-                for placement in self.placements
-                if is_enabled(placement.section)
+                for options in self.section_options
+                if is_enabled(options.section)
             ]
         )
 
@@ -217,27 +217,29 @@ class ContextTemplate(AsyncResource):
         objects with a `spec`, count towards the budget; `max_tokens` is one for this call, instead of the
         template's.
         """
-        most = self._most(max_tokens)
+        max_tokens = self._resolve_max_tokens(max_tokens)
         _check_context("previous", previous)
         shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
-        placements = self.placements
-        outcomes = await run_sections(placements, SectionArguments(memory, scope, conversation, shared))
+        section_options = self.section_options
+        outcomes = await run_sections(section_options, SectionArguments(memory, scope, conversation, shared))
         counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
         factor = counter.calibration.factor
-        budget = None if most is None else self._budget(most, counter, tools)
+        budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
         counts = [
             await _count_messages(counter, factor, outcome.contribution.messages) for outcome in outcomes
         ]
-        fitted: Sequence[FittedSection | None] = [None] * len(placements)
-        if self._limited or (budget is not None and sum(map(sum, counts)) > budget.limit):
-            fitted = await _fit_contributions(placements, outcomes, counts, budget, Measure(counter, factor))
+        fitted: Sequence[FittedSection | None] = [None] * len(section_options)
+        if self._has_section_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
+            fitted = await _fit_contributions(
+                section_options, outcomes, counts, budget, Measure(counter, factor)
+            )
         shown = [
             fitted_section(outcome, own, fit)
             for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
         ]
-        pieces = self._pieces(placements, shown)
+        pieces = self._arrange(section_options, shown)
         messages = [
             one for piece in pieces for one in shown[piece.section].messages[piece.first : piece.last]
         ]
@@ -246,8 +248,8 @@ class ContextTemplate(AsyncResource):
         ]
         starts = section_starts(pieces)
         reports = [
-            make_report(placement, outcome, shown[index], starts[index])
-            for index, (placement, outcome) in enumerate(zip(placements, outcomes, strict=True))
+            make_report(options, outcome, shown[index], starts[index])
+            for index, (options, outcome) in enumerate(zip(section_options, outcomes, strict=True))
         ]
         composed = ComposedContext(
             scope=scope,
@@ -260,25 +262,25 @@ class ContextTemplate(AsyncResource):
             budget=None if budget is None else replace(budget, used=budget.tools + sum(shown_counts)),
             params=shared,
         )
-        for placement, outcome in zip(placements, outcomes, strict=True):
-            if placement.observer is not None and outcome is not DISABLED_OUTCOME:
+        for options, outcome in zip(section_options, outcomes, strict=True):
+            if options.observer is not None and outcome is not DISABLED_OUTCOME:
                 specs = [_tool_spec(tool) for tool in tools]
-                placement.observer.note_composed(outcome.contribution, composed, specs)
+                options.observer.note_composed(outcome.contribution, composed, specs)
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
 
-    def _pieces(
-        self, placements: Sequence[SectionOptions], shown: Sequence[FittedSection]
+    def _arrange(
+        self, section_options: Sequence[SectionOptions], shown: Sequence[FittedSection]
     ) -> list[SectionSlice]:
         """Which messages of which section come one after the other."""
         messages = [one.messages for one in shown]
         if self.arrange == "given":
             return arrange_as_given(messages)
-        planned = [PlannedSection(name=placement.name, kind=placement.kind) for placement in placements]
+        planned = [PlannedSection(name=options.name, kind=options.kind) for options in section_options]
         return arrange_for_cache(planned, messages)
 
-    def _most(self, max_tokens: int | None) -> int | None:
+    def _resolve_max_tokens(self, max_tokens: int | None) -> int | None:
         """The tokens of this call, or of the template, as a number."""
         if max_tokens is not None:
             return check_int("max_tokens", max_tokens, optional=True)
@@ -292,28 +294,28 @@ class ContextTemplate(AsyncResource):
             )
         return max(int(self.max_tokens * window), 1)
 
-    def _budget(self, most: int, counter: TokenCounter, tools: Sequence[Any]) -> BudgetReport:
+    def _budget(self, max_tokens: int, counter: TokenCounter, tools: Sequence[Any]) -> BudgetReport:
         specs = [_tool_spec(tool) for tool in tools]
         cost = counter.count_tools(specs) if specs else 0
         return BudgetReport(
-            max_tokens=most,
+            max_tokens=max_tokens,
             reserve_output=self.reserve_output,
             tools=cost,
-            limit=most - self.reserve_output - cost,
+            limit=max_tokens - self.reserve_output - cost,
             used=0,
         )
 
     async def close(self) -> None:
         """Close the sections that have something to close, such as summaries in the background."""
-        for placement in self.placements:
-            if placement.closeable is not None:
-                await close_resource(placement.closeable)
+        for options in self.section_options:
+            if options.closeable is not None:
+                await close_resource(options.closeable)
 
-    def _placement(self, section: Any) -> SectionOptions:
-        known = self._placements.get(id(section))
+    def _options_of(self, section: Any) -> SectionOptions:
+        known = self._section_options.get(id(section))
         if known is None:
-            known = self._placements[id(section)] = read_section_options(section)
-            self._limited |= known.max_tokens is not None
+            known = self._section_options[id(section)] = read_section_options(section)
+            self._has_section_limits |= known.max_tokens is not None
         return known
 
     def __repr__(self) -> str:
@@ -327,24 +329,24 @@ async def _count_messages(counter: TokenCounter, factor: float, messages: Sequen
 
 
 async def _fit_contributions(
-    placements: Sequence[SectionOptions],
+    section_options: Sequence[SectionOptions],
     outcomes: Sequence[SectionOutcome],
     counts: Sequence[Sequence[int]],
     budget: BudgetReport | None,
     measure: Measure,
 ) -> list[FittedSection]:
     """What each section shows; large contexts are cut in a thread, so that others get their turn."""
-    parts = [
+    contents = [
         SectionContent(
-            name=placement.name,
+            name=options.name,
             messages=outcome.contribution.messages,
             counts=own,
             positions=outcome.contribution.positions,
             shorter=outcome.contribution.shorter,
         )
-        for placement, outcome, own in zip(placements, outcomes, counts, strict=True)
+        for options, outcome, own in zip(section_options, outcomes, counts, strict=True)
     ]
-    work = partial(fit_sections, parts, placements, budget, measure)
+    work = partial(fit_sections, contents, section_options, budget, measure)
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
         return work()
     return await anyio.to_thread.run_sync(work)

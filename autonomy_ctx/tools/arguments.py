@@ -81,7 +81,7 @@ def describe_kind(kind: Kind) -> str:
         case Either():
             return " or ".join(dict.fromkeys(describe_kind(option.kind) for option in kind.options))
         case ParsedText():
-            return f"text with {kind.words}"
+            return f"text with {kind.content}"
         case Table() | Record() | ModelClass():
             return "an object"
         case Anything():
@@ -118,14 +118,14 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     return value
 
 
-def convert_arguments(tool: str, record: Record, given: Mapping[str, Any]) -> dict[str, Any]:
+def convert_arguments(tool: str, record: Record, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by name, each as the function wants it; those not given are left out."""
     names = {field.name for field in record.fields}
-    if record.rest is None and (unknown := [name for name in given if name not in names]):
+    if record.rest is None and (unknown := [name for name in values if name not in names]):
         known = f"the arguments are {', '.join(sorted(names))}" if names else "it takes none"
         raise InvalidArguments(tool, f"has an unknown argument {preview(unknown[0])}; {known}")
     try:
-        return _convert_fields(record, given, "", lenient=True)
+        return _convert_fields(record, values, "", lenient=True)
     except _Mismatch as misfit:
         raise InvalidArguments(tool, misfit.problem, argument=_shorten_path(misfit.path)) from None
     except RecursionError:
@@ -209,34 +209,34 @@ def _convert_scalar(kind: Scalar, value: Any, path: str, lenient: bool) -> Any:
 
 
 def _convert_choice(kind: Choice, value: Any, path: str, lenient: bool) -> Any:
-    for option, meant in kind.options:
+    for option, result in kind.options:
         # 1 is equal to true, and to 1.0, which is how JSON may have written it.
         if option == value and isinstance(option, bool) == isinstance(value, bool):
-            return meant
-    for name, meant in kind.names:
+            return result
+    for name, result in kind.names:
         if lenient and name == value:
-            return meant
+            return result
     _refuse(path, kind, value)
 
 
-def _parse_structure(value: Any, wanted: type, kind: Kind, path: str, lenient: bool) -> Any:
-    if isinstance(value, wanted):
+def _parse_structure(value: Any, expected: type, kind: Kind, path: str, lenient: bool) -> Any:
+    if isinstance(value, expected):
         return value
-    if lenient and isinstance(value, str) and value.lstrip()[:1] == ("[" if wanted is list else "{"):
+    if lenient and isinstance(value, str) and value.lstrip()[:1] == ("[" if expected is list else "{"):
         try:
             parsed = json.loads(value, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             _refuse(path, kind, value)
-        if isinstance(parsed, wanted):
+        if isinstance(parsed, expected):
             return parsed
     _refuse(path, kind, value)
 
 
 def _convert_list(kind: Listing, items: Sequence[Any], path: str, lenient: bool) -> Any:
-    made = [
+    converted = [
         convert(kind.item, inner, f"{path}[{index}]", lenient=lenient) for index, inner in enumerate(items)
     ]
-    return _construct("set", kind.make, made, path) if kind.unique else kind.make(made)
+    return _construct("set", kind.make, converted, path) if kind.unique else kind.make(converted)
 
 
 def _convert_union(kind: Either, value: Any, path: str, lenient: bool) -> Any:
@@ -257,10 +257,10 @@ def _convert_union(kind: Either, value: Any, path: str, lenient: bool) -> Any:
     _refuse(path, kind, value)
 
 
-def _convert_fields(record: Record, given: Mapping[str, Any], prefix: str, lenient: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _convert_fields(record: Record, values: Mapping[str, Any], prefix: str, lenient: bool) -> dict[str, Any]:
+    converted: dict[str, Any] = {}
     known = {field.name: field for field in record.fields}
-    for name, value in given.items():
+    for name, value in values.items():
         field = known.get(name)
         if field is None:
             if record.rest is None:
@@ -268,18 +268,18 @@ def _convert_fields(record: Record, given: Mapping[str, Any], prefix: str, lenie
                 raise _Mismatch(
                     prefix.rstrip("."), f"has an unknown key {preview(name)}; the keys are {there}"
                 )
-            made[name] = convert(record.rest, value, f"{prefix}{name}", lenient=lenient)
+            converted[name] = convert(record.rest, value, f"{prefix}{name}", lenient=lenient)
         elif value is None and field.default is None:
             # `x: int = None` is written often and means that it may be left out.
-            made[name] = None
+            converted[name] = None
         else:
-            made[name] = convert(field.shape, value, f"{prefix}{name}", lenient=lenient)
+            converted[name] = convert(field.shape, value, f"{prefix}{name}", lenient=lenient)
     for field in record.fields:
-        if field.required and field.name not in given:
+        if field.required and field.name not in values:
             raise _Mismatch(
                 f"{prefix}{field.name}", f"is missing; it must be {describe_kind(field.shape.kind)}"
             )
-    return made
+    return converted
 
 
 def _construct(name: str, make: Callable[..., Any], values: Any, path: str) -> Any:

@@ -20,7 +20,7 @@ import anyio.to_thread
 from autonomy_ctx.callables import YieldedValues, collect_call
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import render_catalogue
-from autonomy_ctx.errors import ToolTimeout, UnknownTool
+from autonomy_ctx.errors import ToolTimeout, UnknownTool, describe_error
 from autonomy_ctx.items.json_values import EMPTY, encode_json_text
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.tool import MIN_OUTPUT_LIMIT, Tool, tools_by_name
@@ -171,11 +171,7 @@ class _CallRunner:
         raise ToolTimeout(tool.name, seconds or 0)
 
     def _failure(self, call: ToolCall, error: BaseException, began: float) -> CallOutcome:
-        try:
-            said = str(error)
-        except Exception:
-            said = ""
-        text = cap_text(clean_text(f"{type(error).__name__}: {said}".removesuffix(": ")), _ERROR_LIMIT)
+        text = cap_text(clean_text(describe_error(error)), _ERROR_LIMIT)
         return CallOutcome(
             call=call,
             message=self._message(call, text, is_error=True),

@@ -84,7 +84,9 @@ def read_docstring(text: str | None) -> ParsedDocstring:
             _read_numpy(lines[index + 2 :], arguments)
         elif match := _REST.match(lines[index]):
             arguments[match[1]] = [match[2], *_continuation_lines(lines[index + 1 :])]
-    return ParsedDocstring(" ".join(summary), {name: _join_lines(said) for name, said in arguments.items()})
+    return ParsedDocstring(
+        " ".join(summary), {name: _join_lines(description) for name, description in arguments.items()}
+    )
 
 
 def _starts_arguments(lines: Sequence[str], index: int) -> bool:
@@ -226,7 +228,7 @@ class ParsedText:
     """Text that stands for something else."""
 
     parse: Callable[[str], Any]
-    words: str
+    content: str
     format: str | None = None
 
 
@@ -347,7 +349,7 @@ def _type_hints(kind: type) -> dict[str, Any]:
 
 
 def _dataclass_record(kind: type) -> Record:
-    hints, said = _type_hints(kind), read_docstring(kind.__doc__).arguments
+    hints, descriptions = _type_hints(kind), read_docstring(kind.__doc__).arguments
     fields = []
     for one in dataclasses.fields(kind):
         if one.init:
@@ -355,24 +357,26 @@ def _dataclass_record(kind: type) -> Record:
                 one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING
             )
             default = MISSING if one.default is dataclasses.MISSING else one.default
-            told = one.metadata.get("description") or said.get(one.name)
-            fields.append(Field(one.name, Shape(hints.get(one.name, Any)), default, not optional, told))
+            description = one.metadata.get("description") or descriptions.get(one.name)
+            fields.append(
+                Field(one.name, Shape(hints.get(one.name, Any)), default, not optional, description)
+            )
     return Record(kind.__name__, kind, tuple(fields))
 
 
 def _typed_dict_record(kind: Any) -> Record:
-    hints, said = _type_hints(kind), read_docstring(kind.__doc__).arguments
+    hints, descriptions = _type_hints(kind), read_docstring(kind.__doc__).arguments
     fields = []
     for name, hint in hints.items():
         # Where annotations are text, the class itself cannot know which of its keys were marked.
         marked = {typing.Required: True, typing.NotRequired: False}.get(get_origin(hint))
         required = name in kind.__required_keys__ if marked is None else marked
-        fields.append(Field(name, Shape(hint), required=required, description=said.get(name)))
+        fields.append(Field(name, Shape(hint), required=required, description=descriptions.get(name)))
     return Record(kind.__name__, dict, tuple(fields))
 
 
 def _named_tuple_record(kind: Any) -> Record:
-    hints, said = _type_hints(kind), read_docstring(kind.__doc__).arguments
+    hints, descriptions = _type_hints(kind), read_docstring(kind.__doc__).arguments
     defaults = kind._field_defaults
     fields = (
         Field(
@@ -380,7 +384,7 @@ def _named_tuple_record(kind: Any) -> Record:
             Shape(hints.get(name, Any)),
             defaults.get(name, MISSING),
             name not in defaults,
-            said.get(name),
+            descriptions.get(name),
         )
         for name in kind._fields
     )

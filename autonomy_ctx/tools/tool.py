@@ -200,21 +200,21 @@ class Tool(Generic[P, R]):
         from autonomy_ctx.tools.arguments import convert_arguments
 
         parameters = self.parameters
-        if parameters.rest_name is not None and (taken := arguments.keys() & parameters.injected.keys()):
-            raise InvalidArguments(self.name, f"has an unknown argument `{min(taken)}`")
-        given = convert_arguments(self.name, parameters.record, arguments)
+        if parameters.rest_name is not None and (forbidden := arguments.keys() & parameters.injected.keys()):
+            raise InvalidArguments(self.name, f"has an unknown argument `{min(forbidden)}`")
+        values = convert_arguments(self.name, parameters.record, arguments)
         for name, required in parameters.injected.items():
             if name in inject:
-                given[name] = _read_only(inject[name])
+                values[name] = _read_only(inject[name])
             elif required:
                 raise InvalidArguments(self.name, f"cannot be made: there is no `{name}` here to give to it")
         bound = inspect.BoundArguments(self.signature, {})
         for name in self.signature.parameters:
             if name == parameters.rest_name:
                 known = {field.name for field in parameters.record.fields} | parameters.injected.keys()
-                bound.arguments[name] = {key: value for key, value in given.items() if key not in known}
-            elif name in given:
-                bound.arguments[name] = given[name]
+                bound.arguments[name] = {key: value for key, value in values.items() if key not in known}
+            elif name in values:
+                bound.arguments[name] = values[name]
         # Defaults first: a parameter that is left out would otherwise end the positional ones.
         bound.apply_defaults()
         return bound

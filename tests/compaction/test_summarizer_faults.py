@@ -91,7 +91,7 @@ async def test_there_are_at_most_twenty_attempts_in_the_first_hour(clock: Stoppe
     async with timed(model, clock) as section:
         await asks(memory, 9)
         for _ in range(3600):
-            section._summarizer.writer.breaker.succeeded()  # it goes by another clock
+            section._summarizer.writer.breaker.record_success()  # it goes by another clock
             await turn(section, memory)
             clock.forward(1)
         assert 10 <= len(model.calls) <= 20
@@ -238,23 +238,23 @@ def test_a_breaker_trips_after_five_failures_and_lets_one_try_at_a_time() -> Non
     clock = StoppedClock()
     breaker = CircuitBreaker(lambda: clock().timestamp())
     for _ in range(4):
-        breaker.failed()
-    assert breaker.wait() == 0
-    breaker.failed()
-    assert 1 <= breaker.wait() <= 1.25
+        breaker.record_failure()
+    assert breaker.seconds_until_allowed() == 0
+    breaker.record_failure()
+    assert 1 <= breaker.seconds_until_allowed() <= 1.25
     clock.forward(1.26)
-    assert breaker.wait() == 0
-    breaker.trying()
-    assert breaker.wait() > 0
-    breaker.failed()
-    assert 2 <= breaker.wait() <= 2.5
-    breaker.succeeded()
-    assert breaker.wait() == 0
+    assert breaker.seconds_until_allowed() == 0
+    breaker.record_attempt()
+    assert breaker.seconds_until_allowed() > 0
+    breaker.record_failure()
+    assert 2 <= breaker.seconds_until_allowed() <= 2.5
+    breaker.record_success()
+    assert breaker.seconds_until_allowed() == 0
     breaker.stop()
-    breaker.succeeded()
-    assert breaker.wait() == float("inf")
+    breaker.record_success()
+    assert breaker.seconds_until_allowed() == float("inf")
     breaker.reset()
-    assert breaker.wait() == 0
+    assert breaker.seconds_until_allowed() == 0
 
 
 # -- a context window that is too small ---------------------------------------------------------------

@@ -21,7 +21,17 @@ REFERENCE = {
 PROMISES = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 
 _SIGNED = re.compile(r"`(?:await )?(\w+)\(([^`]*)\)(?: -> [^`]*)?`")
+# A file or a folder, as a page names it: `items/cuts.py`, `items/formats/`, or in a figure without marks.
+_PATH = re.compile(r"(?:(?<=`)|(?<= ))((?:[\w.]+/)*(?:[\w.*<>]+\.py|[\w.]+/(?=`)))")
 _TEST = re.compile(r"`((?:tests|autonomy_ctx)/[\w/]+\.py)((?:::\w+)*)`")
+
+
+def exists(path: str) -> bool:
+    """Whether the package or the repository has it; a bare name may be anywhere in the package."""
+    package = ROOT / "autonomy_ctx"
+    if "/" not in path:
+        return any(package.rglob(path))
+    return any(package.glob(path)) or any(ROOT.glob(path))
 
 
 def entries() -> Iterator[tuple[str, str]]:
@@ -117,6 +127,30 @@ def test_every_test_named_in_the_promises_exists(file: str, names: str) -> None:
         scope = one.body
         marks = [ast.unparse(mark) for mark in one.decorator_list]
         assert not any("xfail" in mark for mark in marks), "a promise is proved by a test that passes"
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_pages_for_contributors_name_only_files_that_exist(page: str) -> None:
+    # `<name>` is for the reader to fill in: there is a file like it.
+    named = [path.replace("<name>", "*") for path in _PATH.findall((ROOT / page).read_text(encoding="utf-8"))]
+    assert named
+    assert [path for path in named if not exists(path)] == []
+
+
+def test_the_rule_about_named_files_can_tell() -> None:
+    text = (
+        "`memory/store.py`, `store.py`, `items/formats/`, `tests/items/`, `a/b.py::c`, agents/turn.py or/and"
+    )
+    assert _PATH.findall(text) == [
+        "memory/store.py",
+        "store.py",
+        "items/formats/",
+        "tests/items/",
+        "a/b.py",
+        "agents/turn.py",
+    ]
+    assert [exists(path) for path in ("items/formats/", "tests/items/", "log.py")] == [True] * 3
+    assert [exists(path) for path in ("items/form/", "agents/equipment.py", "crew.py")] == [False] * 3
 
 
 def test_every_promise_names_a_test() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import Memory
-from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, store_key
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.store import Key
 
 # Names that a careless comparison takes for one another.
@@ -98,9 +98,9 @@ def test_look_alike_tenants_keep_what_is_theirs(
 
 def test_two_memories_on_one_store_have_the_same_key_and_two_stores_do_not() -> None:
     key, one, other = Key("", "ana", "trip"), Memory(), Memory()
-    assert store_key(one.store, key) == store_key(one.for_agent("helper").store, key)
-    assert store_key(one.store, key) != store_key(other.store, key)
-    assert store_key(one.store, key) != store_key(one.store, Key("", "ana", "work"))
+    assert make_store_key(one.store, key) == make_store_key(one.for_agent("helper").store, key)
+    assert make_store_key(one.store, key) != make_store_key(other.store, key)
+    assert make_store_key(one.store, key) != make_store_key(one.store, Key("", "ana", "work"))
 
 
 def test_the_number_of_a_store_that_is_gone_is_not_used_again() -> None:
@@ -108,7 +108,7 @@ def test_the_number_of_a_store_that_is_gone_is_not_used_again() -> None:
     seen = set()
     for _ in range(20):
         memory = Memory()
-        seen.add(store_key(memory.store, key))
+        seen.add(make_store_key(memory.store, key))
         del memory
         gc.collect()
     assert len(seen) == 20

@@ -22,8 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import get_tool_result_id, get_tool_use_ids
+from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.sections.history import LOOKBACK
 from autonomy_ctx.stores import Head
 from autonomy_ctx.testing import StoppedClock, make_message, numbered_ids
 
@@ -371,7 +371,7 @@ def parted(kept: dict[int, Form], shown: set[int]) -> Iterator[str]:
         for call in get_tool_use_ids(form):
             asked[call] = index
         answered = get_tool_result_id(form)
-        if answered in asked and position in shown and index - asked[answered] < LOOKBACK:
+        if answered in asked and position in shown and index - asked[answered] < MAX_CALL_LOOKBACK:
             caller = list(kept)[asked[answered]]
             if caller not in shown:
                 yield answered

@@ -209,15 +209,15 @@ MUTANTS = [
     Mutant(
         "a run reaches main in one step",
         "containers/recording.py",
-        "            self.recorder.add(place, [*attempt.messages, answer], {attempt.context: [answer]})\n",
-        "            self.recorder.add(place, attempt.messages)\n"
-        "            self.recorder.add(place, [answer], {attempt.context: [answer]})\n",
+        "self.recorder.add(enclosing, [*attempt.messages, answer], {attempt.context: [answer]})\n",
+        "self.recorder.add(enclosing, attempt.messages)\n"
+        "            self.recorder.add(enclosing, [answer], {attempt.context: [answer]})\n",
         RECORDING,
     ),
     Mutant(
         "a tool that fails is recorded with its error",
         "containers/recording.py",
-        "                self.add(place, [request, _result_message(call, error_text(error), "
+        "                self.add(enclosing, [request, _result_message(call, error_text(error), "
         "is_error=True)])\n",
         "                pass\n",
         RECORDING,

@@ -12,7 +12,7 @@ MUTANTS = [
     Mutant(
         "the newest user message is there",
         "sections/history.py",
-        "            window = await self._passing(newest.entries) + window\n",
+        "            window = await self._filter(newest.entries) + window\n",
         "",
         "tests/sections/test_history.py",
     ),
@@ -26,15 +26,15 @@ MUTANTS = [
     Mutant(
         "a required section that fails leaves no context",
         "template/running.py",
-        'raise SectionError(section=placement.name, problem=f"failed: {_error_text(error)}") from error',
+        'raise SectionError(section=options.name, problem=f"failed: {describe_error(error)}") from error',
         "pass",
         "tests/template/test_failing_and_waiting.py",
     ),
     Mutant(
         "sections keep their order",
         "template/template.py",
-        "        pieces = self._pieces(placements, shown)\n",
-        "        pieces = self._pieces(placements, shown)[::-1]\n",
+        "        pieces = self._arrange(section_options, shown)\n",
+        "        pieces = self._arrange(section_options, shown)[::-1]\n",
         "tests/template/test_template.py",
     ),
     Mutant(
@@ -110,7 +110,7 @@ MUTANTS = [
     Mutant(
         "two refusals of the same messages are enough",
         "compaction/summarizer.py",
-        "                if lease.refusals >= MAX_REFUSALS and lease.refused == batch.name:",
+        "                if lease.refusals >= MAX_REFUSALS and lease.refused == batch.refusal_key:",
         "                if False:",
         FAULTS,
     ),
@@ -131,7 +131,7 @@ MUTANTS = [
     Mutant(
         "the newest user message is there",
         "sections/summarized.py",
-        "        if newest and newest <= shown.before:",
+        "        if newest and newest <= view.last_hidden:",
         "        if False:",
         SUMMARIZED,
     ),
@@ -145,15 +145,15 @@ MUTANTS = [
     Mutant(
         "tools count towards the budget",
         "template/template.py",
-        "limit=most - self.reserve_output - cost",
-        "limit=most - self.reserve_output",
+        "limit=max_tokens - self.reserve_output - cost",
+        "limit=max_tokens - self.reserve_output",
         BUDGET,
     ),
     Mutant(
         "a context in less room keeps calls and results together",
         "template/budget.py",
-        "for cut in safe_cuts(part.messages[self._head :])]",
-        "for cut in range(end - self._head)]",
+        "for cut in safe_cuts(content.messages[self._summary_end :])]",
+        "for cut in range(end - self._summary_end)]",
         BUDGET,
     ),
     Mutant(
@@ -166,15 +166,15 @@ MUTANTS = [
     Mutant(
         "the newest user message is the last to be cut",
         "template/budget.py",
-        "        kept = _newest_user_index(part.messages) if index == asked else None\n",
+        "        kept = newest_user_index(content.messages) if index == newest_section else None\n",
         "        kept = None\n",
         BUDGET,
     ),
     Mutant(
         "the section of the lowest priority gives first",
         "template/budget.py",
-        "        key=lambda share: (share.placement.priority, -share.index),\n",
-        "        key=lambda share: (-share.placement.priority, -share.index),\n",
+        "        key=lambda share: (share.options.priority, -share.index),\n",
+        "        key=lambda share: (-share.options.priority, -share.index),\n",
         BUDGET,
     ),
 ]

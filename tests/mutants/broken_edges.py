@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant(
         "a missing argument is named",
         "tools/arguments.py",
-        "        if field.required and field.name not in given:",
+        "        if field.required and field.name not in values:",
         "        if False:",
         "tests/tools/test_arguments.py",
     ),

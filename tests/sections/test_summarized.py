@@ -271,6 +271,33 @@ async def test_clearing_a_scope_clears_that_scope_only(memory: Memory) -> None:
             section.clear_cache(conversation="c")
 
 
+async def test_clearing_forgets_what_was_sent_and_since_when_a_summary_is_late(memory: Memory) -> None:
+    seconds = [0.0]
+    async with summarized(HeldModel(), clock=lambda: seconds[0]) as section:
+        for conversation in ("trip", "other"):
+            await asks(memory, 9, conversation=conversation)
+            await shown(section, memory, conversation=conversation)
+        section.clear_cache("ana", "trip")
+        seconds[0] = 5.0
+        await shown(section, memory)
+        assert section.get_metrics()["coverage_lag_seconds"] == 0
+        assert section.get_metrics()["context_tokens_shared"] == 0
+        await shown(section, memory, conversation="other")
+        assert section.get_metrics()["coverage_lag_seconds"] == 5
+        assert section.get_metrics()["context_tokens_shared"] > 0
+
+
+async def test_clearing_leaves_no_text_of_a_summary_behind(memory: Memory) -> None:
+    async with summarized(ScriptedModel(["a secret plan"])) as section:
+        await asks(memory, 9)
+        await shown(section, memory)
+        await section.settled()
+        assert "a secret plan" in (await shown(section, memory)).summary_text
+        assert "a secret plan" in repr(vars(section._prefix_reuse))
+        section.clear_cache("ana", "trip")
+        assert "a secret plan" not in repr(vars(section._prefix_reuse))
+
+
 async def test_a_restart_brings_the_summary_back_without_asking_the_model(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     model = ScriptedModel(["they planned a trip"])

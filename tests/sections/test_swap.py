@@ -240,7 +240,7 @@ def seen(*segments: StoredSegment, since: int = 0, head: int = 10) -> Conversati
 
 def view(swaps: SwapTracker, found: ConversationSnapshot) -> tuple[int, list[int]]:
     """What is covered in what is to be shown, and the positions after it."""
-    made = swaps.view(PLACE, found, WAITING, lambda message: 10, 0.0)
+    made = swaps.choose_snapshot(PLACE, found, WAITING, lambda message: 10, 0.0)
     return made.state.covered, [entry.position for entry in made.entries]
 
 
@@ -268,7 +268,7 @@ def test_what_two_conversations_are_shown_is_kept_apart() -> None:
     other = StoreKey(1, Key("", "bob", "trip"))
     assert swaps.covered(PLACE) == 0
     assert swaps.covered(other) is None
-    swaps.forget_all("ana", None)
+    swaps.clear("ana", None)
     assert swaps.covered(PLACE) is None
 
 

@@ -46,7 +46,7 @@ def test_a_template_shows_the_placements_in_the_order_of_its_sections() -> None:
     first, second = Says("first"), Says("second")
     template = ContextTemplate([second])
     template.add_section(first, index=0)
-    assert [placement.section for placement in template.placements] == [first, second]
+    assert [options.section for options in template.section_options] == [first, second]
 
 
 async def test_any_object_may_observe_contribute_and_close() -> None:

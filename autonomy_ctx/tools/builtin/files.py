@@ -86,12 +86,12 @@ class FilesRoot:
     def _names(self, agent: Any, scope: str | None, conversation: str | None) -> list[str]:
         agent = agent if isinstance(agent, str | None) else getattr(agent, "name", None)
         who = {"agent": agent, "scope": scope, "conversation": conversation}
-        wanted = {"all": 0, "agent": 1, "scope": 2, "conversation": 3}[self.visibility]
-        found = list(who.items())[:wanted]
-        for part, name in found:
+        depth = {"all": 0, "agent": 1, "scope": 2, "conversation": 3}[self.visibility]
+        chosen = list(who.items())[:depth]
+        for part, name in chosen:
             if not isinstance(name, str):
                 raise FileRefused(".", f"belongs to one {self.visibility}, and no {part} was given")
-        return [_folder_name(str(name)) for _, name in found]
+        return [_folder_name(str(name)) for _, name in chosen]
 
 
 def _folder_name(name: str) -> str:
@@ -179,26 +179,28 @@ def list_entries(base: RootFolder, fd: int, limits: SearchLimits) -> list[tuple[
 
 def matches(path: str, pattern: str) -> bool:
     """Whether a path fits a pattern: `*.md` anywhere, `notes/*.md` there, `**` for any folders."""
-    wanted = [part for part in pattern.split("/") if part not in ("", ".")]
+    pattern_parts = [part for part in pattern.split("/") if part not in ("", ".")]
     parts = path.split("/")
-    if len(wanted) == 1 and wanted[0] != "**":
-        return fnmatchcase(parts[-1], wanted[0])
+    if len(pattern_parts) == 1 and pattern_parts[0] != "**":
+        return fnmatchcase(parts[-1], pattern_parts[0])
     # Which beginnings of the pattern fit the path so far: linear, whatever the pattern.
-    reached = _skip_double_stars(wanted, {0})
+    reached = _skip_double_stars(pattern_parts, {0})
     for part in parts:
-        after = {at for at in reached if at < len(wanted) and wanted[at] == "**"}
-        after |= {at + 1 for at in reached if at < len(wanted) and _matches_part(part, wanted[at])}
-        reached = _skip_double_stars(wanted, after)
-    return len(wanted) in reached
+        after = {at for at in reached if at < len(pattern_parts) and pattern_parts[at] == "**"}
+        after |= {
+            at + 1 for at in reached if at < len(pattern_parts) and _matches_part(part, pattern_parts[at])
+        }
+        reached = _skip_double_stars(pattern_parts, after)
+    return len(pattern_parts) in reached
 
 
-def _matches_part(part: str, wanted: str) -> bool:
-    return wanted != "**" and fnmatchcase(part, wanted)
+def _matches_part(part: str, pattern_part: str) -> bool:
+    return pattern_part != "**" and fnmatchcase(part, pattern_part)
 
 
-def _skip_double_stars(wanted: Sequence[str], reached: set[int]) -> set[int]:
-    for at in range(len(wanted)):
-        if at in reached and wanted[at] == "**":
+def _skip_double_stars(pattern_parts: Sequence[str], reached: set[int]) -> set[int]:
+    for at in range(len(pattern_parts)):
+        if at in reached and pattern_parts[at] == "**":
             reached.add(at + 1)
     return reached
 
@@ -210,22 +212,22 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
-def matching_lines(text: str, wanted: str, *, ignore_case: bool) -> Iterator[tuple[int, str]]:
+def matching_lines(text: str, query: str, *, ignore_case: bool) -> Iterator[tuple[int, str]]:
     """The lines that hold a text, with their numbers from 1."""
-    wanted = wanted.casefold() if ignore_case else wanted
-    if wanted not in (text.casefold() if ignore_case else text):
+    query = query.casefold() if ignore_case else query
+    if query not in (text.casefold() if ignore_case else text):
         return
     for number, line in enumerate(text.split("\n"), 1):
-        at = (line.casefold() if ignore_case else line).find(wanted)
+        at = (line.casefold() if ignore_case else line).find(query)
         if at >= 0:
             start = max(0, at - LINE_CHARACTERS // 2)
             yield number, line[start : start + LINE_CHARACTERS].strip()
 
 
-def read_text(found: FoundFile, limit: int) -> str | None:
+def read_text(file: FoundFile, limit: int) -> str | None:
     """A file's text; None if it is none, too large, or not to be touched."""
     try:
-        data = read_bytes(found.fd, found.name, limit)
+        data = read_bytes(file.fd, file.name, limit)
     except OSError:
         return None
     return decode_text(data)

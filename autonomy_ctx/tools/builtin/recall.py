@@ -134,7 +134,7 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
     What is not given here is that of the agent that runs them; a model cannot choose it. A session is a
     conversation; without one it is the conversation that the agent is in, in the fourth tier all.
     """
-    given = _MemoryAccess(memory, scope)
+    defaults = _MemoryAccess(memory, scope)
 
     async def query_l2_memory(
         limit: int = 10,
@@ -149,7 +149,7 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many messages at most.
             session_id: Which conversation; leave it out for this one.
         """
-        access = given.within(memory, scope)
+        access = defaults.with_injected(memory, scope)
         return await _most_important(access, _session(session_id, conversation), _check_limit(limit))
 
     async def query_l3_memory(
@@ -165,7 +165,7 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many summaries at most, the newest.
             session_id: Which conversation; leave it out for this one.
         """
-        access, session = given.within(memory, scope), _session(session_id, conversation)
+        access, session = defaults.with_injected(memory, scope), _session(session_id, conversation)
         newest = -_check_limit(limit)
         state = await access.memory.summary(access.scope, session)
         return [
@@ -192,7 +192,7 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
             limit: How many messages at most.
             session_id: Only this conversation; leave it out for all.
         """
-        access = given.within(memory, scope)
+        access = defaults.with_injected(memory, scope)
         found = await access.memory.search(
             access.scope, query, conversation=session_id, limit=_check_limit(limit)
         )
@@ -205,23 +205,23 @@ def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> t
 class _MemoryAccess:
     """Which memory and scope may be read; what was given when the tools were made goes first."""
 
-    given_memory: Memory | None
-    given_scope: str | None
+    memory_or_none: Memory | None
+    scope_or_none: str | None
 
-    def within(self, memory: Memory | None, scope: str | None) -> _MemoryAccess:
+    def with_injected(self, memory: Memory | None, scope: str | None) -> _MemoryAccess:
         return _MemoryAccess(
-            self.given_memory or memory, scope if self.given_scope is None else self.given_scope
+            self.memory_or_none or memory, scope if self.scope_or_none is None else self.scope_or_none
         )
 
     @property
     def memory(self) -> Memory:
-        if self.given_memory is None:
+        if self.memory_or_none is None:
             raise TypeError("there is no memory to look into; make the tools with `memory_tools(memory)`")
-        return self.given_memory
+        return self.memory_or_none
 
     @property
     def scope(self) -> str:
-        return DEFAULT if self.given_scope is None else self.given_scope
+        return DEFAULT if self.scope_or_none is None else self.scope_or_none
 
 
 async def _most_important(access: _MemoryAccess, session: str, limit: int) -> Rows:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 
-from autonomy_ctx.errors import InvalidArguments, SubagentError
+from autonomy_ctx.errors import InvalidArguments, SubagentError, describe_error
 from autonomy_ctx.sections.instructions import purpose_of
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int
@@ -100,7 +100,7 @@ class RunningSubagent:
             try:
                 await subagent.stop()
             except Exception as error:
-                raise SubagentError(self.id, f"did not stop properly: {_error_text(error)}") from error
+                raise SubagentError(self.id, f"did not stop properly: {describe_error(error)}") from error
             return
         raise SubagentError(self.id, f"did not stop within {self._grace:g} s and was left alone")
 
@@ -114,7 +114,7 @@ class RunningSubagent:
             except SubagentError:
                 raise
             except Exception as error:
-                raise SubagentError(self.id, f"failed: {_error_text(error)}") from error
+                raise SubagentError(self.id, f"failed: {describe_error(error)}") from error
             finally:
                 self._tasks.discard(scope)
                 self._ended.set()
@@ -129,7 +129,7 @@ class RunningSubagent:
                 self._subagent = await self._start()
             except BaseException as error:
                 # Also when it is cancelled: those who wait must not wait for a start that nobody makes.
-                why = _error_text(error) if isinstance(error, Exception) else "it was given up"
+                why = describe_error(error) if isinstance(error, Exception) else "it was given up"
                 self.end_reason = self.end_reason or f"could not be started: {why}"
                 if not isinstance(error, Exception):
                     raise
@@ -139,10 +139,6 @@ class RunningSubagent:
 
 async def _do_nothing(subagent: StartedSubagent) -> None:
     """To be started is all."""
-
-
-def _error_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 class SubagentGroup:
