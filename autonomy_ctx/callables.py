@@ -117,3 +117,12 @@ def _is_async(function: Any) -> bool:
         inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one)
         for one in (function, getattr(function, "function", None), getattr(function, "__call__", None))  # noqa: B004
     )
+
+
+def describe_error(error: BaseException) -> str:
+    """Any error's class and text in one line, without where it came from."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -603,12 +603,3 @@ class AddressUnavailable(ServerError, OSError):
     def __init__(self, *, host: str, port: int, problem: str, advice: str) -> None:
         super().__init__(f"cannot listen on port {port} of {host!r}: {problem}; {advice}")
         self.host, self.port, self.problem = host, port, problem
-
-
-def describe_error(error: BaseException) -> str:
-    """Any error's class and text in one line, without where it came from."""
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

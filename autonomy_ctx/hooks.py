@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from autonomy_ctx.errors import HookError, UnregisteredHookError, describe_error
+from autonomy_ctx.errors import HookError, UnregisteredHookError
 
 Hook: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -166,7 +166,7 @@ def _find_hook(name: str, event: str) -> Hook:
 
 def _wrap_error(error: Exception, **facts: Any) -> HookError:
     """A `HookError` that is what the hook raised, too, with all that it carries."""
-    facts["problem"] = describe_error(error)
+    facts["problem"] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     try:
         kind = _error_class(type(error))
         named = kind.__new__(kind, *error.args)

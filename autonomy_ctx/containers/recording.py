@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.callables import call_with_arguments, call_with_timeout, callable_name, check_callable
-from autonomy_ctx.errors import describe_error
+from autonomy_ctx.callables import (
+    call_with_arguments,
+    call_with_timeout,
+    callable_name,
+    check_callable,
+    describe_error,
+)
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.json_values import EMPTY, Binary, JsonEncoder
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id

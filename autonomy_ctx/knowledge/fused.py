@@ -14,7 +14,8 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.errors import KnowledgeError, describe_error
+from autonomy_ctx.callables import describe_error
+from autonomy_ctx.errors import KnowledgeError
 from autonomy_ctx.knowledge.knowledge import Passage, checked_knowledge, search_function, search_knowledge
 from autonomy_ctx.validation import check_int, check_seconds
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.errors import describe_error
+from autonomy_ctx.callables import describe_error
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, SectionKind

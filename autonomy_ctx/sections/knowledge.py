@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from autonomy_ctx.errors import describe_error
+from autonomy_ctx.callables import describe_error
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter, token_counter_of

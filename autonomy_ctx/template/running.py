@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, get_args
 import anyio
 
 from autonomy_ctx.background import Chunks, Closeable
-from autonomy_ctx.errors import InvalidKey, SectionError, StoreError, describe_error
+from autonomy_ctx.callables import describe_error
+from autonomy_ctx.errors import InvalidKey, SectionError, StoreError
 from autonomy_ctx.items import wire
 from autonomy_ctx.sections.section import (
     ComposeObserver,

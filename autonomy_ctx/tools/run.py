@@ -17,10 +17,10 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from autonomy_ctx.callables import YieldedValues, collect_call
+from autonomy_ctx.callables import YieldedValues, collect_call, describe_error
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import render_catalogue
-from autonomy_ctx.errors import ToolTimeout, UnknownTool, describe_error
+from autonomy_ctx.errors import ToolTimeout, UnknownTool
 from autonomy_ctx.items.json_values import EMPTY, encode_json_text
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.tool import MIN_OUTPUT_LIMIT, Tool, tools_by_name

@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 
-from autonomy_ctx.errors import InvalidArguments, SubagentError, describe_error
+from autonomy_ctx.callables import describe_error
+from autonomy_ctx.errors import InvalidArguments, SubagentError
 from autonomy_ctx.sections.instructions import purpose_of
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int
