@@ -96,6 +96,7 @@ def python(script: str, *arguments: object, prefix: tuple[str, ...] = ()) -> str
 IMPORTS = """
 import asyncio, os, resource, signal, sys, threading
 from autonomy_ctx import *
+from autonomy_ctx.errors import *
 from autonomy_ctx.testing import make_message
 
 URL = f"sqlite:///{sys.argv[1]}"
