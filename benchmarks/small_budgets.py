@@ -15,7 +15,6 @@ from autonomy_ctx import (
     BudgetExceeded,
     ComposedContext,
     Memory,
-    Message,
     Model,
     SummarizedHistorySection,
 )
@@ -30,6 +29,8 @@ TURNS = 80
 LARGE = 2_000
 # What a user asks about next is in the last two exchanges.
 EXCHANGES = 2
+# As many messages as are shown before a summary is due: when they do not fit, there is more to show.
+CEILING = 20
 SCOPE, CONVERSATION = "ana", "talk"
 Tokens = Callable[[Random], int]
 
@@ -54,10 +55,10 @@ def sometimes(usual: Tokens, rare: Tokens, share: float) -> Tokens:
 
 KINDS = (
     Kind("short chat", between(12, 30), between(15, 40)),
-    Kind("letters", between(80, 160), between(100, 200)),
-    Kind("short questions, long answers", between(12, 30), between(200, 400)),
-    Kind("tool results", between(15, 40), between(20, 60), between(100, 500)),
-    Kind("pasted code", sometimes(between(15, 40), between(800, 1_500), 0.2), between(30, 120)),
+    Kind("letters", between(150, 400), between(200, 600)),
+    Kind("short questions, long answers", between(12, 30), between(300, 900)),
+    Kind("tool results", between(15, 40), between(20, 60), between(100, 1_200)),
+    Kind("pasted code", sometimes(between(15, 40), between(800, 2_500), 0.25), between(30, 300)),
 )
 
 
@@ -164,10 +165,6 @@ def _judge(context: ComposedContext, log: Sequence[Entry], counter: TokenCounter
     needed = around + counter.count_messages(entry.message for entry in last)
     if needed <= context.budget.limit and not {entry.position for entry in last} <= shown:
         tally.hidden += 1
-    whole = {entry.position for entry in log} <= shown and not any(map(_is_short, context.messages))
-    if not whole:
-        tally.used.append(context.budget.used / context.budget.limit)
-
-
-def _is_short(message: Message) -> bool:
-    return "characters cut" in message.text
+    wanted = around + counter.count_messages(entry.message for entry in log[-CEILING:])
+    if wanted > context.budget.limit:
+        tally.used.append(context.tokens / context.budget.limit)

@@ -173,7 +173,14 @@ class TurnRunner:
             environment.memory,
             scope,
             conversation,
-            ComposeParams(self._params, Composition(queue=items.queue.items, pool=items.pool.view())),
+            ComposeParams(
+                self._params,
+                Composition(
+                    queue=items.queue.items,
+                    pool=items.pool.view(),
+                    turn_position=self._incoming.position or None,
+                ),
+            ),
             previous=self.previous,
             tools=environment.specs,
             max_tokens=max_tokens,

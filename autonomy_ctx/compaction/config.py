@@ -20,6 +20,8 @@ from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
 from autonomy_ctx.validation import check_int, check_seconds
 
 DEFAULT_FLOOR, DEFAULT_CEILING, DEFAULT_SIZE, MIN_SIZE = 10, 20, 2048, 128
+# Of a budget, what a summary may take, and what is left of the history when it passes its room.
+SUMMARY_SHARE, CUT_BACK_SHARE = 1 / 3, 0.7
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -157,6 +159,17 @@ class CompactionSettings:
     # The model that reads the context, and what its tokens cost, at least in proportion.
     reader: Any
     price: Price
+    # The tokens that the summary and the window have together under a budget; None without one, or where
+    # limits in tokens were given.
+    room: int | None = None
+
+    def limits_beside(self, summary_tokens: int) -> Limits:
+        """The limits of a window beside a summary: a history that passes its room is cut back in a step."""
+        if self.room is None:
+            return self.limits
+        ceiling = max(self.room - summary_tokens, self.room // 3)
+        floor = max(int(self.room * CUT_BACK_SHARE) - summary_tokens - self.size // 4, self.room // 4)
+        return replace(self.limits, ceiling_tokens=ceiling, floor_tokens=min(floor, ceiling - 1))
 
     @property
     def model_name(self) -> str:
@@ -176,9 +189,18 @@ def writer_name(model: Any) -> str:
 
 
 def resolve_settings(
-    config: ContextSummaryConfig, window: int | None = None, *, reader: Any = None
+    config: ContextSummaryConfig,
+    window: int | None = None,
+    *,
+    reader: Any = None,
+    budget: int | None = None,
+    room: int | None = None,
 ) -> CompactionSettings:
-    """A configuration with every limit a number; `window` is the context window that fractions refer to."""
+    """A configuration with every limit a number; `window` is the context window that fractions refer to.
+
+    Under a `budget` in tokens the usual size of a summary is at most a third of it. `room` is what the
+    budget leaves for the summary and the window; it is used unless limits in tokens were given.
+    """
     floor, ceiling, hard = (
         _resolve_tokens(name, getattr(config, name), window)
         for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens")
@@ -202,7 +224,7 @@ def resolve_settings(
     )
     return CompactionSettings(
         limits=limits,
-        size=config.size,
+        size=_size_within(config.size, budget),
         model=config.model,
         instructions=config.instructions,
         timeout=config.timeout,
@@ -216,7 +238,15 @@ def resolve_settings(
         cache_seconds=config.cache_seconds,
         reader=reader if reader is not None else config.model,
         price=price_of(reader if reader is not None else config.model) or DEFAULT_PRICE,
+        room=room if floor is None and ceiling is None else None,
     )
+
+
+def _size_within(size: int, budget: int | None) -> int:
+    """The size of a summary under a budget; a size that was chosen stays."""
+    if budget is None or size != DEFAULT_SIZE:
+        return size
+    return max(min(size, int(budget * SUMMARY_SHARE)), MIN_SIZE)
 
 
 def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None:

@@ -76,6 +76,7 @@ def _tracer() -> Any:
 COUNTERS = (
     "cache_hits",
     "cache_misses",
+    "summary_reads",
     "background_tasks_started",
     "background_tasks_completed",
     "background_tasks_failed",

@@ -18,6 +18,8 @@ CountMessage: TypeAlias = Callable[[Message], int]
 
 # Source tokens for one token of summary, and the shortest summary to ask for.
 COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
+# What a user speaks of next is in these.
+LAST_EXCHANGES = 2
 # How much further than the nearest cut one may be at which a user speaks.
 USER_CUT_SLACK = 2
 
@@ -55,15 +57,30 @@ def expected_messages(entries: Sequence[Entry], seconds: float) -> int:
     return round(seconds * (len(entries) - 1) / taken) if taken > 0 else 0
 
 
-def window_start(entries: Sequence[Entry], limits: Limits, count: CountMessage) -> int:
+def window_start(
+    entries: Sequence[Entry], limits: Limits, count: CountMessage, room: int | None = None
+) -> int:
     """The index at which the verbatim window starts after a summary of all before it; 0 for no summary.
 
-    At the floor, or as near to it as a safe cut allows.
+    At the floor, or as near to it as a safe cut allows. With a `room` in tokens, the last exchanges stay
+    in the window as far as they fit.
     """
     wanted = max(len(entries) - limits.floor, 0)
     if limits.floor_tokens is not None:
         wanted = max(wanted, _start_within(entries, limits.floor_tokens, count))
+    if room is not None:
+        wanted = min(wanted, _last_exchanges_start(entries, room, count))
     return nearest_cut(entries, wanted)
+
+
+def _last_exchanges_start(entries: Sequence[Entry], room: int, count: CountMessage) -> int:
+    """Where the last two exchanges start, and a question after them; fewer where they do not fit."""
+    users = [index for index, entry in enumerate(entries) if entry.message.role is ChatRole.USER]
+    for exchanges in range(min(LAST_EXCHANGES + 1, len(users)), 0, -1):
+        start = users[-exchanges]
+        if sum(count(entry.message) for entry in entries[start:]) <= room:
+            return start
+    return len(entries)
 
 
 def nearest_cut(entries: Sequence[Entry], wanted: int) -> int:

@@ -391,9 +391,12 @@ class SummaryJob:
             return state, None
         complete = head.position <= after + READ_AHEAD
         lead = expected_messages(entries, self._metrics.summary_seconds) if self._settings.lead else 0
-        if complete and not (is_due(entries, self._limits, self._count, lead) or state.covered > after):
+        limits = self._settings.limits_beside(sum(segment.tokens for segment in state.segments))
+        if complete and not (is_due(entries, limits, self._count, lead) or state.covered > after):
             return state, None
-        end = window_start(entries, self._limits, self._count) if complete else last_cut(entries)
+        end = (
+            window_start(entries, limits, self._count, self._settings.room) if complete else last_cut(entries)
+        )
         # What a digest stands in for is not shown any more: it belongs to this batch.
         end = max(end, sum(entry.position <= state.covered for entry in entries))
         if not end:

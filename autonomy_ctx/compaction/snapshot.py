@@ -108,9 +108,9 @@ class SnapshotReader:
         identity, state = self._states.get(store_key, (None, None))
         if identity != store.identity:
             state = None
-        self._metrics.add("cache_hits" if state is not None and state.segments else "cache_misses")
         for _ in range(_MAX_READ_TRIES):
             if state is None:
+                self._metrics.add("summary_reads")
                 state = await store.summary(key)
                 self._states[store_key] = (store.identity, state)
             after = state.covered if since is None else min(since, state.covered)

@@ -53,6 +53,8 @@ class Contribution:
     problem: str | None = None
     # Its only message in at most so many tokens, for one that may not be cut anywhere; None: too few.
     shorter: Callable[[int], Message | None] | None = None
+    # How many of the last messages are worth more than the summary before them.
+    floor: int = 0
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):
@@ -76,6 +78,10 @@ class Composition:
     # The items of the conversation, which an agent keeps.
     queue: Sequence[ContextItem[Any]] = ()
     pool: ContextPoolView | None = None
+    # The tokens that all messages of the context may take together; None for no budget.
+    max_tokens: int | None = None
+    # The log position of the user message that the turn answers; others may have come after it.
+    turn_position: int | None = None
     # The log positions that sections have shown so far, one sequence for each section.
     shown: list[Sequence[int | None]] = field(default_factory=list)
 

@@ -50,7 +50,7 @@ from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, 
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params, composition_of
 
 
 class MemoryMirrors:
@@ -113,6 +113,7 @@ def _has_same_content(kept: Message, message: Message) -> bool:
 
 logger = logging.getLogger("autonomy_ctx.sections")
 _EPOCH = datetime.fromtimestamp(0, UTC)
+OTHER_TOKENS_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._reader = reader if reader is not None else summary_model
         self._window = context_window_of(self._reader)
         self._settings = resolve_settings(self.config, self._window, reader=self._reader)
+        # The largest budget of the contexts so far, and what the other sections took of the last one.
+        self._budget: int | None = None
+        self._other_tokens = 0
+        self._resolved_for: tuple[int | None, int | None, int] = (self._window, None, 0)
         self._metrics = SummaryMetrics()
         self._own_background = background is None
         self._background = background or Background()
@@ -252,7 +257,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         if not isinstance(memory, Memory):
             memory = await self._mirrors.follow(memory, scope, conversation)
-        self._learn_window()
+        composition = composition_of(params)
+        self._learn_limits(composition.max_tokens)
         key = make_key(memory.agent, scope, conversation)
         limits = self._settings.limits
         counter: TokenCounter = memory.token_counter
@@ -274,6 +280,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             else snapshot
         )
         view = self._snapshots.bound(memory, key, chosen_snapshot, self._settings, count)
+        if view.segments:
+            self._metrics.add("cache_hits")
+        elif len(snapshot.entries) > limits.ceiling:
+            self._metrics.add("cache_misses")
         if len(view.window) < len(chosen_snapshot.entries):
             self._summarizer.request_digest(memory, key)
         elif len(snapshot.entries) > limits.hard - limits.batch and self._settings.model is not None:
@@ -283,9 +293,11 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             expected_messages(snapshot.entries, self._metrics.summary_seconds) if self._settings.lead else 0
         )
         # Provisional segments are owed real ones.
-        if is_due(snapshot.entries, limits, count, lead) or (snapshot.state.covered > snapshot.state.written):
+        due = self._settings.limits_beside(sum(segment.tokens for segment in snapshot.state.segments))
+        if is_due(snapshot.entries, due, count, lead) or (snapshot.state.covered > snapshot.state.written):
             self._summarizer.request(memory, key)
-        found = await self._assemble(memory, key, chosen_snapshot, view, count)
+        turn = composition.turn_position or snapshot.head.last_user
+        found = await self._assemble(memory, key, chosen_snapshot, view, count, turn)
         self._prefix_reuse.note(store_key, found.messages, counter)
         return found
 
@@ -305,6 +317,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 at=self._clock(),
             )
             self._requests.note(contribution.store_key, request)
+        # What the budget leaves for the history beside the other sections.
+        own = sum(report.tokens for report in composed.sections if report.name == self.name)
+        # In steps, so that the limits do not follow every word of the others.
+        self._other_tokens = -(-(composed.tokens - own) // OTHER_TOKENS_STEP) * OTHER_TOKENS_STEP
         if any(cut.section == self.name for cut in composed.cut):
             # The budget wants less of it: a summary that is ready is shorter.
             self._swap_tracker.forget(contribution.store_key)
@@ -319,10 +335,16 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._snapshots.prepare_digest(memory, key, snapshot, self._settings, count)
 
     async def _assemble(
-        self, memory: Memory, key: Key, snapshot: ConversationSnapshot, view: BoundedView, count: CountMessage
+        self,
+        memory: Memory,
+        key: Key,
+        snapshot: ConversationSnapshot,
+        view: BoundedView,
+        count: CountMessage,
+        newest: int,
     ) -> Contribution:
-        """Pins, the summary message, the newest user message if it is older, and the window."""
-        counter, newest, window = memory.token_counter, snapshot.head.last_user, view.window
+        """Pins, the summary message, the user message to answer if it is older, and the window."""
+        counter, window = memory.token_counter, view.window
         if newest and newest <= view.last_hidden:
             asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
             window = [*asked.entries, *window]
@@ -346,6 +368,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             _omissions(view.missing, window, fit),
             store_key=make_store_key(memory.store, key),
             generation=snapshot.head.generation,
+            floor=self.config.floor,
         )
 
     def _shorten_entry(self, store_key: StoreKey, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
@@ -412,15 +435,20 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if self._own_background:
             await self._background.aclose()
 
-    def _learn_window(self) -> None:
-        """Take a change of the reader's context window into the limits that refer to it."""
+    def _learn_limits(self, budget: int | None) -> None:
+        """Take a change of the reader's context window or of the budget into the limits that follow them."""
+        if budget is not None:
+            # A context that was too long for the model is composed again with less: no new budget.
+            self._budget = max(budget, self._budget or 0)
         window = context_window_of(self._reader)
-        if window == self._window:
+        known = (window, self._budget, self._other_tokens)
+        if known == self._resolved_for:
             return
-        self._window = window
+        self._resolved_for = known
+        room = None if self._budget is None else max(self._budget - self._other_tokens, self._budget // 4)
         try:
             self._settings = self._summarizer.settings = resolve_settings(
-                self.config, window, reader=self._reader
+                self.config, window, reader=self._reader, budget=self._budget, room=room
             )
         except ValueError as error:
             # A turn must not fail for it: the limits that were known stay.

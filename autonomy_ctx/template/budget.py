@@ -6,7 +6,7 @@ always give the same cuts. Linear in the number of messages.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
@@ -57,6 +57,8 @@ class SectionContent:
     kept_index: int | None = None
     # The only message in at most so many tokens; None: too few.
     shorter: Callable[[int], Message | None] | None = None
+    # How many of the last messages are worth more than the summary before them.
+    floor: int = 0
 
     @property
     def tokens(self) -> int:
@@ -165,6 +167,8 @@ def keep_all(content: SectionContent, reason: str = "") -> ShrunkSection:
     )
 
 
+# What a user speaks of next is in these; they stay while they fit.
+LAST_EXCHANGES = 2
 # The shortest that a message is cut to that may not be left out.
 MIN_KEPT_MESSAGE_TOKENS = 24
 # A step is a power of two, at most this part of the room: between an eighth and a quarter of it.
@@ -175,7 +179,7 @@ class SectionShrinker:
     """A section in less room, for one limit; linear in the number of messages."""
 
     def __init__(self, content: SectionContent, *, limit: int, reason: str, measure: Measure) -> None:
-        self.content, self.reason, self.measure = content, reason, measure
+        self.content, self.reason, self.measure, self._limit = content, reason, measure, limit
         # Messages are shortened to sizes that follow from the limit alone, so that the same text is made
         # turn by turn.
         self._sizes = list(_halving_sizes(limit))
@@ -185,6 +189,14 @@ class SectionShrinker:
         cuts = [self._summary_end + cut for cut in safe_cuts(content.messages[self._summary_end :])]
         # Nothing is torn apart when all goes: the end is a cut also while a call waits.
         self._cuts = [cut for cut in cuts if cut < end] + [end]
+        says = content.messages[self._summary_end :]
+        users = [self._summary_end + index for index, one in enumerate(says) if one.role is ChatRole.USER]
+        exchanges = users[-LAST_EXCHANGES - 1] if len(users) > LAST_EXCHANGES else self._summary_end
+        self._exchanges_cut = bisect_right(self._cuts, exchanges) - 1
+        # Where the messages begin that are worth more than the summary: with the last exchanges, or without.
+        floor = bisect_right(self._cuts, max(end - content.floor, self._summary_end)) - 1
+        earliest = max(min(floor, self._exchanges_cut), 0)
+        self._floor_starts = [self._cuts[at] for at in sorted({earliest, max(floor, 0)})]
 
     def shrink_to(self, room: int, *, least: int = 0) -> ShrunkSection:
         """The newest messages within so many tokens, beside the summary and what must stay.
@@ -194,6 +206,12 @@ class SectionShrinker:
         content = self.content
         if content.tokens <= room:
             return keep_all(content, self.reason)
+        kept_in_window = content.kept_index is None or content.kept_index >= self._summary_end
+        if content.floor and kept_in_window:
+            tokens = [self._floor_tokens(start) for start in self._floor_starts]
+            at = next((at for at, needed in enumerate(tokens) if needed <= room), -1)
+            if tokens[at] > room - self._summary_tokens:
+                return self._shrink_summary(room, self._floor_starts[at])
         caps = self._message_caps(room)
         start = self._start(room, least, caps)
         shorter: dict[int, Message] = {}
@@ -203,6 +221,63 @@ class SectionShrinker:
                 self._shorten(index, caps[index], shorter, costs)
         start = self._next_fitting_start(start, room, least, costs)
         return self._make_result(self._indexes(start), shorter, costs)
+
+    def _floor_tokens(self, start: int) -> int:
+        """What the messages from a start on cost, and the one that must stay."""
+        kept = self.content.kept_index
+        before = kept is not None and self._summary_end <= kept < start
+        own = self.content.counts[kept] if kept is not None and before else 0
+        return own + sum(self.content.counts[start:])
+
+    def _shrink_summary(self, room: int, start: int) -> ShrunkSection:
+        """The messages from a start on, and what the room leaves of the summary; pins go before it does.
+
+        Without any room for it, the oldest of the last messages go, too.
+        """
+        content, head = self.content, self._summary_end
+        costs, shorter = list(content.counts), dict[int, Message]()
+        left = room - self._floor_tokens(start)
+        if left < 0:
+            return self._shrink_window(room)
+        shown = self._fit_summary(left, shorter, costs)
+        return self._make_result([*shown, *self._indexes(start)[head:]], shorter, costs)
+
+    def _shrink_window(self, room: int) -> ShrunkSection:
+        """The newest messages within so many tokens, without the summary."""
+        content, head = self.content, self._summary_end
+        window = replace(
+            content,
+            messages=content.messages[head:],
+            counts=content.counts[head:],
+            positions=None if content.positions is None else content.positions[head:],
+            kept_index=None if content.kept_index is None else content.kept_index - head,
+            floor=0,
+        )
+        shrinker = SectionShrinker(window, limit=self._limit, reason=self.reason, measure=self.measure)
+        found = shrinker.shrink_to(room)
+        costs = list(content.counts)
+        for index, cost in zip(found.indexes, found.counts, strict=True):
+            costs[head + index] = cost
+        shorter = {head + index: message for index, message in found.shorter.items()}
+        return self._make_result([head + index for index in found.indexes], shorter, costs)
+
+    def _fit_summary(self, room: int, shorter: dict[int, Message], costs: list[int]) -> list[int]:
+        """The indexes of the summary and the pins before it that fit, the summary shortened if need be."""
+        shown: list[int] = []
+        for index in range(self._summary_end - 1, -1, -1):
+            if index == self.content.kept_index:
+                continue
+            if costs[index] > room:
+                size = next((size for size in self._sizes if size <= room), None)
+                if shown or size is None:
+                    break
+                self._shorten(index, size, shorter, costs)
+                if costs[index] > room:
+                    shorter.pop(index, None)
+                    break
+            room -= costs[index]
+            shown.append(index)
+        return shown[::-1]
 
     def shrink_to_summary(self, room: int) -> ShrunkSection:
         """The same when there is no room for more than pins and the summary: pins go, then the summary.
@@ -215,22 +290,8 @@ class SectionShrinker:
         content, kept = self.content, self.content.kept_index
         costs, shorter = list(content.counts), dict[int, Message]()
         own = [] if kept is None else [kept]
-        left = room - sum(costs[index] for index in own)
-        shown: list[int] = []
-        for index in range(self._summary_end - 1, -1, -1):
-            if index == kept:
-                continue
-            if costs[index] > left:
-                size = next((size for size in self._sizes if size <= left), None)
-                if shown or size is None:
-                    break
-                self._shorten(index, size, shorter, costs)
-                if costs[index] > left:
-                    shorter.pop(index, None)
-                    break
-            left -= costs[index]
-            shown.append(index)
-        return self._make_result(sorted(shown + own), shorter, costs)
+        shown = self._fit_summary(room - sum(costs[index] for index in own), shorter, costs)
+        return self._make_result(sorted({*shown, *own}), shorter, costs)
 
     def shrink_to_kept(self, room: int) -> ShrunkSection:
         """Only the message that must stay, shortened in the middle if it has to be, but not to nothing."""
@@ -267,6 +328,8 @@ class SectionShrinker:
         sizes = [self._fixed_tokens(cut) + after[cut] for cut in cuts]
         first = bisect_left(sizes, -room, key=lambda size: -size)
         last = bisect_left(sizes, 1 - least, key=lambda size: -size) - 1
+        # A step does not go past the last exchanges while they fit.
+        last = min(last, max(first, self._exchanges_cut))
         if first >= min(last, len(cuts) - 1):
             return cuts[max(min(first, last), 0)]
         if first == 0:
@@ -385,13 +448,16 @@ def fit_sections(
     section_options: Sequence[SectionOptions],
     budget: BudgetReport | None,
     measure: Measure,
+    *,
+    turn_position: int | None = None,
 ) -> list[FittedSection]:
     """What each section shows: within its own `max_tokens`, and all together within the budget.
 
     The section with the lowest priority gives first, among equals the last one, since whatever stands
-    before it stays in the provider's cache. What must stay is left whole until nothing else can give.
+    before it stays in the provider's cache. What must stay is left whole until nothing else can give: the
+    user message at `turn_position`, or the newest one.
     """
-    shares = _make_shares(contents, section_options)
+    shares = _make_shares(contents, section_options, turn_position)
     for share in shares:
         _apply_own_limit(share, measure)
     if budget is None or _total_tokens(shares) <= budget.limit:
@@ -425,12 +491,12 @@ def fit_sections(
 
 
 def _make_shares(
-    contents: Sequence[SectionContent], section_options: Sequence[SectionOptions]
+    contents: Sequence[SectionContent], section_options: Sequence[SectionOptions], turn_position: int | None
 ) -> list[_SectionShare]:
     shares = []
-    newest_section = _newest_user_section(contents, section_options)
+    newest_section = _newest_user_section(contents, section_options, turn_position)
     for index, (content, options) in enumerate(zip(contents, section_options, strict=True)):
-        kept = newest_user_index(content.messages) if index == newest_section else None
+        kept = _user_index(content, turn_position) if index == newest_section else None
         if kept is None and options.required:
             kept = _last_plain_index(content.messages)
         made = replace(content, kept_index=kept)
@@ -455,16 +521,24 @@ def _is_history(content: SectionContent) -> bool:
 
 
 def _newest_user_section(
-    contents: Sequence[SectionContent], section_options: Sequence[SectionOptions]
+    contents: Sequence[SectionContent], section_options: Sequence[SectionOptions], turn_position: int | None
 ) -> int | None:
-    """The section with the newest user message: the conversation's own, else by position, else the last."""
-    found: list[tuple[bool, bool, int, int]] = []
+    """The section with the user message to keep: the conversation's own, else by position, else the last."""
+    found: list[tuple[bool, bool, bool, int, int]] = []
     for index, (content, options) in enumerate(zip(contents, section_options, strict=True)):
-        user = newest_user_index(content.messages)
+        user = _user_index(content, turn_position)
         if user is not None:
             position = None if content.positions is None else content.positions[user]
-            found.append((content.name == HISTORY_SECTION, options.required, position or 0, index))
+            is_turn = turn_position is not None and position == turn_position
+            found.append((is_turn, content.name == HISTORY_SECTION, options.required, position or 0, index))
     return max(found)[-1] if found else None
+
+
+def _user_index(content: SectionContent, turn_position: int | None) -> int | None:
+    """The user message that the turn answers; the newest one where it is not known or not there."""
+    if turn_position is not None and content.positions is not None and turn_position in content.positions:
+        return list(content.positions).index(turn_position)
+    return newest_user_index(content.messages)
 
 
 def _last_plain_index(messages: Sequence[Message]) -> int | None:

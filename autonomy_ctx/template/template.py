@@ -222,18 +222,25 @@ class ContextTemplate(AsyncResource):
         shared = ComposeParams.copy_of(params)
         if self.hooks:
             await fire(self.hooks, TemplateHook.BEFORE_COMPOSE, scope, conversation, shared)
-        section_options = self.section_options
-        outcomes = await run_sections(section_options, SectionArguments(memory, scope, conversation, shared))
         counter = self.token_counter or token_counter_of(memory) or _DEFAULT_COUNTER
         factor = counter.calibration.factor
         budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
+        if budget is not None:
+            shared.composition = replace(shared.composition, max_tokens=budget.limit)
+        section_options = self.section_options
+        outcomes = await run_sections(section_options, SectionArguments(memory, scope, conversation, shared))
         counts = [
             await _count_messages(counter, factor, outcome.contribution.messages) for outcome in outcomes
         ]
         fitted: Sequence[FittedSection | None] = [None] * len(section_options)
         if self._has_section_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
             fitted = await _fit_contributions(
-                section_options, outcomes, counts, budget, Measure(counter, factor)
+                section_options,
+                outcomes,
+                counts,
+                budget,
+                Measure(counter, factor),
+                turn_position=shared.composition.turn_position,
             )
         shown = [
             fitted_section(outcome, own, fit)
@@ -334,6 +341,8 @@ async def _fit_contributions(
     counts: Sequence[Sequence[int]],
     budget: BudgetReport | None,
     measure: Measure,
+    *,
+    turn_position: int | None,
 ) -> list[FittedSection]:
     """What each section shows; large contexts are cut in a thread, so that others get their turn."""
     contents = [
@@ -343,10 +352,11 @@ async def _fit_contributions(
             counts=own,
             positions=outcome.contribution.positions,
             shorter=outcome.contribution.shorter,
+            floor=outcome.contribution.floor,
         )
         for options, outcome, own in zip(section_options, outcomes, counts, strict=True)
     ]
-    work = partial(fit_sections, contents, section_options, budget, measure)
+    work = partial(fit_sections, contents, section_options, budget, measure, turn_position=turn_position)
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
         return work()
     return await anyio.to_thread.run_sync(work)

@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant(
         "the newest user message is the last to be cut",
         "template/budget.py",
-        "        kept = newest_user_index(content.messages) if index == newest_section else None\n",
+        "        kept = _user_index(content, turn_position) if index == newest_section else None\n",
         "        kept = None\n",
         BUDGET,
     ),
@@ -176,5 +176,19 @@ MUTANTS = [
         "        key=lambda share: (share.options.priority, -share.index),\n",
         "        key=lambda share: (-share.options.priority, -share.index),\n",
         BUDGET,
+    ),
+    Mutant(
+        "a summary leaves the last exchanges in the window",
+        "compaction/plan.py",
+        "        wanted = min(wanted, _last_exchanges_start(entries, room, count))\n",
+        "        pass\n",
+        "tests/agents/test_small_budgets.py",
+    ),
+    Mutant(
+        "a budget keeps the message that the turn answers",
+        "template/budget.py",
+        "        return list(content.positions).index(turn_position)\n",
+        "        return newest_user_index(content.messages)\n",
+        "tests/agents/test_small_budgets.py",
     ),
 ]

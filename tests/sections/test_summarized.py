@@ -226,13 +226,24 @@ async def test_the_metrics_have_the_documented_keys_and_belong_to_the_caller(mem
         await shown(section, memory)
         found = section.get_metrics()
         assert {name: found[name] for name in SEED_METRICS} == {
-            "cache_hits": 1,
-            "cache_misses": 2,
+            "cache_hits": 2,
+            "cache_misses": 1,
             "background_tasks_started": 1,
             "background_tasks_completed": 1,
             "background_tasks_failed": 0,
         }
         assert found["summaries_committed"] == 1
+        # Before there was a summary, and when it had landed.
+        assert found["summary_reads"] == 2
+
+
+async def test_a_context_within_the_ceiling_is_neither_a_hit_nor_a_miss(memory: Memory) -> None:
+    async with summarized(ScriptedModel()) as section:
+        await asks(memory, 2)
+        await shown(section, memory)
+        await shown(section, memory)
+        found = section.get_metrics()
+        assert (found["cache_hits"], found["cache_misses"], found["summary_reads"]) == (0, 0, 1)
 
 
 async def test_the_cache_says_which_conversations_it_holds(memory: Memory) -> None:

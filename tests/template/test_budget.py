@@ -51,7 +51,8 @@ class Talk(ContributingSection):
         first = next((m.covers_to + 1 for m in self.given if isinstance(m, Summary)), 1)
         stored = [message for message in self.given if not isinstance(message, Summary)]
         at = {id(message): first + index for index, message in enumerate(stored)}
-        return Contribution(self.given, [at.get(id(message)) for message in self.given])
+        positions = [at.get(id(message)) for message in self.given]
+        return Contribution(self.given, positions, floor=getattr(self, "floor", 0))
 
 
 def said(role: str, words: int, name: str = "m") -> Message:
@@ -302,6 +303,20 @@ async def test_a_summary_is_worth_more_than_the_messages_after_it() -> None:
     assert (1, 30, 30) in [(one.first, one.last, one.count) for one in tiny.omitted]
 
 
+async def test_a_summary_gives_way_before_the_messages_of_the_floor() -> None:
+    summary = Summary([Segment(text="fact " * 60, first=1, last=30)], id="s", created_at=NOON)
+    history = talk(9)
+    last = history[-6:]
+    for room in (tokens(*last) + 60, tokens(*last)):
+        context = await composed(Talk(summary, *history, floor=6), max_tokens=room)
+        assert context.messages[-6:] == last
+        assert context.tokens <= room
+        assert accounted(context) == set(range(1, 49))
+    assert len(context) == 6
+    less = await composed(Talk(summary, *history, floor=6), max_tokens=tokens(*history[-4:]))
+    assert less.messages == history[-4:]
+
+
 # -- limits of sections, tools and output -------------------------------------------------------------
 
 
@@ -479,7 +494,7 @@ async def test_most_contexts_of_a_growing_conversation_begin_with_the_one_before
     assert same / turns >= 0.85
 
 
-async def test_a_budget_beside_summaries_keeps_the_summary_and_names_the_rest(memory: Memory) -> None:
+async def test_a_budget_beside_summaries_keeps_the_summary_and_the_last_exchanges(memory: Memory) -> None:
     section = SummarizedHistorySection(None, floor=20, ceiling=40, size=400)
     template = ContextTemplate([section], max_tokens=700)
     for turn in range(60):
@@ -489,7 +504,9 @@ async def test_a_budget_beside_summaries_keeps_the_summary_and_names_the_rest(me
         assert context.tokens <= 700
         assert accounted(context) == set(range(1, 2 * turn + 3))
     assert isinstance(context.messages[0], Summary)
-    assert any(cut.what == "left out" for cut in context.cut)
+    # Summaries follow the budget, so that it need not cut anything, and the last exchanges are there.
+    assert context.cut == []
+    assert set(range(115, 121)) <= {origin.position for origin in context.origins()}
     await template.close()
 
 
