@@ -10,14 +10,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from autonomy_ctx import (
-    Agent,
-    BudgetExceeded,
-    ComposedContext,
-    Memory,
-    Model,
-    SummarizedHistorySection,
-)
+from autonomy_ctx import Agent, BudgetExceeded, ComposedContext, Memory, Model, SummarizedHistorySection
 from autonomy_ctx.stores import Entry
 from autonomy_ctx.tokens import TokenCounter
 from benchmarks.table import Figure

@@ -26,7 +26,8 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name
 from autonomy_ctx.template.template import ContextTemplate
-from autonomy_ctx.tools.run import OUTPUT_LIMIT, PARALLEL, TIMEOUT_SECONDS
+from autonomy_ctx.tools.output import OUTPUT_LIMIT
+from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
 from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int, check_seconds
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autonomy_ctx.completion.prompt import Prompt
+from autonomy_ctx.completion.summary_prompt import Prompt
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.items.tokens import TokenCounter

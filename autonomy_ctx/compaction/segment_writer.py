@@ -34,8 +34,8 @@ from autonomy_ctx.compaction.plan import (
 from autonomy_ctx.compaction.snapshot import provisional_segment
 from autonomy_ctx.compaction.view import render_segment, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
-from autonomy_ctx.completion.gate import Verdict, better, judge, trim_to_cap
-from autonomy_ctx.completion.prompt import (
+from autonomy_ctx.completion.summary_gate import Verdict, better, judge, trim_to_cap
+from autonomy_ctx.completion.summary_prompt import (
     Prompt,
     batch_prompt,
     cached_batch_prompt,

@@ -14,8 +14,8 @@ from typing import Any
 
 from autonomy_ctx.compaction.plan import COMPRESSION_RATIO, MIN_SUMMARY_TOKENS
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt, is_chat_model
-from autonomy_ctx.completion.gate import judge, trim_to_cap
-from autonomy_ctx.completion.prompt import batch_prompt
+from autonomy_ctx.completion.summary_gate import judge, trim_to_cap
+from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.containers.context import Context
 from autonomy_ctx.containers.runtime import Compact, Contexts
 from autonomy_ctx.items.cuts import (

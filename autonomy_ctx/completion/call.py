@@ -17,7 +17,7 @@ import anyio
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.callables import await_call
-from autonomy_ctx.completion.prompt import Prompt
+from autonomy_ctx.completion.summary_prompt import Prompt
 from autonomy_ctx.errors import AutonomyCtxError, ContextOverflow, InvalidModelReply
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.any_reply import is_answer, read_reply

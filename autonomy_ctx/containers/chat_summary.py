@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autonomy_ctx.completion.call import CallFailed, ChatModel, PromptTooLong, complete_prompt, is_chat_model
-from autonomy_ctx.completion.gate import SMALLEST, judge
-from autonomy_ctx.completion.prompt import batch_prompt
+from autonomy_ctx.completion.summary_gate import SMALLEST, judge
+from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.errors import SummaryFailed
 from autonomy_ctx.items.cuts import has_content, is_instruction
 from autonomy_ctx.items.events import DirectMessage

@@ -13,12 +13,7 @@ from typing import Any
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.cuts import (
-    MAX_CALL_LOOKBACK,
-    find_window_start,
-    get_tool_result_id,
-    orphaned_results,
-)
+from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, find_window_start, get_tool_result_id, orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head

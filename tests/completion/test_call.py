@@ -14,7 +14,7 @@ from summary_models import HeldModel, ScriptedModel, refusing
 
 from autonomy_ctx import Message, Model, ModelReply, TextContent
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete, complete_prompt, takes_messages
-from autonomy_ctx.completion.prompt import batch_prompt
+from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelError
 from autonomy_ctx.items.formats.base import StreamEvent, TextDelta
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autonomy_ctx import ChatContext, Memory, SummarizedHistorySection
-from autonomy_ctx.completion.prompt import batch_prompt, merge_prompt, repair_prompt
+from autonomy_ctx.completion.summary_prompt import batch_prompt, merge_prompt, repair_prompt
 from autonomy_ctx.items import Segment, Summary
 from autonomy_ctx.items.formats.base import ModelReply, ReplyFinished, TextDelta
 from autonomy_ctx.items.message import Message

@@ -88,10 +88,10 @@ MUTANTS = [
     ),
     Mutant(
         "an empty answer is no summary",
-        "completion/gate.py",
+        "completion/summary_gate.py",
         '    if not text:\n        return verdict("empty")\n',
         "",
-        "tests/completion/test_gate.py",
+        "tests/completion/test_summary_gate.py",
     ),
     Mutant(
         "an answer that is not fit leaves history as it was",
@@ -126,7 +126,7 @@ MUTANTS = [
         "items/transcript.py",
         "    inside = neutralize_text(text, secret)\n",
         "    inside = text\n",
-        "tests/completion/test_prompt.py",
+        "tests/completion/test_summary_prompt.py",
     ),
     Mutant(
         "the newest user message is there",

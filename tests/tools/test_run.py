@@ -23,7 +23,8 @@ from autonomy_ctx import ContextItem, ContextPool, Memory, Message
 from autonomy_ctx.errors import InvalidTool, ToolTimeout
 from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input, open_questions
-from autonomy_ctx.tools.run import OUTPUT_LIMIT, CallOutcome, cap_text, run_calls
+from autonomy_ctx.tools.output import OUTPUT_LIMIT, cap_text
+from autonomy_ctx.tools.run import CallOutcome, run_calls
 from autonomy_ctx.tools.tool import Tool, tool
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx import ModelReply, TextContent, ToolCall
-from autonomy_ctx.completion.gate import SHORTENED_MARK, Verdict, better, judge, neutral, trim_to_cap
+from autonomy_ctx.completion.summary_gate import SHORTENED_MARK, Verdict, better, judge, neutral, trim_to_cap
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.items.transcript import MARK_PATTERN
 

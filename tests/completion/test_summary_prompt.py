@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import any_text, some
 
-from autonomy_ctx.completion.prompt import (
+from autonomy_ctx.completion.summary_prompt import (
     DATA,
     DEFAULT_RULES,
     Prompt,
