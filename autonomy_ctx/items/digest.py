@@ -49,17 +49,17 @@ _ScoredLine: TypeAlias = tuple[str, float]
 
 
 def digest(
-    messages: Sequence[Message], *, tokens: int, counter: TokenCounter, most: int | None = None
+    messages: Sequence[Message], *, tokens: int, counter: TokenCounter, max_characters: int | None = None
 ) -> str:
     """The most telling lines of the messages in their order, in at most `tokens` tokens.
 
     A line of every user message comes first as far as the budget goes, the newest before all others.
-    About `most` characters are read in all, where time is short.
+    About `max_characters` characters are read in all, where time is short.
     """
     ends = (
         MAX_END_LENGTH
-        if most is None
-        else max(min(MAX_END_LENGTH, most // (2 * max(len(messages), 1))), MIN_END_LENGTH)
+        if max_characters is None
+        else max(min(MAX_END_LENGTH, max_characters // (2 * max(len(messages), 1))), MIN_END_LENGTH)
     )
     names = tool_names_by_call(messages)
     lines: list[_ScoredLine] = []
