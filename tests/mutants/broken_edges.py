@@ -25,7 +25,7 @@ MUTANTS = [
     Mutant(
         "an argument that nobody asked for is refused",
         "tools/arguments.py",
-        "    if record.rest is None and (unknown := [",
+        "    if object_kind.rest is None and (unknown := [",
         "    if False and (unknown := [",
         "tests/tools/test_arguments.py",
     ),
