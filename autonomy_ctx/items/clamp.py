@@ -25,6 +25,8 @@ MIN_TEXT_TOKENS = 40
 # The shortest that one message is cut to before others are left out.
 MIN_MESSAGE_TOKENS = 48
 MAX_SEARCH_STEPS = 10
+# A text with more characters for each token it may have is too long without counting.
+CHARACTERS_PER_TOKEN = 16
 MAX_CUT_SHIFT = 24  # how many characters a cut moves to find white space
 
 

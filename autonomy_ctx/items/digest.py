@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from autonomy_ctx.items.clamp import fair_share, shorten
+from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN, fair_share, shorten
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import TokenCounter
@@ -75,7 +75,7 @@ def digest(
 
 def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) -> str:
     """The same for digests and summaries: the lines with most identifiers, in order, each once."""
-    if sum(map(len, texts)) <= tokens * 16:
+    if sum(map(len, texts)) <= tokens * CHARACTERS_PER_TOKEN:
         lines = dict.fromkeys(line.strip() for text in texts for line in text.splitlines())
         whole = "\n".join(filter(None, lines))
         if whole and counter.count_text(whole) <= tokens:

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.clamp import CountText, clamp_text
+from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
 from autonomy_ctx.items.transcript import (
@@ -43,8 +43,6 @@ MIN_SCORE_SHARE = 0.2
 TOKENS_PER_HIT, MIN_HITS = 80, 4
 # Of each message; the rest of a larger one is left out in the middle.
 MAX_MESSAGE_TOKENS = 400
-# A text with more characters for each token it may have is too long without counting.
-CHARACTERS_PER_TOKEN = 16
 # What a position, a role and a line break count for.
 LINE_OVERHEAD_TOKENS = 8
 # With less room than this nothing more is tried.
