@@ -91,8 +91,8 @@ class AsyncResource(ABC):
 class Background:
     """Starts jobs beside the caller. Opens with the first; close it, or use it in an `async with`."""
 
-    def __init__(self, *, grace: float = GRACE_SECONDS) -> None:
-        self.grace = grace
+    def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        self.grace_seconds = grace_seconds
         self._host: _LoopTaskGroup | None = None
         self._closed = False
 
@@ -101,23 +101,23 @@ class Background:
         """How many jobs have started and not ended."""
         return 0 if self._host is None else self._host.running
 
-    def start(self, job: BackgroundJob, *, lasting: bool = False) -> bool:
+    def start(self, job: BackgroundJob, *, daemon: bool = False) -> bool:
         """Run a job in the background of the loop that runs now; false once closed.
 
-        A `lasting` one only waits for something to do: a close does not wait for it.
+        A `daemon` job only waits for something to do: a close does not wait for it.
         """
         if self._closed:
             return False
         loop = current_loop()
         if self._host is None or self._host.ended or self._host.loop is not loop:
             # A loop that has ended took its tasks with it; what they owed is in the store.
-            self._host = _LoopTaskGroup(loop, self.grace)
-        self._host.start(job, lasting)
+            self._host = _LoopTaskGroup(loop, self.grace_seconds)
+        self._host.start(job, daemon)
         return True
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """In a lasting job: what is done within counts as a job that runs."""
+        """In a daemon job: what is done within counts as a job that runs."""
         host = self._host
         if host is not None:
             host.running += 1
@@ -125,10 +125,10 @@ class Background:
             yield
         finally:
             if host is not None:
-                host.ended_one()
+                host.job_ended()
 
     async def idle(self) -> None:
-        """Wait until no job runs; lasting ones count while they are busy."""
+        """Wait until no job runs; daemon jobs count while they are busy."""
         if self._host is not None:
             await self._host.idle()
 
@@ -152,29 +152,29 @@ class Background:
 class _LoopTaskGroup:
     """A task group in its own task of one event loop."""
 
-    def __init__(self, loop: Any, grace: float) -> None:
-        self.loop, self._grace = loop, grace
+    def __init__(self, loop: Any, grace_seconds: float) -> None:
+        self.loop, self._grace_seconds = loop, grace_seconds
         self.running = 0
         self.ended = False
         self._group: TaskGroup | None = None
-        self._waiting: list[tuple[BackgroundJob, bool]] = []
+        self._queued_jobs: list[tuple[BackgroundJob, bool]] = []
         self._stopping = anyio.Event()
         self._done = anyio.Event()
-        self._calm = anyio.Event()
+        self._idle_event = anyio.Event()
         # Kept: a loop holds only a weak reference to its tasks.
         self._task = _spawn(self._run)
 
-    def start(self, job: BackgroundJob, lasting: bool) -> None:
-        if not lasting:
+    def start(self, job: BackgroundJob, daemon: bool) -> None:
+        if not daemon:
             self.running += 1
         if self._group is None:
-            self._waiting.append((job, lasting))
+            self._queued_jobs.append((job, daemon))
         else:
-            self._group.start_soon(self._guarded, job, lasting)
+            self._group.start_soon(self._run_job, job, daemon)
 
     async def idle(self) -> None:
         while self.running and not self.ended:
-            await self._calm.wait()
+            await self._idle_event.wait()
 
     async def stop(self) -> None:
         self._stopping.set()
@@ -184,39 +184,39 @@ class _LoopTaskGroup:
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
-                self._start_waiting(group)
+                self._start_queued(group)
                 await self._stopping.wait()
-                with anyio.move_on_after(self._grace):
+                with anyio.move_on_after(self._grace_seconds):
                     await self.idle()
                 group.cancel_scope.cancel()
         finally:
             self.ended = True
             self._group = None
-            self._calm.set()
+            self._idle_event.set()
             self._done.set()
 
-    def _start_waiting(self, group: TaskGroup) -> None:
+    def _start_queued(self, group: TaskGroup) -> None:
         # Apart from `_run`, whose frame lives long and would hold on to the last job.
-        for job, lasting in self._waiting:
-            group.start_soon(self._guarded, job, lasting)
-        self._waiting.clear()
+        for job, daemon in self._queued_jobs:
+            group.start_soon(self._run_job, job, daemon)
+        self._queued_jobs.clear()
 
-    async def _guarded(self, job: BackgroundJob, lasting: bool) -> None:
+    async def _run_job(self, job: BackgroundJob, daemon: bool) -> None:
         """A job that fails must not take the others with it."""
         try:
             await job()
         except Exception:
             logger.exception("a background job failed")
         finally:
-            if not lasting:
-                self.ended_one()
+            if not daemon:
+                self.job_ended()
 
-    def ended_one(self) -> None:
+    def job_ended(self) -> None:
         """Note that a job has ended."""
         self.running -= 1
         if not self.running:
-            self._calm.set()
-            self._calm = anyio.Event()
+            self._idle_event.set()
+            self._idle_event = anyio.Event()
 
 
 def current_loop() -> Any:

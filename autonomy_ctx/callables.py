@@ -63,16 +63,16 @@ async def await_call(call: Callable[[], Any], *, finish: Callable[[Any], Any] | 
     return await value if inspect.isawaitable(value) else value
 
 
-async def collect_call(call: Callable[[], Any], *, most: int | None = None) -> Any:
-    """What a call gives; a generator comes to all that it yields, which may not be more than `most`."""
-    value = await await_call(call, finish=partial(_drain_generator, most=most))
+async def collect_call(call: Callable[[], Any], *, max_values: int | None = None) -> Any:
+    """What a call gives; a generator comes to all that it yields, which may not be more than `max_values`."""
+    value = await await_call(call, finish=partial(_drain_generator, max_values=max_values))
     if not inspect.isasyncgen(value):
         return value
     values: list[Any] = []
     async with aclosing(value) as pieces:
         async for piece in pieces:
             values.append(piece)
-            _check_yield_limit(values, most)
+            _check_yield_limit(values, max_values)
     return YieldedValues(values)
 
 
@@ -96,17 +96,17 @@ def _call_sync(call: Callable[[], Any], finish: Callable[[Any], Any] | None) -> 
     return [value if finish is None else finish(value)]
 
 
-def _drain_generator(value: Any, *, most: int | None) -> Any:
+def _drain_generator(value: Any, *, max_values: int | None) -> Any:
     if not inspect.isgenerator(value):
         return value
-    values = list(value if most is None else islice(value, most + 1))
-    _check_yield_limit(values, most)
+    values = list(value if max_values is None else islice(value, max_values + 1))
+    _check_yield_limit(values, max_values)
     return YieldedValues(values)
 
 
-def _check_yield_limit(values: list[Any], most: int | None) -> None:
-    if most is not None and len(values) > most:
-        raise InvalidResult(f"is more than {most:,} pieces")
+def _check_yield_limit(values: list[Any], max_values: int | None) -> None:
+    if max_values is not None and len(values) > max_values:
+        raise InvalidResult(f"is more than {max_values:,} pieces")
 
 
 def _is_async(function: Any) -> bool:

@@ -111,7 +111,7 @@ async def _faults(count: int) -> tuple[int, int, int]:
             # It must be so: beside the rules there is no room for even a few words.
             wrong += counter.count_messages([rules]) + 2 * PER_MESSAGE + 16 <= budget
             continue
-        over += sum(map(counter.uncalibrated, context.messages)) > budget
+        over += sum(map(counter.count_uncalibrated, context.messages)) > budget
         wrong += not _sound(context, messages)
     return over, wrong, refused
 
@@ -184,7 +184,7 @@ async def measure(folder: Path) -> list[Figure]:
     parts = {}
     for length in (SHORT, LONG):
         messages = [Message(**(answer if number % 2 else question)(number, 50)) for number in range(length)]
-        counts = [counter.uncalibrated(message) for message in messages]
+        counts = [counter.count_uncalibrated(message) for message in messages]
         parts[length] = SectionContent(
             name="conversation_history",
             messages=messages,

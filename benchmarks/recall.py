@@ -58,7 +58,7 @@ class Ways:
         """The first that fit, up to one that does not."""
         shown: set[str] = set()
         for message in messages:
-            budget -= self.memory.token_counter.uncalibrated(message)
+            budget -= self.memory.token_counter.count_uncalibrated(message)
             if budget < 0:
                 break
             shown.add(message.id)

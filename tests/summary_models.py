@@ -46,7 +46,7 @@ async def summarized(
     model: Any, floor: int | None = 4, ceiling: int | None = 8, **options: Any
 ) -> AsyncIterator[SummarizedHistorySection]:
     """A section whose background ends as soon as the test does, whatever hangs."""
-    async with Background(grace=0) as background:
+    async with Background(grace_seconds=0) as background:
         yield SummarizedHistorySection(model, floor, ceiling, background=background, **options)
 
 

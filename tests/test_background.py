@@ -33,7 +33,7 @@ class Gate:
 
 
 async def test_whoever_starts_a_job_does_not_wait_for_it() -> None:
-    async with Background(grace=0) as background:
+    async with Background(grace_seconds=0) as background:
         gate = Gate()
         assert background.start(gate)
         assert (background.running, gate.done) == (1, False)
@@ -43,7 +43,7 @@ async def test_whoever_starts_a_job_does_not_wait_for_it() -> None:
 
 
 async def test_a_job_outlives_the_task_and_the_scope_that_started_it() -> None:
-    async with Background(grace=0) as background:
+    async with Background(grace_seconds=0) as background:
         gate = Gate()
         with anyio.CancelScope() as scope:
             background.start(gate)
@@ -65,7 +65,7 @@ async def _start(background: Background, gate: Gate) -> None:
 
 
 async def test_a_close_gives_running_jobs_the_grace_to_end() -> None:
-    background = Background(grace=60)
+    background = Background(grace_seconds=60)
     gate = Gate()
     background.start(gate)
     await gate.began.wait()
@@ -77,7 +77,7 @@ async def test_a_close_gives_running_jobs_the_grace_to_end() -> None:
 
 
 async def test_a_close_cancels_what_hangs_and_takes_no_more() -> None:
-    background = Background(grace=0)
+    background = Background(grace_seconds=0)
     gate, late = Gate(), Gate()
     background.start(gate)
     await gate.began.wait()
@@ -98,9 +98,9 @@ async def test_closing_what_was_never_used_is_harmless() -> None:
 
 
 async def test_a_job_that_is_not_lasting_is_what_a_close_waits_for() -> None:
-    background = Background(grace=60)
+    background = Background(grace_seconds=60)
     waits = Gate()
-    background.start(waits, lasting=True)
+    background.start(waits, daemon=True)
     await waits.began.wait()
     assert background.running == 0
     await background.idle()
@@ -112,7 +112,7 @@ async def test_a_job_that_fails_takes_no_other_with_it(caplog: pytest.LogCapture
     async def fails() -> None:
         raise RuntimeError("boom")
 
-    async with Background(grace=0) as background:
+    async with Background(grace_seconds=0) as background:
         gate = Gate()
         background.start(gate)
         background.start(fails)
@@ -126,7 +126,7 @@ async def test_a_job_that_fails_takes_no_other_with_it(caplog: pytest.LogCapture
 
 
 async def test_a_job_may_start_another() -> None:
-    async with Background(grace=0) as background:
+    async with Background(grace_seconds=0) as background:
         done: list[int] = []
 
         async def one() -> None:
@@ -142,7 +142,7 @@ async def test_a_job_may_start_another() -> None:
 
 
 async def test_a_running_job_survives_a_garbage_collection() -> None:
-    async with Background(grace=0) as background:
+    async with Background(grace_seconds=0) as background:
         gate = Gate()
         background.start(gate)
         await gate.began.wait()
@@ -155,7 +155,7 @@ async def test_a_running_job_survives_a_garbage_collection() -> None:
 
 
 async def test_a_close_inside_a_cancelled_scope_still_ends_everything() -> None:
-    background = Background(grace=0)
+    background = Background(grace_seconds=0)
     gate = Gate()
     background.start(gate)
     await gate.began.wait()
@@ -166,7 +166,7 @@ async def test_a_close_inside_a_cancelled_scope_still_ends_everything() -> None:
 
 
 def test_one_owner_serves_one_event_loop_after_the_other() -> None:
-    background = Background(grace=0)
+    background = Background(grace_seconds=0)
     done: list[int] = []
 
     async def use(number: int) -> None:
@@ -187,7 +187,7 @@ async def test_a_close_leaves_no_task_behind(anyio_backend_name: str) -> None:
     if anyio_backend_name != "asyncio":
         pytest.skip("trio has no list of tasks")
     before = asyncio.all_tasks()
-    background = Background(grace=0)
+    background = Background(grace_seconds=0)
     for _ in range(5):
         background.start(Gate())
     await anyio.lowlevel.checkpoint()

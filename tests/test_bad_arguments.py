@@ -118,7 +118,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (
         InvalidMessage,
         "`tool_calls.arguments` must hold a JSON object, not list",
-        by(ToolCall("c", "f", "[1]").parsed_arguments),
+        by(ToolCall("c", "f", "[1]").parse_arguments),
     ),
     # Events.
     (InvalidMessage, "`to_agent` must be a string, not NoneType", by(AgentHandoff, to_agent=None)),

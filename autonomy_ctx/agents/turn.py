@@ -204,7 +204,7 @@ class TurnRunner:
             max_tokens=environment.limits.output_tokens,
             # Other models have no cache to mark places in.
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
-            answered=await self._answered_calls(composed),
+            answered_call_ids=await self._answered_calls(composed),
             on_event=None if self._listener is None else self._emit,
         )
 

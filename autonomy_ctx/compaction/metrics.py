@@ -170,7 +170,7 @@ class PrefixReuse:
     def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
         """A message as parts that are the same when these are; a summary is one part per segment."""
         if not isinstance(message, Summary):
-            tokens = counter.uncalibrated(message)
+            tokens = counter.count_uncalibrated(message)
             return [(f"{message.id} {tokens}", tokens)]
         known, parts = self._parts.get(store_key, ("", []))
         if known != message.id:

@@ -123,7 +123,7 @@ class SegmentWriter:
         """
         light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
         source = await _run_or_offload(
-            light, partial(transcript, messages, counter=counter, longest=self.max_message_tokens)
+            light, partial(transcript, messages, counter=counter, max_message_tokens=self.max_message_tokens)
         )
         tokens = counter.count_messages(messages)
         target = self._target(tokens)
@@ -379,7 +379,9 @@ class SummaryJob:
         self._settings, self._limits = settings, settings.limits
         self._writer, self._metrics = writer, metrics
         counter = memory.token_counter
-        self._count: CountMessage = lambda message: counter.calibration.scaled(counter.uncalibrated(message))
+        self._count: CountMessage = lambda message: counter.calibration.scale(
+            counter.count_uncalibrated(message)
+        )
 
     async def next_batch(self) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store."""

@@ -31,7 +31,7 @@ def provisional_segment(
     """A provisional segment from position `first` to the last of the entries."""
     messages = [entry.message for entry in entries]
     tokens = max(size // 4, 32)
-    text = digest(messages, tokens=tokens, counter=counter, most=MAX_DIGEST_CHARACTERS)
+    text = digest(messages, tokens=tokens, counter=counter, max_characters=MAX_DIGEST_CHARACTERS)
     return StoredSegment(
         first=first,
         last=entries[-1].position,

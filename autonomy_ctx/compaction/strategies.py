@@ -165,7 +165,9 @@ class SummarizeOldest(Compact):
 
     async def _write_summary(self, batch: Sequence[Message]) -> str | None:
         count = self._counter.count_text
-        source = transcript(batch, counter=self._counter, longest=max(self.batch_tokens // 4, self.size))
+        source = transcript(
+            batch, counter=self._counter, max_message_tokens=max(self.batch_tokens // 4, self.size)
+        )
         tokens = count(source)
         cap = min(self.size, max(tokens, 256) - 1)
         asked = min(cap, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO))

@@ -320,7 +320,7 @@ class Summarizer:
     def _sweep(self, memory: Memory) -> None:
         """Look after work on this store that is due later or was left behind, for as long as it is used."""
         if memory.store not in self._swept_stores and self._background.start(
-            partial(self._sweeper, ref(memory.store), memory.token_counter), lasting=True
+            partial(self._sweeper, ref(memory.store), memory.token_counter), daemon=True
         ):
             self._swept_stores.add(memory.store)
 

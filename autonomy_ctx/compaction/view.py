@@ -66,12 +66,12 @@ def select_pins(pins: Sequence[Entry], before: int, tokens: int, counter: TokenC
     left = tokens
     for entry in reversed([pin for pin in pins if pin.position <= before]):
         message = _detach_message(entry.message)
-        cost = counter.uncalibrated(message)
+        cost = counter.count_uncalibrated(message)
         if cost > left:
             if shown or left < MIN_MESSAGE_TOKENS:
                 break
             message = clamp_message(message, left, counter)
-            cost = counter.uncalibrated(message)
+            cost = counter.count_uncalibrated(message)
         left -= cost
         shown.append(Entry(entry.position, message))
     return shown[::-1]

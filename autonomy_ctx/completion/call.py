@@ -57,7 +57,7 @@ def is_chat_model(model: Any) -> TypeGuard[ChatModel]:
 
 
 class MessageModel(ChatModel, Protocol):
-    """A model whose `complete_chat` is async and takes messages as they are, `breakpoints` and `answered`."""
+    """A model with an async `complete_chat` that takes `Message`s, `breakpoints` and `answered_call_ids`."""
 
     takes_messages: ClassVar[Literal[True]]
 
@@ -85,7 +85,7 @@ class _Options:
     tools: Sequence[Mapping[str, Any]] = ()
     max_tokens: int | None = None
     breakpoints: Sequence[int] = ()
-    answered: Sequence[str] = ()
+    answered_call_ids: Sequence[str] = ()
 
 
 def takes_messages(model: Any) -> TypeGuard[MessageModel]:
@@ -103,7 +103,7 @@ async def complete(
     tools: Sequence[Mapping[str, Any]] = (),
     max_tokens: int | None = None,
     breakpoints: Sequence[int] = (),
-    answered: Sequence[str] = (),
+    answered_call_ids: Sequence[str] = (),
     on_event: OnEvent | None = None,
 ) -> ModelReply:
     """The model's reply; with `on_event` it is streamed, and each event is passed on as it comes.
@@ -111,7 +111,9 @@ async def complete(
     Raises `ContextOverflow` when the request was too long, whichever client says so, and
     `InvalidModelReply` for a reply without an answer. Other errors are the model's own.
     """
-    options = _Options(tools=tools, max_tokens=max_tokens, breakpoints=breakpoints, answered=answered)
+    options = _Options(
+        tools=tools, max_tokens=max_tokens, breakpoints=breakpoints, answered_call_ids=answered_call_ids
+    )
     reply = await _reply(model, messages, options, on_event)
     if not is_answer(reply):
         raise InvalidModelReply(_name(model), "holds neither text nor calls")
@@ -177,7 +179,7 @@ async def _call_with_messages(
         stream=stream,
         max_tokens=options.max_tokens,
         breakpoints=options.breakpoints or None,
-        answered=options.answered or None,
+        answered_call_ids=options.answered_call_ids or None,
     )
 
 

@@ -149,7 +149,7 @@ class ChatView:
     def estimated_tokens(self) -> int:
         """About how many tokens a model would read, in any script."""
         raw = sum(item_tokens(item, self.token_counter) for item in self._list.items)
-        return self.token_counter.calibration.scaled(raw)
+        return self.token_counter.calibration.scale(raw)
 
     def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
         """The instructions and tools in force after an item, given by id or index; None means the end.
@@ -157,7 +157,7 @@ class ChatView:
         The latest system or developer message or configuration wins. An unknown id means the end, too.
         What a merge brought in was said to another agent and does not count.
         """
-        return active_config(self._list.items, target, ignoring=self._list.merged)
+        return active_config(self._list.items, target, ignored_ids=self._list.merged)
 
     def to_openai_messages(self, *, reasoning_model: bool = False) -> list[dict[str, Any]]:
         """The messages as OpenAI's chat completions take them.
@@ -491,7 +491,7 @@ class ChatContext(ChatView):
         found = truncate_items(
             self._list.items, max_items=max_items, max_tokens=max_tokens, counter=self.token_counter
         )
-        if not found.met:
+        if not found.limits_met:
             error = LimitNotMet(over_items=found.over_items, over_tokens=found.over_tokens)
             if strict:
                 raise error
@@ -502,7 +502,7 @@ class ChatContext(ChatView):
             )
         if len(found.items) < len(self._list.items):
             self._list.replace(found.items)
-        self.over = None if found.met else OverLimit(found.over_items, found.over_tokens)
+        self.over = None if found.limits_met else OverLimit(found.over_items, found.over_tokens)
         return self
 
     async def summarize(

@@ -165,7 +165,7 @@ def as_google(
         visible_messages(items, merged),
         [],
         thought_signatures=thought_signatures,
-        unsigned_refused=model is not None and requires_signatures(model),
+        signatures_required=model is not None and requires_signatures(model),
     )
     system = None if made.system is None else replace_json_surrogates(made.system)
     return GoogleContents(replace_json_surrogates(made.contents), system)

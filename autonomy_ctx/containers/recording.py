@@ -306,7 +306,7 @@ async def render_value(write: Callable[[Any], str], value: Any) -> str:
 
 def record_text(value: Any) -> str:
     """A value as one line of JSON."""
-    return _PLAIN.text(value)
+    return _PLAIN.encode_text(value)
 
 
 def answer_text(value: Any) -> str:
@@ -319,7 +319,7 @@ def result_text(value: Any) -> str:
     """A result as a JSON object: its own, if it is one, else `{"result": ...}`."""
     text = _own_text(value)
     if text is None:
-        made = _PLAIN.of(value)
+        made = _PLAIN.encode(value)
         return json.dumps(made if isinstance(made, dict) else {"result": made}, ensure_ascii=False)
     return text if _is_object(text) else json.dumps({"result": text}, ensure_ascii=False)
 
@@ -377,4 +377,4 @@ def _is_small(value: Any) -> bool:
     )
 
 
-_PLAIN = JsonEncoder(binary=_binary_size, said=_own_text, instead=_placeholder)
+_PLAIN = JsonEncoder(encode_binary=_binary_size, object_text=_own_text, fallback=_placeholder)

@@ -25,19 +25,21 @@ MIN_TEXT_TOKENS = 40
 # The shortest that one message is cut to before others are left out.
 MIN_MESSAGE_TOKENS = 48
 MAX_SEARCH_STEPS = 10
+# A text with more characters for each token it may have is too long without counting.
+CHARACTERS_PER_TOKEN = 16
 MAX_CUT_SHIFT = 24  # how many characters a cut moves to find white space
 
 
-def clamp_text(text: str, tokens: int, count: CountText, how: str = "") -> str:
+def clamp_text(text: str, tokens: int, count: CountText, location_note: str = "") -> str:
     """The text, or its beginning and end around a marker, in at most `tokens` tokens.
 
-    `how` says in the marker where all of it is; it is left out where there is no room for it.
+    `location_note` says in the marker where all of it is; it is left out where there is no room for it.
     """
     total = count(text)
     if not text or total <= tokens:
         return text
 
-    def marker(hidden: int, where: str = how) -> str:
+    def marker(hidden: int, where: str = location_note) -> str:
         return f"\n[... {hidden:,} of {len(text):,} characters are not shown here{where} ...]\n"
 
     for one in (marker, lambda hidden: marker(hidden, "")):
@@ -66,21 +68,23 @@ def fair_share(costs: Sequence[int], room: int) -> int:
     return max(costs, default=0)
 
 
-def clamp_message(message: Message, tokens: int, counter: TokenCounter, *, how: str | None = None) -> Message:
+def clamp_message(
+    message: Message, tokens: int, counter: TokenCounter, *, location_note: str | None = None
+) -> Message:
     """The message, shortened in the middle to `tokens` uncalibrated tokens where that is possible.
 
-    `how` says in the marker where all of it is: unless given, in memory.
+    `location_note` says in the marker where all of it is: unless given, in memory.
     """
-    if counter.uncalibrated(message) <= tokens:
+    if counter.count_uncalibrated(message) <= tokens:
         return message
-    count = counter.text.count
+    count = counter.text_counter.count
     parts: list[Part] = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     if message.parts and not parts and not message.tool_calls:
         parts = [THINKING_NOTE]
     room = tokens - PER_MESSAGE - (count(message.name) if message.name else 0)
     room -= sum(PER_CALL + count(call.name) for call in message.tool_calls)
     calls, spent = _clamp_calls(message.tool_calls, _part_texts(parts), room, count)
-    where = f"; memory has all of message {message.id!r}" if how is None else how
+    where = f"; memory has all of message {message.id!r}" if location_note is None else location_note
     shown = _clamp_parts(parts, room - spent, count, message, where)
     if isinstance(message, Summary):
         return _clamp_summary(message, shown)
@@ -113,7 +117,9 @@ def _clamp_calls(
     return tuple(made), spent
 
 
-def _clamp_parts(parts: list[Part], room: int, count: CountText, message: Message, how: str) -> list[Part]:
+def _clamp_parts(
+    parts: list[Part], room: int, count: CountText, message: Message, location_note: str
+) -> list[Part]:
     images = sum(isinstance(part, ImageContent) for part in parts)
     least = sum(min(count(part.text), MIN_TEXT_TOKENS) for part in parts if isinstance(part, TextContent))
     gone, note = 0, count(IMAGE_NOTE.text)
@@ -129,9 +135,11 @@ def _clamp_parts(parts: list[Part], room: int, count: CountText, message: Messag
     costs = [count(text) for text in texts]
     most = fair_share(costs, room)
     if most < MIN_TEXT_TOKENS and len(texts) > 1 and max(costs) > most and not isinstance(message, Summary):
-        return [TextContent(clamp_text("\n".join(texts), room, count, how)), *kept]
+        return [TextContent(clamp_text("\n".join(texts), room, count, location_note)), *kept]
     return [
-        TextContent(clamp_text(part.text, most, count, how)) if isinstance(part, TextContent) else part
+        TextContent(clamp_text(part.text, most, count, location_note))
+        if isinstance(part, TextContent)
+        else part
         for part in parts
     ]
 

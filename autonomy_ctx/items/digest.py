@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from autonomy_ctx.items.clamp import fair_share, shorten
+from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN, fair_share, shorten
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import TokenCounter
@@ -49,17 +49,17 @@ _ScoredLine: TypeAlias = tuple[str, float]
 
 
 def digest(
-    messages: Sequence[Message], *, tokens: int, counter: TokenCounter, most: int | None = None
+    messages: Sequence[Message], *, tokens: int, counter: TokenCounter, max_characters: int | None = None
 ) -> str:
     """The most telling lines of the messages in their order, in at most `tokens` tokens.
 
     A line of every user message comes first as far as the budget goes, the newest before all others.
-    About `most` characters are read in all, where time is short.
+    About `max_characters` characters are read in all, where time is short.
     """
     ends = (
         MAX_END_LENGTH
-        if most is None
-        else max(min(MAX_END_LENGTH, most // (2 * max(len(messages), 1))), MIN_END_LENGTH)
+        if max_characters is None
+        else max(min(MAX_END_LENGTH, max_characters // (2 * max(len(messages), 1))), MIN_END_LENGTH)
     )
     names = tool_names_by_call(messages)
     lines: list[_ScoredLine] = []
@@ -75,7 +75,7 @@ def digest(
 
 def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) -> str:
     """The same for digests and summaries: the lines with most identifiers, in order, each once."""
-    if sum(map(len, texts)) <= tokens * 16:
+    if sum(map(len, texts)) <= tokens * CHARACTERS_PER_TOKEN:
         lines = dict.fromkeys(line.strip() for text in texts for line in text.splitlines())
         whole = "\n".join(filter(None, lines))
         if whole and counter.count_text(whole) <= tokens:

@@ -39,7 +39,7 @@ class Truncation:
     over_tokens: int = 0
 
     @property
-    def met(self) -> bool:
+    def limits_met(self) -> bool:
         """Whether all limits are met."""
         return not self.over_items and not self.over_tokens
 
@@ -65,7 +65,7 @@ def truncate_items(
         return 0 if max_items is None else max(count - max_items, 0)
 
     def over_tokens() -> int:
-        return 0 if max_tokens is None else max(counter.calibration.scaled(cost) - max_tokens, 0)
+        return 0 if max_tokens is None else max(counter.calibration.scale(cost) - max_tokens, 0)
 
     gone: set[int] = set()
     if over_items() or over_tokens():
@@ -82,7 +82,7 @@ def truncate_items(
 def item_tokens(item: Item, counter: TokenCounter) -> int:
     """What an item would cost a model that was shown it, before calibration."""
     if isinstance(item, Message):
-        return counter.uncalibrated(item)
+        return counter.count_uncalibrated(item)
     match item:
         case AgentHandoff():
             texts = [item.from_agent, item.to_agent, item.reason]
@@ -90,7 +90,7 @@ def item_tokens(item: Item, counter: TokenCounter) -> int:
             texts = [item.instructions, *(item.tools or ())]
         case DirectMessage():
             texts = [item.source_agent, item.content]
-    return PER_MESSAGE + sum(counter.text.count(text) for text in texts if text)
+    return PER_MESSAGE + sum(counter.text_counter.count(text) for text in texts if text)
 
 
 # -- picking ------------------------------------------------------------------------------------------
@@ -250,16 +250,16 @@ class ActiveConfig(NamedTuple):
 
 
 def active_config(
-    items: Sequence[Item], target: str | int | None = None, *, ignoring: Container[str] = ()
+    items: Sequence[Item], target: str | int | None = None, *, ignored_ids: Container[str] = ()
 ) -> ActiveConfig:
     """What is in force after the item with this id or index; an unknown id and None mean the end.
 
-    `ignoring` holds ids of items that are records of what another agent was told.
+    `ignored_ids` holds ids of items that are records of what another agent was told.
     """
     instructions: str | None = None
     tools: list[str] | None = None
     for item in islice(items, _target_end(items, target)):
-        if item.id in ignoring:
+        if item.id in ignored_ids:
             continue
         if isinstance(item, AgentConfigUpdate):
             instructions = item.instructions if item.instructions is not None else instructions

@@ -224,73 +224,73 @@ _LIST_TYPES, _SET_TYPES = (list, tuple), (set, frozenset)
 class JsonEncoder:
     """Writes values in the types of JSON.
 
-    `binary` writes bytes. `said` is the text of an object that is nothing but one, or None. `instead`
-    stands in for what cannot be written, wherever it is; without it, that raises.
+    `encode_binary` writes bytes. `object_text` gives the text of an object that is nothing but a text, or
+    None. `fallback` replaces what cannot be written, wherever it is; without it, that raises.
     """
 
-    binary: Callable[[Binary], str]
-    said: Callable[[Any], str | None] | None = None
-    instead: Callable[[Any], Any] | None = None
+    encode_binary: Callable[[Binary], str]
+    object_text: Callable[[Any], str | None] | None = None
+    fallback: Callable[[Any], Any] | None = None
 
-    def of(self, value: Any, above: tuple[int, ...] = ()) -> Any:
+    def encode(self, value: Any, above: tuple[int, ...] = ()) -> Any:
         """The value in the types of JSON; `above` are the ids of what it is inside of."""
         if value is None or type(value) is str or type(value) is bool:
             return value
         try:
-            return self._of(value, above)
+            return self._encode(value, above)
         except Exception:
             # A class may raise in anything that is asked of it.
-            if self.instead is None:
+            if self.fallback is None:
                 raise
-            return self.instead(value)
+            return self.fallback(value)
 
-    def text(self, value: Any) -> str:
+    def encode_text(self, value: Any) -> str:
         """The value as one line of JSON."""
-        return json.dumps(self.of(value), ensure_ascii=False)
+        return json.dumps(self.encode(value), ensure_ascii=False)
 
-    def _of(self, value: Any, above: tuple[int, ...]) -> Any:
+    def _encode(self, value: Any, above: tuple[int, ...]) -> Any:
         if len(above) > MAX_DEPTH or id(value) in above:
             raise InvalidResult(f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
         if isinstance(value, Enum):
-            return self.of(value.value, (*above, id(value)))
+            return self.encode(value.value, (*above, id(value)))
         if isinstance(value, _NUMBER_TYPES):
             return _encode_number(value)
         if isinstance(value, str):
             return str.__str__(value)
         within = (*above, id(value))
         if isinstance(value, Mapping):
-            return {self._key(key): self.of(inner, within) for key, inner in value.items()}
+            return {self._encode_key(key): self.encode(inner, within) for key, inner in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
-            return {name: self.of(inner, within) for name, inner in value._asdict().items()}
+            return {name: self.encode(inner, within) for name, inner in value._asdict().items()}
         if isinstance(value, _LIST_TYPES):
-            return [self.of(inner, within) for inner in value]
+            return [self.encode(inner, within) for inner in value]
         if isinstance(value, _SET_TYPES):
             # Sorted: a set's own order changes from process to process.
-            return sorted((self.of(inner, within) for inner in value), key=_sort_key)
+            return sorted((self.encode(inner, within) for inner in value), key=_sort_key)
         if isinstance(value, _BINARY_TYPES):
-            return self.binary(value)
+            return self.encode_binary(value)
         if isinstance(value, _TIME_TYPES):
             return value.isoformat()
         if isinstance(value, _STRINGIFIED_TYPES):
             return str(value)
-        return self._object(value, within)
+        return self._encode_object(value, within)
 
-    def _object(self, value: Any, within: tuple[int, ...]) -> Any:
+    def _encode_object(self, value: Any, within: tuple[int, ...]) -> Any:
         if not isinstance(value, type):
-            if self.said is not None and (text := self.said(value)) is not None:
+            if self.object_text is not None and (text := self.object_text(value)) is not None:
                 return text
             if callable(dump := getattr(value, "model_dump", None)):
-                return self.of(dump(), within)
+                return self.encode(dump(), within)
             if dataclasses.is_dataclass(value):
                 names = [field.name for field in dataclasses.fields(value)]
-                return {name: self.of(getattr(value, name), within) for name in names}
+                return {name: self.encode(getattr(value, name), within) for name in names}
         # Not its `repr`: an address in memory says nothing, and some objects print their secrets.
         raise InvalidResult(f"holds a {type(value).__name__}, which JSON cannot hold")
 
-    def _key(self, key: Any) -> str:
+    def _encode_key(self, key: Any) -> str:
         if isinstance(key, str):
             return str.__str__(key)
-        made = self.of(key)
+        made = self.encode(key)
         return made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
 
 
@@ -314,12 +314,12 @@ def _sort_key(value: Any) -> tuple[str, Any]:
 
 def encode_json_text(value: Any) -> str:
     """The value as JSON text; `InvalidResult` says what cannot be written."""
-    return _ENCODER.text(value)
+    return _ENCODER.encode_text(value)
 
 
 def encode_json(value: Any) -> Any:
     """The value in the types of JSON; `InvalidResult` says what cannot be written."""
-    return _ENCODER.of(value)
+    return _ENCODER.encode(value)
 
 
 def _encode_base64(value: Binary) -> str:
@@ -327,4 +327,4 @@ def _encode_base64(value: Binary) -> str:
     return f"{len(data):,} bytes in base64: {base64.b64encode(data).decode()}"
 
 
-_ENCODER = JsonEncoder(binary=_encode_base64)
+_ENCODER = JsonEncoder(encode_binary=_encode_base64)

@@ -248,7 +248,7 @@ class ToolCall:
                 raise InvalidMessage("tool_calls.extra", f"must be a dict, not {type(self.extra).__name__}")
             object.__setattr__(self, "extra", freeze(validate_json(dict(self.extra), "tool_calls.extra")))
 
-    def parsed_arguments(self) -> dict[str, Any]:
+    def parse_arguments(self) -> dict[str, Any]:
         """The arguments as a dict; empty text means no arguments."""
         if not self.arguments.strip():
             return {}
@@ -355,9 +355,9 @@ class Message:
     phase: str | None
     extra: Mapping[str, Any]
     # The dict this message was made from, so that its dict form is exact. Private to `wire`.
-    _form: dict[str, Any] | None = field(init=False, compare=False, repr=False)
+    _source_form: dict[str, Any] | None = field(init=False, compare=False, repr=False)
     # Whether memory has it: then its dict form carries the id and time that memory gave it.
-    _kept: bool = field(init=False, compare=False, repr=False)
+    _is_stored: bool = field(init=False, compare=False, repr=False)
     # What a counter made of it, by the counter's name: a frozen message never costs anything else.
     _tokens: tuple[str, int] | None = field(init=False, compare=False, repr=False)
 
@@ -390,8 +390,8 @@ class Message:
         put(self, "agent", parse_text(agent, "agent"))
         put(self, "phase", parse_text(phase, "phase"))
         put(self, "extra", extra if extra is EMPTY else parse_extra(extra, "extra"))
-        put(self, "_form", None)
-        put(self, "_kept", False)
+        put(self, "_source_form", None)
+        put(self, "_is_stored", False)
         put(self, "_tokens", None)
 
     def __hash__(self) -> int:

@@ -109,7 +109,7 @@ class Calibration:
         """The factor in use."""
         return self.steps[-1].factor
 
-    def scaled(self, tokens: int) -> int:
+    def scale(self, tokens: int) -> int:
         """A count, corrected."""
         factor = self.steps[-1].factor
         return tokens if factor == 1.0 else math.ceil(tokens * factor)
@@ -186,27 +186,29 @@ class EstimatedTextCounter:
 class TokenCounter:
     """Counts messages and tools, by the built-in estimate or any other `TextCounter`."""
 
-    def __init__(self, text: TextCounter | None = None, *, calibration: Calibration | None = None) -> None:
-        self.text: TextCounter = text or EstimatedTextCounter()
+    def __init__(
+        self, text_counter: TextCounter | None = None, *, calibration: Calibration | None = None
+    ) -> None:
+        self.text_counter: TextCounter = text_counter or EstimatedTextCounter()
         self.calibration = calibration or Calibration()
 
     @property
     def name(self) -> str:
         """Names the way of counting, without the calibration."""
-        return self.text.name
+        return self.text_counter.name
 
     def count_text(self, text: str) -> int:
         """The tokens of a text."""
-        return self.calibration.scaled(self.text.count(text))
+        return self.calibration.scale(self.text_counter.count(text))
 
     def count_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> int:
         """The tokens of messages, given as `Message`s or dicts."""
-        raw = sum(self.uncalibrated(wire.from_dict(message)) for message in messages)
-        return self.calibration.scaled(raw)
+        raw = sum(self.count_uncalibrated(wire.from_dict(message)) for message in messages)
+        return self.calibration.scale(raw)
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
         """The tokens of tool descriptions, which a model reads on every turn."""
-        return self.calibration.scaled(self._raw_tools(tools))
+        return self.calibration.scale(self._raw_tools(tools))
 
     def observe(
         self,
@@ -216,23 +218,23 @@ class TokenCounter:
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         """Learn from the input tokens a provider reported; true when the calibration moved a step."""
-        counted = sum(self.uncalibrated(wire.from_dict(message)) for message in messages)
+        counted = sum(self.count_uncalibrated(wire.from_dict(message)) for message in messages)
         return self.calibration.observe(counted + self._raw_tools(tools), reported)
 
-    def uncalibrated(self, message: Message) -> int:
+    def count_uncalibrated(self, message: Message) -> int:
         """What is stored beside a message: its count before calibration."""
         known = message._tokens
-        if known is not None and known[0] == self.text.name:
+        if known is not None and known[0] == self.text_counter.name:
             return known[1]
         count = self._count(message)
-        object.__setattr__(message, "_tokens", (self.text.name, count))
+        object.__setattr__(message, "_tokens", (self.text_counter.name, count))
         return count
 
     def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        return sum(PER_TOOL + self.text.count(json.dumps(tool, ensure_ascii=False)) for tool in tools)
+        return sum(PER_TOOL + self.text_counter.count(json.dumps(tool, ensure_ascii=False)) for tool in tools)
 
     def _count(self, message: Message) -> int:
-        count = self.text.count
+        count = self.text_counter.count
         total = PER_MESSAGE
         content = message.content
         if type(content) is str:

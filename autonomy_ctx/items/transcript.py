@@ -68,10 +68,10 @@ def neutralize_marks(text: str) -> str:
 MAX_LABEL_LENGTH = 64
 
 
-def transcript(messages: Sequence[Message], *, counter: TokenCounter, longest: int = 2000) -> str:
-    """One block per message, a blank line between two; messages over `longest` tokens cut in the middle."""
+def transcript(messages: Sequence[Message], *, counter: TokenCounter, max_message_tokens: int = 2000) -> str:
+    """One block per message, a blank line between two; the middle of a longer message is cut out."""
     names = tool_names_by_call(messages)
-    return "\n\n".join(_render_message(message, names, counter, longest) for message in messages)
+    return "\n\n".join(_render_message(message, names, counter, max_message_tokens) for message in messages)
 
 
 def tool_names_by_call(messages: Sequence[Message]) -> dict[str, str]:
@@ -101,12 +101,14 @@ def visible_text(message: Message) -> str:
     return "\n".join(part.text if isinstance(part, TextContent) else "[image]" for part in seen)
 
 
-def _render_message(message: Message, names: dict[str, str], counter: TokenCounter, longest: int) -> str:
+def _render_message(
+    message: Message, names: dict[str, str], counter: TokenCounter, max_message_tokens: int
+) -> str:
     who = speaker_label(message, names)
     said = visible_text(message)
     pieces = [said, *(call.arguments for call in message.tool_calls)]
     costs = [counter.count_text(piece) for piece in pieces]
-    most = fair_share(costs, longest)
+    most = fair_share(costs, max_message_tokens)
     said, *arguments = (
         clamp_text(piece, most, counter.count_text) if cost > most else piece
         for piece, cost in zip(pieces, costs, strict=True)

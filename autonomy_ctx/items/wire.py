@@ -72,7 +72,7 @@ def from_form(
     *,
     id: str | None = None,  # noqa: A002  # the field's name
     created_at: datetime | None = None,
-    kept: bool = False,
+    is_stored: bool = False,
 ) -> Message:
     """A message from a JSON dict that belongs to it alone: the caller must not keep or change it.
 
@@ -116,18 +116,18 @@ def from_form(
     put(message, "agent", value if value is None else parse_text(value, name))
     put(message, "is_error", "is_error" in form and parse_flag(form["is_error"], "is_error"))
     put(message, "extra", EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form))
-    put(message, "_form", form)
-    put(message, "_kept", kept)
+    put(message, "_source_form", form)
+    put(message, "_is_stored", is_stored)
     put(message, "_tokens", None)
     return message
 
 
 def to_dict(message: Message) -> dict[str, Any]:
     """The dict form: the one the message was made from, or the canonical one."""
-    if message._form is None:
+    if message._source_form is None:
         return _canonical_form(message)
-    form: dict[str, Any] = thaw(message._form)
-    if message._kept:
+    form: dict[str, Any] = thaw(message._source_form)
+    if message._is_stored:
         if form.get("message_id") != message.id:
             form["id"] = message.id
         if form.get("timestamp") is None and form.get("created_at") is None:

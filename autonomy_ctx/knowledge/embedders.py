@@ -153,7 +153,7 @@ class HttpEmbedder(AsyncResource):
         choice = _choose_embedding_provider(model, base_url)
         self.model, self.batch_size = model, check_int("batch_size", batch_size)
         self._model = choice.model
-        self._access = RequestBuilder(
+        self._request_builder = RequestBuilder(
             model, choice.provider, base_url=base_url, api_key=api_key, headers=headers
         )
         for refused in ("model", "input", "encoding_format"):
@@ -162,13 +162,13 @@ class HttpEmbedder(AsyncResource):
         self._options = options
         self._pool = ClientPool(client)
         timeouts = Timeouts.of(EMBED_TIMEOUT_SECONDS if timeout is None else timeout)
-        retrying = RetryPolicy(retries=retries, sleep=sleep, random=jitter, now=now)
-        self._client = ModelClient(model, _EmbeddingsFormat(), self._pool, timeouts, retrying)
+        retry_policy = RetryPolicy(retries=retries, sleep=sleep, random=jitter, now=now)
+        self._client = ModelClient(model, _EmbeddingsFormat(), self._pool, timeouts, retry_policy)
 
     @property
     def base_url(self) -> str | None:
         """Where it is asked: as given, or as the environment says now."""
-        return self._access.base_url
+        return self._request_builder.base_url
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector for each text; asked in batches, one after the other."""
@@ -176,7 +176,7 @@ class HttpEmbedder(AsyncResource):
             raise TypeError("embed takes a list of texts, not one text")
         vectors: list[list[float]] = []
         for start in range(0, len(texts), self.batch_size):
-            vectors += await self._asked(
+            vectors += await self._embed_batch(
                 [replace_surrogates(text) for text in texts[start : start + self.batch_size]]
             )
         return vectors
@@ -186,14 +186,14 @@ class HttpEmbedder(AsyncResource):
         await self._pool.aclose()
 
     def __repr__(self) -> str:
-        given = self._access.given_url
+        given = self._request_builder.explicit_base_url
         where = "" if given is None else f", base_url={given!r}"
         return f"HttpEmbedder({self.model!r}{where})"
 
-    async def _asked(self, texts: list[str]) -> list[list[float]]:
+    async def _embed_batch(self, texts: list[str]) -> list[list[float]]:
         body = {"model": self._model, "input": texts, "encoding_format": "float", **self._options}
-        out = self._access.outgoing("embeddings", body)
-        reply = await self._client.complete(out)
+        request = self._request_builder.build_request("embeddings", body)
+        reply = await self._client.complete(request)
         vectors = reply.vectors if isinstance(reply, EmbeddingReply) else ()
         if len(vectors) != len(texts):
             raise InvalidModelReply(self.model, f"holds {len(vectors)} vectors for {len(texts)} texts")
@@ -213,7 +213,7 @@ def _choose_embedding_provider(model: str, base_url: str | None) -> ProviderChoi
             f"nothing is known about model {model!r}; say who serves it, as in "
             f"'openai/text-embedding-3-small', or give the `base_url` of a server with /v1/embeddings"
         ) from error
-    if choice.provider.words != "openai" or choice.provider.name == "offline":
+    if choice.provider.wire_format != "openai" or choice.provider.name == "offline":
         raise ValueError(
             f"provider {choice.provider.name!r} has no /v1/embeddings; "
             f"give the `base_url` of a server that has it"

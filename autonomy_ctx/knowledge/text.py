@@ -239,7 +239,7 @@ class TextKnowledge(AsyncResource):
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout: float = 5.0) -> None:
         self.path = None if path is None else os.fspath(path)
-        self._where = "knowledge in memory" if self.path is None else self.path
+        self._display_path = "knowledge in memory" if self.path is None else self.path
         self._timeout = timeout
         # One connection, one thread at a time; a thread lock, as an index may serve several loops.
         self._lock = threading.Lock()
@@ -248,7 +248,7 @@ class TextKnowledge(AsyncResource):
         try:
             self._connection: sqlite3.Connection | None = open_index(self.path or ":memory:", timeout)
         except (sqlite3.Error, OSError) as error:
-            raise translate_error(error, self._where, timeout) from error
+            raise translate_error(error, self._display_path, timeout) from error
 
     async def add(self, text: str, *, source: str, title: str | None = None) -> None:
         """Add a text, or replace the one with this source."""
@@ -279,7 +279,9 @@ class TextKnowledge(AsyncResource):
 
     async def remove(self, source: str) -> bool:
         """Remove what has this source; whether there was anything."""
-        return await self._work(lambda: self._locked(lambda connection: drop_document(connection, source)))
+        return await self._work(
+            lambda: self._with_connection(lambda connection: drop_document(connection, source))
+        )
 
     async def search(self, query: str, limit: int = 5) -> list[Passage]:
         """The passages that share words with the query, best first."""
@@ -291,7 +293,7 @@ class TextKnowledge(AsyncResource):
             asked = fts_query(query)
             if asked is None:
                 return []
-            return self._locked(lambda connection: find_passages(connection, asked, limit))
+            return self._with_connection(lambda connection: find_passages(connection, asked, limit))
 
         # Whoever does not wait any longer leaves the thread to finish by itself: it changes nothing.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
@@ -315,20 +317,22 @@ class TextKnowledge(AsyncResource):
 
     def _put(self, documents: Sequence[Document], *, folder: str | None = None) -> None:
         documents = list({one.source: one for one in documents}.values())
-        known = self._locked(lambda connection: unchanged_sources(connection, documents))
+        known = self._with_connection(lambda connection: unchanged_sources(connection, documents))
         # Divided before the lock is taken, so that searches do not wait for it.
         changed = [prepare_document(one) for one in documents if one.source not in known]
         sources = [one.source for one in documents]
-        self._locked(lambda connection: put_documents(connection, changed, folder=folder, sources=sources))
+        self._with_connection(
+            lambda connection: put_documents(connection, changed, folder=folder, sources=sources)
+        )
 
-    def _locked(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _with_connection(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
             if self._connection is None:
                 raise KnowledgeError(repr(self), "is closed; make a new one to go on")
             try:
                 return work(self._connection)
             except (sqlite3.Error, OSError) as error:
-                raise translate_error(error, self._where, self._timeout) from error
+                raise translate_error(error, self._display_path, self._timeout) from error
 
     def _close(self) -> None:
         with self._lock:

@@ -112,7 +112,7 @@ class VectorKnowledgeBase:
         check_int("limit", limit)
         if not query.strip():
             return []
-        [vector] = await self._embedded([query])
+        [vector] = await self._embed([query])
         found = _read_store_hits(await self.vector_store.search(vector, limit), limit)
         if found.problem is not None and not found.passages:
             raise KnowledgeError(type(self.vector_store).__name__, f"gave no hits: {found.problem}")
@@ -132,7 +132,7 @@ class VectorKnowledgeBase:
         for one in documents:
             texts = await anyio.to_thread.run_sync(partial(chunks, one.text))
             named = [f"{one.title}\n{text}" if one.title else text for text in texts]
-            vectors = await self._embedded(named) if named else []
+            vectors = await self._embed(named) if named else []
             # Not left between the two: a document is replaced, or the old one is there.
             with anyio.fail_after(STORE_TIMEOUT_SECONDS, shield=True):
                 await self._replace(one, texts, vectors)
@@ -149,7 +149,7 @@ class VectorKnowledgeBase:
         if vectors:
             await add(ids, vectors, payloads)
 
-    async def _embedded(self, texts: list[str]) -> list[list[float]]:
+    async def _embed(self, texts: list[str]) -> list[list[float]]:
         vectors = await self.embedding_provider.embed([replace_surrogates(text) for text in texts])
         return await anyio.to_thread.run_sync(checked_vectors, vectors, len(texts), abandon_on_cancel=True)
 

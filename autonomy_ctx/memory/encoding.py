@@ -46,15 +46,15 @@ def _encode(form: Any) -> str:
 def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Message:
     """What a caller handed in, as the message that will be kept: checked and copied."""
     if isinstance(value, Message):
-        if value._form is None or value._kept:
+        if value._source_form is None or value._is_stored:
             return value
         form = _without_row_columns(wire.to_dict(value), value)
-        return wire.from_form(form, id=value.id, created_at=value.created_at, kept=True)
+        return wire.from_form(form, id=value.id, created_at=value.created_at, is_stored=True)
     message = wire.from_dict(value, new_id=new_id, now=now)
-    if message._form is not None:
+    if message._source_form is not None:
         # The form belongs to this message alone and nobody has seen it yet.
-        _without_row_columns(message._form, message)
-        object.__setattr__(message, "_kept", True)
+        _without_row_columns(message._source_form, message)
+        object.__setattr__(message, "_is_stored", True)
     return message
 
 
@@ -70,7 +70,7 @@ def make_draft(message: Message, counter: TokenCounter) -> Draft:
         whole, message = body, truncate_tool_result(message)
         body = encode_row(message)
         size = len(body.encode())
-    return Draft(message, body, size, counter.uncalibrated(message), counter.name, whole)
+    return Draft(message, body, size, counter.count_uncalibrated(message), counter.name, whole)
 
 
 def check_id(message_id: str) -> None:
@@ -87,7 +87,9 @@ def check_id(message_id: str) -> None:
 
 def encode_row(message: Message) -> str:
     """The body of a message's row: its dict form without what the row has columns for."""
-    form = message._form if message._kept else _without_row_columns(wire.to_dict(message), message)
+    form = (
+        message._source_form if message._is_stored else _without_row_columns(wire.to_dict(message), message)
+    )
     body = _encode(form)
     if not body.isascii():
         try:
@@ -110,7 +112,7 @@ def message_from_row(message_id: str, created: int, tokens: int, counter: str, f
     """The message of a row whose body is decoded already."""
     if not isinstance(form, dict):
         raise ValueError("not the body of a message")
-    message = wire.from_form(form, id=message_id, created_at=from_microseconds(created), kept=True)
+    message = wire.from_form(form, id=message_id, created_at=from_microseconds(created), is_stored=True)
     object.__setattr__(message, "_tokens", (counter, tokens))
     return message
 
@@ -124,8 +126,8 @@ def fits_inline(value: Any) -> bool:
 
 def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
-    if message._form is not None:
-        return json_length(message._form)
+    if message._source_form is not None:
+        return json_length(message._source_form)
     total = sum(_part_length(part) for part in message.parts) + sum(
         len(call.arguments) for call in message.tool_calls
     )

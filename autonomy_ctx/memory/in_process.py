@@ -94,7 +94,7 @@ class SegmentRows:
         self._sort()
         return True
 
-    def forget(self, first: int) -> int:
+    def delete_from(self, first: int) -> int:
         """Delete the segments, in force or not, that reach a position; how many it were.
 
         What a deleted one stood for, and is not deleted itself, is in force again.
@@ -136,7 +136,7 @@ class _WorkRow:
     owner: str | None = None
     lease_until: float = 0.0
 
-    def wait(self, now: float) -> float:
+    def seconds_until_free(self, now: float) -> float:
         """Seconds until it can be taken."""
         times = [self.due] if self.owner is None else [self.due, self.lease_until]
         return max(_seconds_until(time, now) for time in times)
@@ -162,27 +162,27 @@ class WorkRows:
         row = self.owe(key, task, now)
         if row.owner is not None and _seconds_until(row.lease_until, now):
             return None
-        return _seconds_until(row.due, now) or self._taken(key, row, owner, now + seconds)
+        return _seconds_until(row.due, now) or self._acquire(key, row, owner, now + seconds)
 
     def claim_next(self, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
         """Take what has been due for the longest time, or say when something could be."""
         owed = [(key, row) for key, row in self._rows.items() if row.task == task]
-        free = [(key, row) for key, row in owed if not row.wait(now)]
+        free = [(key, row) for key, row in owed if not row.seconds_until_free(now)]
         if free:
             key, row = min(free, key=lambda one: one[1].due)
-            return self._taken(key, row, owner, now + seconds)
-        return min((row.wait(now) for _, row in owed), default=None)
+            return self._acquire(key, row, owner, now + seconds)
+        return min((row.seconds_until_free(now) for _, row in owed), default=None)
 
     def extend(self, lease: Lease, seconds: float, now: float) -> bool:
         """Move the end of a lease; false when it was lost."""
-        row = self._held(lease)
+        row = self._leased_row(lease)
         if row is not None:
             row.lease_until = now + seconds
         return row is not None
 
     def settle(self, lease: Lease, again_in: float | None, now: float) -> bool:
         """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
-        row = self._held(lease)
+        row = self._leased_row(lease)
         if row is None:
             return False
         if again_in is None:
@@ -198,11 +198,11 @@ class WorkRows:
         row = self._rows.get(key)
         return row is not None and row.owner is not None and self._fences.get(key) == fence
 
-    def forget(self, key: Key) -> None:
+    def delete(self, key: Key) -> None:
         """Owe a conversation nothing any more."""
         self._rows.pop(key, None)
 
-    def _taken(self, key: Key, row: _WorkRow, owner: str, until: float) -> Lease:
+    def _acquire(self, key: Key, row: _WorkRow, owner: str, until: float) -> Lease:
         self._fences[key] = fence = self._fences.get(key, 0) + 1
         row.owner, row.lease_until = owner, until
         return Lease(
@@ -215,10 +215,10 @@ class WorkRows:
             refused=row.refused,
         )
 
-    def _held(self, lease: Lease) -> _WorkRow | None:
+    def _leased_row(self, lease: Lease) -> _WorkRow | None:
         row = self._rows.get(lease.key)
-        held = row is not None and row.owner == lease.owner and self._fences.get(lease.key) == lease.fence
-        return row if held else None
+        valid = row is not None and row.owner == lease.owner and self._fences.get(lease.key) == lease.fence
+        return row if valid else None
 
 
 def _seconds_until(time: float, now: float) -> float:
@@ -273,7 +273,7 @@ class RecordRows:
             self._remove(kind, name)
         return gone
 
-    def forget(self, *, only_derived: bool) -> None:
+    def delete_all(self, *, only_derived: bool) -> None:
         """Remove all records, or those that are made from messages."""
         for kind, rows in self._kinds.items():
             for name, record in list(rows.items()):
@@ -339,58 +339,58 @@ class InProcessStore:
         self._closed = False
 
     async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
-        self._open()
-        kept = self._conversations.get(key) or _ConversationLog()
+        self._check_open()
+        log = self._conversations.get(key) or _ConversationLog()
         positions: dict[str, int] = {}
         fresh: dict[str, Draft] = {}
         for draft in drafts:
             message_id = draft.message.id
-            known = _whole_body(fresh[message_id]) if message_id in fresh else kept.body(message_id)
+            known = _whole_body(fresh[message_id]) if message_id in fresh else log.body(message_id)
             if known is None:
                 fresh[message_id] = draft
-                positions[message_id] = kept.head.position + len(fresh)
+                positions[message_id] = log.head.position + len(fresh)
                 continue
-            positions.setdefault(message_id, kept.positions.get(message_id, 0))
+            positions.setdefault(message_id, log.positions.get(message_id, 0))
             if not same_content(known, _whole_body(draft)):
                 raise ConflictingMessage(message_id=message_id, position=positions[message_id])
-        position, last_user = kept.head.position, kept.head.last_user
+        position, last_user = log.head.position, log.head.last_user
         for message_id, draft in fresh.items():
             position += 1
-            kept.entries.append(Entry(position, draft.message))
-            kept.positions[message_id] = position
+            log.entries.append(Entry(position, draft.message))
+            log.positions[message_id] = position
             if draft.whole is not None:
-                kept.wholes[position] = draft.whole
+                log.wholes[position] = draft.whole
             if draft.message.role is ChatRole.USER:
                 last_user = position
-        kept.head = replace(
-            kept.head, position=position, count=kept.head.count + len(fresh), last_user=last_user
+        log.head = replace(
+            log.head, position=position, count=log.head.count + len(fresh), last_user=last_user
         )
-        self._conversations[key] = kept
+        self._conversations[key] = log
         return [positions[draft.message.id] for draft in drafts]
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
-        self._open()
-        kept = self._conversations.get(key)
-        if kept is None:
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None:
             return Window(Head(), [])
-        entries = kept.entries
+        entries = log.entries
         start = bisect_right(entries, after, key=_position) if after else 0
         stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
         if limit is not None:
             start = max(start, stop - limit)
-        return Window(kept.head, entries[start:stop])
+        return Window(log.head, entries[start:stop])
 
     async def head(self, key: Key) -> Head:
-        self._open()
-        kept = self._conversations.get(key)
-        return Head() if kept is None else kept.head
+        self._check_open()
+        log = self._conversations.get(key)
+        return Head() if log is None else log.head
 
     async def whole(self, key: Key, message_id: str) -> str | None:
-        self._open()
-        kept = self._conversations.get(key)
-        return None if kept is None else kept.wholes.get(kept.positions.get(message_id, 0))
+        self._check_open()
+        log = self._conversations.get(key)
+        return None if log is None else log.wholes.get(log.positions.get(message_id, 0))
 
     async def delete(
         self,
@@ -399,97 +399,97 @@ class InProcessStore:
         conversation: str | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        self._open()
+        self._check_open()
         deleted = 0
-        for key, kept in self._meant(scope, agent, conversation):
-            gone = _delete_messages(kept, ids)
+        for key, log in self._matching(scope, agent, conversation):
+            gone = _delete_messages(log, ids)
             if gone or ids is None:
-                kept.records.forget(only_derived=ids is not None)
+                log.records.delete_all(only_derived=ids is not None)
             deleted += gone
-            if not kept.entries:
-                self._work.forget(key)
+            if not log.entries:
+                self._work.delete(key)
         if deleted and self._index is not None:
             self._index.retire()
         return deleted
 
     async def summary(self, key: Key) -> SummaryState:
-        self._open()
-        kept = self._conversations.get(key)
-        if kept is None:
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None:
             return SummaryState(Head())
-        pins = tuple(kept.entry(position) for position in sorted(kept.pins))
-        return SummaryState(kept.head, kept.segments.in_force, pins)
+        pins = tuple(log.entry(position) for position in sorted(log.pins))
+        return SummaryState(log.head, log.segments.in_force, pins)
 
     async def commit_segment(
         self, key: Key, segment: StoredSegment, *, generation: int, fence: int | None
     ) -> bool:
-        self._open()
-        kept = self._conversations.get(key)
-        if kept is None or kept.head.generation != generation:
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None or log.head.generation != generation:
             return False
         if fence is not None and not self._work.is_leased(key, fence):
             return False
-        if not kept.segments.commit(segment, kept.head, self._clock()):
+        if not log.segments.commit(segment, log.head, self._clock()):
             return False
-        kept.revise()
+        log.revise()
         return True
 
     async def undo_segment(self, key: Key) -> bool:
-        self._open()
-        kept = self._conversations.get(key)
-        if kept is None or not kept.segments.undo():
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None or not log.segments.undo():
             return False
-        kept.revise(new_generation=True)
+        log.revise(new_generation=True)
         return True
 
     async def drop_segments(
         self, scope: str, agent: str | None = None, conversation: str | None = None
     ) -> int:
-        self._open()
+        self._check_open()
         dropped = 0
-        for key, kept in self._meant(scope, agent, conversation):
-            self._work.forget(key)
-            dropped += len(kept.segments.in_force)
-            if kept.segments.forget(0):
-                kept.revise(new_generation=True)
+        for key, log in self._matching(scope, agent, conversation):
+            self._work.delete(key)
+            dropped += len(log.segments.in_force)
+            if log.segments.delete_from(0):
+                log.revise(new_generation=True)
         return dropped
 
     async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
-        self._open()
-        kept = self._conversations.get(key)
-        position = None if kept is None else kept.positions.get(message_id)
-        if kept is None or position is None:
+        self._check_open()
+        log = self._conversations.get(key)
+        position = None if log is None else log.positions.get(message_id)
+        if log is None or position is None:
             return False
-        if pinned != (position in kept.pins):
-            kept.pins ^= {position}
-            kept.revise()
+        if pinned != (position in log.pins):
+            log.pins ^= {position}
+            log.revise()
         return True
 
     async def owe(self, key: Key, *, task: str) -> bool:
-        self._open()
-        kept = self._conversations.get(key)
-        spoken_in = kept is not None and bool(kept.entries)
+        self._check_open()
+        log = self._conversations.get(key)
+        spoken_in = log is not None and bool(log.entries)
         if spoken_in:
             self._work.owe(key, task, self._clock())
         return spoken_in
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        self._open()
-        kept = self._conversations.get(key)
-        if kept is None or not kept.entries:
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None or not log.entries:
             return None
         return self._work.claim(key, owner, task, seconds, self._clock())
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        self._open()
+        self._check_open()
         return self._work.claim_next(owner, task, seconds, self._clock())
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
-        self._open()
+        self._check_open()
         return self._work.extend(lease, seconds, self._clock())
 
     async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
-        self._open()
+        self._check_open()
         return self._work.settle(lease, again_in, self._clock())
 
     async def put_records(
@@ -502,66 +502,66 @@ class InProcessStore:
         derived: bool = False,
         generation: int | None = None,
     ) -> list[int]:
-        self._open()
+        self._check_open()
         check_put(kind, records, keep)
-        kept = self._conversations.get(key) or _ConversationLog()
-        if generation not in (None, kept.head.generation):
+        log = self._conversations.get(key) or _ConversationLog()
+        if generation not in (None, log.head.generation):
             return []
-        self._conversations[key] = kept
-        return kept.records.put(kind, records, keep, derived, self._clock())
+        self._conversations[key] = log
+        return log.records.put(kind, records, keep, derived, self._clock())
 
     async def read_records(
         self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
     ) -> list[Record]:
-        self._open()
+        self._check_open()
         check_read(kind, limit)
-        kept = self._conversations.get(key)
-        return [] if kept is None else kept.records.read(kind, name, after, limit)
+        log = self._conversations.get(key)
+        return [] if log is None else log.records.read(kind, name, after, limit)
 
     async def drop_records(
         self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
     ) -> list[str]:
-        self._open()
+        self._check_open()
         check_drop(kind, names)
-        kept = self._conversations.get(key)
-        return [] if kept is None else kept.records.drop(kind, names, before)
+        log = self._conversations.get(key)
+        return [] if log is None else log.records.drop(kind, names, before)
 
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
     ) -> list[SearchHit]:
-        self._open()
-        wanted = query_terms(query, limit)
-        meant = dict(self._meant(scope, agent, conversation)) if wanted else {}
-        if not meant:
+        self._check_open()
+        terms = query_terms(query, limit)
+        logs = dict(self._matching(scope, agent, conversation)) if terms else {}
+        if not logs:
             return []
         if self._index is None or self._index.retired:
             # Imported here: until somebody searches, no SQLite is needed.
             from autonomy_ctx.memory.search_index import SearchIndex
 
             self._index = SearchIndex()
-        new = {key: kept.after(self._index.indexed(key)) for key, kept in meant.items()}
-        look = partial(self._index.search, new, wanted, limit, everywhere=conversation is None)
+        new = {key: log.after(self._index.indexed(key)) for key, log in logs.items()}
+        look = partial(self._index.search, new, terms, limit, whole_scope=conversation is None)
         return [
             SearchHit(
                 conversation=hit.key.conversation,
                 position=hit.position,
-                message=meant[hit.key].entry(hit.position).message,
+                message=logs[hit.key].entry(hit.position).message,
                 score=hit.score,
             )
             for hit in await anyio.to_thread.run_sync(look)
             # It may have been deleted meanwhile.
-            if meant[hit.key].has(hit.position)
+            if logs[hit.key].has(hit.position)
         ]
 
     async def read_indexed(
         self, agent: str, scope: str, places: Sequence[tuple[str, int]]
     ) -> list[IndexedMessage]:
-        self._open()
+        self._check_open()
         logs = {name: self._conversations.get(Key(agent, scope, name)) for name, _ in places}
         return [
-            IndexedMessage(name, position, kept.entry(position).message)
+            IndexedMessage(name, position, log.entry(position).message)
             for name, position in places
-            if (kept := logs[name]) is not None and kept.has(position)
+            if (log := logs[name]) is not None and log.has(position)
         ]
 
     @property
@@ -569,7 +569,7 @@ class InProcessStore:
         return None
 
     async def check(self) -> None:
-        self._open()
+        self._check_open()
 
     async def close(self) -> None:
         self._closed = True
@@ -577,35 +577,35 @@ class InProcessStore:
         if self._index is not None:
             self._index.retire()
 
-    def _meant(
+    def _matching(
         self, scope: str, agent: str | None, conversation: str | None
     ) -> Iterator[tuple[Key, _ConversationLog]]:
-        for key, kept in self._conversations.items():
+        for key, log in self._conversations.items():
             if key.scope != scope or agent not in (None, key.agent):
                 continue
             if conversation in (None, key.conversation):
-                yield key, kept
+                yield key, log
 
-    def _open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("this process")
 
 
-def _delete_messages(kept: _ConversationLog, ids: Sequence[str] | None) -> int:
-    gone = set(kept.positions) if ids is None else kept.positions.keys() & set(ids)
-    positions = {kept.positions.pop(message_id) for message_id in gone}
+def _delete_messages(log: _ConversationLog, ids: Sequence[str] | None) -> int:
+    gone = set(log.positions) if ids is None else log.positions.keys() & set(ids)
+    positions = {log.positions.pop(message_id) for message_id in gone}
     # With all of a conversation goes also what was made after its last message had gone.
-    first = 0 if ids is None else min(positions, default=kept.head.position + 1)
-    derived = kept.segments.forget(first) + len(kept.pins & positions)
+    first = 0 if ids is None else min(positions, default=log.head.position + 1)
+    derived = log.segments.delete_from(first) + len(log.pins & positions)
     if not gone and not derived:
         return 0
-    kept.pins -= positions
+    log.pins -= positions
     for position in positions:
-        kept.wholes.pop(position, None)
-    kept.entries = [entry for entry in kept.entries if entry.message.id not in gone]
-    users = (entry.position for entry in reversed(kept.entries) if entry.message.role is ChatRole.USER)
-    generation, revision = kept.head.generation + 1, kept.head.revision + (derived > 0)
-    kept.head = Head(kept.head.position, len(kept.entries), generation, next(users, 0), revision)
+        log.wholes.pop(position, None)
+    log.entries = [entry for entry in log.entries if entry.message.id not in gone]
+    users = (entry.position for entry in reversed(log.entries) if entry.message.role is ChatRole.USER)
+    generation, revision = log.head.generation + 1, log.head.revision + (derived > 0)
+    log.head = Head(log.head.position, len(log.entries), generation, next(users, 0), revision)
     return len(gone)
 
 

@@ -43,11 +43,11 @@ class PendingMail(NamedTuple):
         """As of a `DirectMessage`."""
         return self.ttl_seconds is not None and (at - self.sent).total_seconds() >= self.ttl_seconds
 
-    def is_for(self, target: str, node: str | None) -> bool:
+    def is_addressed_to(self, target: str, node: str | None) -> bool:
         """Whether the target may read it at a node; None is any."""
         return node is None or self.node in (None, target, node)
 
-    def mail(self) -> DirectMessage:
+    def to_direct_message(self) -> DirectMessage:
         """All of it."""
         found = item_from_dict(self.form)
         if not isinstance(found, DirectMessage):
@@ -154,7 +154,7 @@ class Mailbox:
                 return False
         if await self._was_delivered(key, mail):
             return False
-        await self._make_room(key, len(body))
+        await self._check_room(key, len(body))
         await store.put_records(key, MAIL_KIND, [(mail.id, body)])
         # Somebody else may have sent the same meanwhile, and it may have been delivered.
         if await self._was_delivered(key, mail):
@@ -172,12 +172,12 @@ class Mailbox:
         check_int("limit", limit, least=0, optional=True)
         key, at = make_key(target, scope, conversation), self._clock()
         found = await decode_pending_mail(await self._memory.store.read_records(key, MAIL_KIND))
-        waiting = [one for one in found if not one.expired(at) and one.is_for(target, node)]
+        waiting = [one for one in found if not one.expired(at) and one.is_addressed_to(target, node)]
         if waiting:
             log = await self._memory.for_agent(target).read(scope, conversation, limit=DELIVERY_LOOKBACK)
             arrived = {mail_id(entry.message) for entry in log.entries}
             waiting = [one for one in waiting if one.id not in arrived]
-        return [one.mail() for one in sort_by_urgency(waiting)[:limit]]
+        return [one.to_direct_message() for one in sort_by_urgency(waiting)[:limit]]
 
     async def deliver(self, target: str, ids: Iterable[str], *, scope: str, conversation: str) -> int:
         """Put mail that was read into the target's log, once however often this is done; how much left."""
@@ -195,7 +195,7 @@ class Mailbox:
         # Only now: what is noted as delivered is in the log, and what stops waiting is noted.
         notes = [(one.id, mail_fingerprint(one.form)) for one in read]
         if not await store.put_records(key, DELIVERED_KIND, notes, generation=generation):
-            await self._take_back(key, logged)
+            await self._undo_append(key, logged)
             return await self.deliver(target, wanted, scope=scope, conversation=conversation)
         return len(await store.drop_records(key, MAIL_KIND, [one.id for one in read]))
 
@@ -204,7 +204,7 @@ class Mailbox:
         log, ids = self._memory.for_agent(key.agent), {one.id: one.id for one in read}
         while True:
             try:
-                messages = [replace(as_message(one.mail()), id=ids[one.id]) for one in read]
+                messages = [replace(as_message(one.to_direct_message()), id=ids[one.id]) for one in read]
                 await log.append(key.scope, key.conversation, *messages)
                 return ids
             except ConflictingMessage as error:
@@ -214,7 +214,7 @@ class Mailbox:
                     raise
                 ids[error.message_id] = mail_fingerprint(other[0].form)
 
-    async def _take_back(self, key: Key, logged: Mapping[str, str]) -> None:
+    async def _undo_append(self, key: Key, logged: Mapping[str, str]) -> None:
         """Something was deleted meanwhile; if it was the conversation, its mail must not outlive it."""
         log, store = self._memory.for_agent(key.agent), self._memory.store
         for name, message_id in logged.items():
@@ -228,7 +228,7 @@ class Mailbox:
             check_same_content(mail, noted[0].body)
         return bool(noted)
 
-    async def _make_room(self, key: Key, size: int) -> None:
+    async def _check_room(self, key: Key, size: int) -> None:
         """Refuse mail that would be too much; what has expired is taken out first, but only then."""
         store = self._memory.store
         records = await store.read_records(key, MAIL_KIND)

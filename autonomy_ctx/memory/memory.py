@@ -40,9 +40,6 @@ from autonomy_ctx.validation import check_int
 if TYPE_CHECKING:
     from autonomy_ctx.memory.sqlite.threads import Synchronous
 
-if TYPE_CHECKING:
-    from autonomy_ctx.memory.sqlite.threads import Synchronous
-
 logger = logging.getLogger("autonomy_ctx.memory")
 
 
@@ -95,8 +92,8 @@ class Memory(AsyncResource):
         self._store: Store = store
         # What is in this process already needs no second copy of its windows.
         resident = isinstance(self._store, InMemory) and self._store.in_memory
-        self._hot = None if resident else WindowCache(self._store)
-        self._log: Log = self._hot or self._store
+        self._window_cache = None if resident else WindowCache(self._store)
+        self._log: Log = self._window_cache or self._store
         self._clock, self._new_id = clock, new_id
         self.hooks = validate_hooks(hooks, MemoryHook)
         self._instructions: list[Message] = []
@@ -123,10 +120,10 @@ class Memory(AsyncResource):
         key = make_key(self.agent, scope, conversation)
         drafts: list[Draft] = []
         if len(messages) == 1 and encoding.fits_inline(messages[0]):
-            drafts = [self._drafted(messages[0])]
+            drafts = [self._make_draft(messages[0])]
         else:
             async for some in Chunks(messages):
-                drafts += [await self._draft(message) for message in some]
+                drafts += [await self._make_draft_async(message) for message in some]
         # A tuple: a hook may refuse the messages, not change them.
         said = tuple(draft.message for draft in drafts) if self.hooks else ()
         if said:
@@ -280,12 +277,14 @@ class Memory(AsyncResource):
     async def clear_short_term_memory(self, scope: str, conversation: str | None = None) -> None:
         """Forget the windows this process holds; stored messages stay."""
         check_name("scope", scope)
-        if self._hot is not None:
-            self._hot.forget(self.agent, scope, conversation)
+        if self._window_cache is not None:
+            self._window_cache.forget(self.agent, scope, conversation)
 
     async def get_metrics(self) -> dict[str, int]:
         """Counters since this memory was made."""
-        hits, misses = (0, 0) if self._hot is None else (self._hot.hits, self._hot.misses)
+        hits, misses = (
+            (0, 0) if self._window_cache is None else (self._window_cache.hits, self._window_cache.misses)
+        )
         return {**self._metrics, "hot_hits": hits, "hot_misses": misses}
 
     async def health_check(self) -> bool:
@@ -310,12 +309,12 @@ class Memory(AsyncResource):
             raise
         return self
 
-    async def _draft(self, value: Message | Mapping[str, Any]) -> Draft:
+    async def _make_draft_async(self, value: Message | Mapping[str, Any]) -> Draft:
         if encoding.fits_inline(value):
-            return self._drafted(value)
-        return await anyio.to_thread.run_sync(self._drafted, value)
+            return self._make_draft(value)
+        return await anyio.to_thread.run_sync(self._make_draft, value)
 
-    def _drafted(self, value: Message | Mapping[str, Any]) -> Draft:
+    def _make_draft(self, value: Message | Mapping[str, Any]) -> Draft:
         message = encoding.coerce_message(value, new_id=self._new_id, now=self._clock)
         return encoding.make_draft(message, self.token_counter)
 

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.clamp import CountText, clamp_text
+from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN, CountText, clamp_text
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.tokens import PER_MESSAGE, TokenCounter
 from autonomy_ctx.items.transcript import (
@@ -43,8 +43,6 @@ MIN_SCORE_SHARE = 0.2
 TOKENS_PER_HIT, MIN_HITS = 80, 4
 # Of each message; the rest of a larger one is left out in the middle.
 MAX_MESSAGE_TOKENS = 400
-# A text with more characters for each token it may have is too long without counting.
-CHARACTERS_PER_TOKEN = 16
 # What a position, a role and a line break count for.
 LINE_OVERHEAD_TOKENS = 8
 # With less room than this nothing more is tried.
@@ -108,15 +106,20 @@ def spread_scores(scores: Mapping[int, float]) -> dict[int, float]:
 
 
 def render_recall(
-    passages: Sequence[RecallHit], max_tokens: int, counter: TokenCounter, *, named: bool = True
+    passages: Sequence[RecallHit],
+    max_tokens: int,
+    counter: TokenCounter,
+    *,
+    with_conversation_names: bool = True,
 ) -> RecallResult:
     """The best passages that fit, in the order they were said, as data for a model.
 
-    Days have one line each; it names the conversation if `named`. Nothing fits: no passages, no text.
+    Days have one line each, which also names the conversation on request. If nothing fits, there are no
+    passages and no text.
     """
     count = counter.count_text
     names = tool_names_by_call([passage.message for passage in passages])
-    most = min(MAX_MESSAGE_TOKENS, max_tokens // 2)
+    max_line_tokens = min(MAX_MESSAGE_TOKENS, max_tokens // 2)
     kept: list[_PassageLine] = []
     days: dict[_Day, str] = {}
     headings: dict[str, int] = {}
@@ -124,10 +127,10 @@ def render_recall(
     for passage in sorted(passages, key=lambda one: (-one.score, -one.position, one.conversation)):
         if room < MIN_ROOM_TOKENS:
             break
-        line = _format_line(passage, names, most, count)
+        line = _format_line(passage, names, max_line_tokens, count)
         shown = _PassageLine(_day_of(passage), passage.position, line, passage)
-        cost = _line_cost(passage.message, line, most, counter)
-        heading = "" if shown.day in days else _day_heading(shown.day, named)
+        cost = _line_cost(passage.message, line, max_line_tokens, counter)
+        heading = "" if shown.day in days else _day_heading(shown.day, with_conversation_names)
         if heading:
             # All days of a conversation count for about the same.
             if passage.conversation not in headings:
@@ -167,27 +170,27 @@ def indent_continuations(text: str) -> str:
 
 def cut_to_ends(text: str, tokens: int) -> str:
     """The text, or of one that is far too long for so many tokens the beginning and the end."""
-    most = tokens * CHARACTERS_PER_TOKEN
-    if len(text) <= most:
+    max_characters = tokens * CHARACTERS_PER_TOKEN
+    if len(text) <= max_characters:
         return text
-    half = most // 2
+    half = max_characters // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters ...]\n{text[-half:]}"
 
 
-def _format_line(passage: RecallHit, names: dict[str, str], most: int, count: CountText) -> str:
+def _format_line(passage: RecallHit, names: dict[str, str], max_tokens: int, count: CountText) -> str:
     # Cut first: a very long text is never looked at as a whole.
     text = indent_continuations(
-        cut_to_ends(f"[{passage.position}] {format_message(passage.message, names)}", most)
+        cut_to_ends(f"[{passage.position}] {format_message(passage.message, names)}", max_tokens)
     )
     # A character is at most about a token, so a short text need not be counted to be known to fit.
-    return text if len(text) <= most else clamp_text(text, most, count)
+    return text if len(text) <= max_tokens else clamp_text(text, max_tokens, count)
 
 
-def _line_cost(message: Message, line: str, most: int, counter: TokenCounter) -> int:
+def _line_cost(message: Message, line: str, max_tokens: int, counter: TokenCounter) -> int:
     """What a line counts for, from the count that is stored with its message where that tells it."""
-    if type(message.content) is not str or message.tool_calls or len(line) > most:
+    if type(message.content) is not str or message.tool_calls or len(line) > max_tokens:
         return counter.count_text(line) + 1
-    return counter.calibration.scaled(counter.uncalibrated(message) - PER_MESSAGE) + LINE_OVERHEAD_TOKENS
+    return counter.calibration.scale(counter.count_uncalibrated(message) - PER_MESSAGE) + LINE_OVERHEAD_TOKENS
 
 
 def _render_block(passages: Sequence[_PassageLine], headings: Mapping[_Day, str]) -> str:
@@ -199,8 +202,12 @@ def _render_block(passages: Sequence[_PassageLine], headings: Mapping[_Day, str]
     return f"{RECALL_PREAMBLE}\n{wrap_untrusted(RECALL_LABEL, text, nonce(text))}"
 
 
-def _day_heading(day: _Day, named: bool) -> str:
-    return f"{day.date.isoformat()}, conversation {short_name(day.conversation)}" if named else str(day.date)
+def _day_heading(day: _Day, with_conversation_names: bool) -> str:
+    return (
+        f"{day.date.isoformat()}, conversation {short_name(day.conversation)}"
+        if with_conversation_names
+        else str(day.date)
+    )
 
 
 def _day_of(passage: RecallHit) -> _Day:
@@ -212,7 +219,7 @@ PAGE_CHARACTERS = 16_000
 POSITIONS_PER_READ, MAX_READS = 16, 32
 # A tool result shorter than this was not cut when it was stored.
 MIN_TRUNCATED_CHARACTERS = 64 * 1024
-# A message with more characters than this may be a cut one.
+# Texts with more characters than this are rendered outside the event loop.
 INLINE_CHARACTERS = 50_000
 PAGE_LABEL = "messages"
 
@@ -230,7 +237,7 @@ class _PagePart(NamedTuple):
     """What a page shows of a message, and how many characters to pass over to read on; 0 when it is all."""
 
     text: str
-    more: int
+    next_offset: int
 
 
 async def read_page(
@@ -258,11 +265,11 @@ async def read_page(
         for entry in entries:
             skipped = offset if entry.position == first else 0
             piece = await _page_part(memory, scope, conversation, entry, names, skipped)
-            if lines and (piece.more or len(piece.text) > room):
+            if lines and (piece.next_offset or len(piece.text) > room):
                 return _make_page(lines, entry.position, 0)
             lines.append(piece.text)
-            if piece.more:
-                return _make_page(lines, entry.position, piece.more)
+            if piece.next_offset:
+                return _make_page(lines, entry.position, piece.next_offset)
             room -= len(piece.text)
         at = stop + 1
         if at > last:
@@ -299,7 +306,6 @@ EXTRA_HITS, WIDEN_FACTOR, MAX_SEARCHES = 8, 8, 3
 CANDIDATES_PER_HIT = 3
 # Messages this close are read together.
 MAX_GAP = 4
-# More characters than this are written outside the event loop.
 
 
 async def recall(
@@ -323,14 +329,22 @@ async def recall(
     passages = await _with_neighbours(memory, scope, found, hidden)
     if not passages:
         return RecallResult()
-    return await render_recall_async(memory, passages, max_tokens, named=conversation is None)
+    return await render_recall_async(
+        memory, passages, max_tokens, with_conversation_names=conversation is None
+    )
 
 
 async def render_recall_async(
-    memory: Memory, passages: Sequence[RecallHit], max_tokens: int, *, named: bool = True
+    memory: Memory, passages: Sequence[RecallHit], max_tokens: int, *, with_conversation_names: bool = True
 ) -> RecallResult:
-    """What `written` makes of the passages; much text is written in a worker thread."""
-    write = partial(render_recall, passages, max_tokens, memory.token_counter, named=named)
+    """What `render_recall` makes of the passages; a long text is rendered in a worker thread."""
+    write = partial(
+        render_recall,
+        passages,
+        max_tokens,
+        memory.token_counter,
+        with_conversation_names=with_conversation_names,
+    )
     if sum(_message_length(passage.message) for passage in passages) <= INLINE_CHARACTERS:
         return write()
     return await anyio.to_thread.run_sync(write, abandon_on_cancel=True)

@@ -45,7 +45,7 @@ class SearchIndex:
         return self._indexed.get(key, 0)
 
     def search(
-        self, logs: Mapping[Key, Sequence[Entry]], wanted: Sequence[str], limit: int, *, everywhere: bool
+        self, logs: Mapping[Key, Sequence[Entry]], terms: Sequence[str], limit: int, *, whole_scope: bool
     ) -> list[IndexHit]:
         """Index what is new in these logs of one scope, then find. It blocks: call it in a thread."""
         try:
@@ -53,12 +53,12 @@ class SearchIndex:
                 connection = self._connection or self._open()
                 connection.execute("BEGIN")
                 for key, entries in logs.items():
-                    self._catch_up(connection, key, entries)
+                    self._index_entries(connection, key, entries)
                 connection.execute("COMMIT")
                 first = next(iter(logs))
-                place = fulltext.ensure_scope_number(connection, first.agent, first.scope)
-                number = None if everywhere else self._numbers[first]
-                hits = fulltext.find_hits(connection, place, number, wanted, limit)
+                scope_number = fulltext.ensure_scope_number(connection, first.agent, first.scope)
+                number = None if whole_scope else self._numbers[first]
+                hits = fulltext.find_hits(connection, scope_number, number, terms, limit)
                 return [
                     IndexHit(self._keys[hit.conversation_id - 1], hit.position, hit.score) for hit in hits
                 ]
@@ -66,12 +66,12 @@ class SearchIndex:
             self.retire()
             raise translate_error(error, "memory in this process", 0) from None
         finally:
-            self._sweep()
+            self._close_if_retired()
 
     def retire(self) -> None:
         """Let go of everything, now or when the last search that is under way has ended."""
         self.retired = True
-        self._sweep()
+        self._close_if_retired()
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -80,12 +80,12 @@ class SearchIndex:
         fulltext.create_index(connection)
         return connection
 
-    def _catch_up(self, connection: sqlite3.Connection, key: Key, entries: Sequence[Entry]) -> None:
+    def _index_entries(self, connection: sqlite3.Connection, key: Key, entries: Sequence[Entry]) -> None:
         if key not in self._numbers:
             self._keys.append(key)
             self._numbers[key], self._indexed[key] = len(self._keys), 0
         number = self._numbers[key]
-        place = fulltext.ensure_scope_number(connection, key.agent, key.scope)
+        scope_number = fulltext.ensure_scope_number(connection, key.agent, key.scope)
         # Another search may have been here.
         new = [entry for entry in entries if entry.position > self._indexed[key]]
         for first in range(0, len(new), _INDEX_BATCH_SIZE):
@@ -93,10 +93,10 @@ class SearchIndex:
                 entry.position: searchable_text(entry.message)
                 for entry in new[first : first + _INDEX_BATCH_SIZE]
             }
-            fulltext.add_messages(connection, place, number, texts)
+            fulltext.add_messages(connection, scope_number, number, texts)
             self._indexed[key] = max(texts)
 
-    def _sweep(self) -> None:
+    def _close_if_retired(self) -> None:
         if self.retired and self._lock.acquire(blocking=False):
             try:
                 connection, self._connection = self._connection, None

@@ -18,23 +18,23 @@ from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, Window
 
 # A message in memory is about so many bytes, besides its text.
 MESSAGE_OVERHEAD_BYTES = 1_500
-# Of one window, and of all of them: in bytes, more or less.
 MAX_WINDOW_MESSAGES = 2048
 # How long a window gets by what is read before it.
 MAX_LOOKBACK_MESSAGES = 512
+# Of one window, and of all of them: in bytes, more or less.
 MAX_WINDOW_BYTES = 3_500_000
 MAX_CACHE_BYTES = 48_000_000
 CACHED_CONVERSATIONS = 256
 
 
 class _CachedWindow:
-    """All entries after `base`, as of `head`, of the log with that identity, and how much they weigh."""
+    """All entries after `base`, as of `head`, of the log with that identity, and their size in bytes."""
 
-    __slots__ = ("base", "entries", "head", "identity", "weight")
+    __slots__ = ("base", "entries", "head", "identity", "size")
 
-    def __init__(self, identity: object, base: int, head: Head, entries: list[Entry], weight: int) -> None:
+    def __init__(self, identity: object, base: int, head: Head, entries: list[Entry], size: int) -> None:
         self.identity, self.base, self.head = identity, base, head
-        self.entries, self.weight = entries, weight
+        self.entries, self.size = entries, size
 
 
 class WindowCache:
@@ -43,8 +43,8 @@ class WindowCache:
     def __init__(self, log: Store, conversations: int = CACHED_CONVERSATIONS) -> None:
         self._log = log
         least = MAX_CACHE_BYTES // conversations
-        self._kept: ConversationCache[Key, _CachedWindow] = ConversationCache(
-            MAX_CACHE_BYTES, getsizeof=lambda kept: max(kept.weight, least)
+        self._windows: ConversationCache[Key, _CachedWindow] = ConversationCache(
+            MAX_CACHE_BYTES, getsizeof=lambda cached: max(cached.size, least)
         )
         # The cache is not made for threads; memory may be used from several.
         self._lock = threading.Lock()
@@ -60,53 +60,53 @@ class WindowCache:
         if limit is not None and limit > MAX_WINDOW_MESSAGES:
             return await self._log.read(key, after=after, before=before, limit=limit)
         with self._lock:
-            kept = self._kept.get(key)
-        if before is not None and (kept is None or not _reaches_back_to(kept, before)):
+            cached = self._windows.get(key)
+        if before is not None and (cached is None or not _reaches_back_to(cached, before)):
             return await self._log.read(key, after=after, before=before, limit=limit)
-        if kept is not None:
+        if cached is not None:
             head = await self._log.head(key)
-            if kept.identity != self._log.identity:
-                kept = None
-            elif head != kept.head:
-                kept = await self._caught_up(key, kept, head)
+            if cached.identity != self._log.identity:
+                cached = None
+            elif head != cached.head:
+                cached = await self._refresh(key, cached, head)
         if before is not None:
-            return await self._read_before(key, kept, after, before, limit)
-        if kept is None or not _covers_read(kept, after, limit):
+            return await self._read_before(key, cached, after, before, limit)
+        if cached is None or not _covers_read(cached, after, limit):
             self.misses += 1
             window = await self._log.read(key, after=after, limit=limit)
             entries = list(window.entries)
-            base, weighs = _window_base(window, after, limit), _entries_bytes(entries[:MAX_WINDOW_MESSAGES])
-            self._keep(key, _CachedWindow(self._log.identity, base, window.head, entries, weighs))
+            base, size = _window_base(window, after, limit), _entries_bytes(entries[:MAX_WINDOW_MESSAGES])
+            self._put(key, _CachedWindow(self._log.identity, base, window.head, entries, size))
             return window
         self.hits += 1
-        entries = kept.entries[:] if limit is None else kept.entries[-limit:] if limit else []
+        entries = cached.entries[:] if limit is None else cached.entries[-limit:] if limit else []
         if entries and entries[0].position <= after:
             entries = [entry for entry in entries if entry.position > after]
-        return Window(kept.head, entries)
+        return Window(cached.head, entries)
 
     async def _read_before(
-        self, key: Key, kept: _CachedWindow | None, after: int, before: int, limit: int | None
+        self, key: Key, cached: _CachedWindow | None, after: int, before: int, limit: int | None
     ) -> Window:
-        """A window that ends inside the log; one that ends where the kept one begins is kept with it."""
-        if kept is not None:
-            end = bisect_left(kept.entries, before, key=_position)
-            start = bisect_right(kept.entries, after, hi=end, key=_position)
-            if kept.base <= after or (limit is not None and end - start >= limit):
+        """A window that ends inside the log; one that ends where the cached one begins is cached with it."""
+        if cached is not None:
+            end = bisect_left(cached.entries, before, key=_position)
+            start = bisect_right(cached.entries, after, hi=end, key=_position)
+            if cached.base <= after or (limit is not None and end - start >= limit):
                 self.hits += 1
                 first = start if limit is None else max(start, end - limit)
-                return Window(kept.head, kept.entries[first:end])
+                return Window(cached.head, cached.entries[first:end])
         window = await self._log.read(key, after=after, before=before, limit=limit)
         if (
-            kept is not None
+            cached is not None
             and window.entries
-            and window.head == kept.head
-            and before == kept.entries[0].position
-            and len(window.entries) + len(kept.entries) <= MAX_LOOKBACK_MESSAGES
+            and window.head == cached.head
+            and before == cached.entries[0].position
+            and len(window.entries) + len(cached.entries) <= MAX_LOOKBACK_MESSAGES
         ):
-            weighs = kept.weight + _entries_bytes(window.entries)
-            if weighs <= MAX_WINDOW_BYTES:
-                entries, base = [*window.entries, *kept.entries], _window_base(window, after, limit)
-                self._keep(key, _CachedWindow(kept.identity, base, kept.head, entries, weighs))
+            size = cached.size + _entries_bytes(window.entries)
+            if size <= MAX_WINDOW_BYTES:
+                entries, base = [*window.entries, *cached.entries], _window_base(window, after, limit)
+                self._put(key, _CachedWindow(cached.identity, base, cached.head, entries, size))
         return window
 
     async def head(self, key: Key) -> Head:
@@ -127,51 +127,51 @@ class WindowCache:
         return deleted
 
     def forget(self, agent: str | None, scope: str, conversation: str | None) -> None:
-        """Drop the kept windows of a scope, or of one conversation in it."""
+        """Drop the cached windows of a scope, or of one conversation in it."""
         with self._lock:
-            self._kept.forget(agent=agent, scope=scope, conversation=conversation)
+            self._windows.forget(agent=agent, scope=scope, conversation=conversation)
 
-    async def _caught_up(self, key: Key, kept: _CachedWindow, head: Head) -> _CachedWindow | None:
-        """The kept window with what came after it, or None when it has to be read anew."""
-        new = head.position - kept.head.position
-        if head.generation != kept.head.generation or not 0 <= new <= MAX_WINDOW_MESSAGES:
+    async def _refresh(self, key: Key, cached: _CachedWindow, head: Head) -> _CachedWindow | None:
+        """The cached window with what came after it, or None when it has to be read anew."""
+        new = head.position - cached.head.position
+        if head.generation != cached.head.generation or not 0 <= new <= MAX_WINDOW_MESSAGES:
             return None
         if new == 0:
-            same = _CachedWindow(kept.identity, kept.base, head, kept.entries, kept.weight)
-            self._keep(key, same)
+            same = _CachedWindow(cached.identity, cached.base, head, cached.entries, cached.size)
+            self._put(key, same)
             return same
-        window = await self._log.read(key, after=kept.head.position, limit=MAX_WINDOW_MESSAGES)
+        window = await self._log.read(key, after=cached.head.position, limit=MAX_WINDOW_MESSAGES)
         if (
-            window.head.generation != kept.head.generation
-            or window.head.position - kept.head.position > MAX_WINDOW_MESSAGES
+            window.head.generation != cached.head.generation
+            or window.head.position - cached.head.position > MAX_WINDOW_MESSAGES
         ):
             return None
-        entries = [*kept.entries, *window.entries]
+        entries = [*cached.entries, *window.entries]
         dropped = entries[:-MAX_WINDOW_MESSAGES]
-        base = dropped[-1].position if dropped else kept.base
-        # Only what came and went is weighed: a window is long, and a turn adds little to it.
-        weighs = kept.weight + _entries_bytes(window.entries) - _entries_bytes(dropped)
-        caught = _CachedWindow(kept.identity, base, window.head, entries[-MAX_WINDOW_MESSAGES:], weighs)
-        self._keep(key, caught)
-        return caught
+        base = dropped[-1].position if dropped else cached.base
+        # Only what came and went is measured: a window is long, and a turn adds little to it.
+        size = cached.size + _entries_bytes(window.entries) - _entries_bytes(dropped)
+        refreshed = _CachedWindow(cached.identity, base, window.head, entries[-MAX_WINDOW_MESSAGES:], size)
+        self._put(key, refreshed)
+        return refreshed
 
-    def _keep(self, key: Key, kept: _CachedWindow) -> None:
-        fits = kept.weight <= MAX_WINDOW_BYTES and len(kept.entries) <= MAX_WINDOW_MESSAGES
+    def _put(self, key: Key, cached: _CachedWindow) -> None:
+        fits = cached.size <= MAX_WINDOW_BYTES and len(cached.entries) <= MAX_WINDOW_MESSAGES
         with self._lock:
             if fits:
-                self._kept[key] = kept
+                self._windows[key] = cached
             else:
-                self._kept.pop(key, None)
+                self._windows.pop(key, None)
 
 
-def _covers_read(kept: _CachedWindow, after: int, limit: int | None) -> bool:
-    """Whether the kept entries are all that a read would give."""
-    return kept.base <= after or (limit is not None and len(kept.entries) >= limit)
+def _covers_read(cached: _CachedWindow, after: int, limit: int | None) -> bool:
+    """Whether the cached entries are all that a read would give."""
+    return cached.base <= after or (limit is not None and len(cached.entries) >= limit)
 
 
-def _reaches_back_to(kept: _CachedWindow, before: int) -> bool:
-    """Whether a window up to there is one of the kept entries, or stands right before them."""
-    return bool(kept.entries) and kept.entries[0].position <= before
+def _reaches_back_to(cached: _CachedWindow, before: int) -> bool:
+    """Whether a window up to there is one of the cached entries, or stands right before them."""
+    return bool(cached.entries) and cached.entries[0].position <= before
 
 
 def _window_base(window: Window, after: int, limit: int | None) -> int:
@@ -190,7 +190,7 @@ def _entries_bytes(entries: Sequence[Entry]) -> int:
 
 
 def _message_bytes(message: Message) -> int:
-    """What a message weighs; most are plain text, whose length is known."""
+    """The size of a message; most are plain text, whose length is known."""
     content = message.content
     if isinstance(content, str) and not message.tool_calls and not message.extra:
         return len(content)

@@ -20,86 +20,86 @@ import anyio
 
 
 class Waiter(Protocol):
-    """Rung once by any thread; waited for by one task, in the loop that made it."""
+    """Notified once by any thread; waited for by one task, in the loop that made it."""
 
     loop: Any
 
-    def ring(self) -> None:
-        """Wake the task. Only called in `loop`; use `ring_all` from elsewhere."""
+    def notify(self) -> None:
+        """Wake the task. Only called in `loop`; use `notify_all` from elsewhere."""
 
-    async def rung(self) -> bool:
-        """Wait; false when the timeout passed first. May be asked again."""
+    async def wait(self) -> bool:
+        """Wait; false when the timeout passed first. May be called again."""
 
 
 class WaiterFactory:
-    """Makes bells with one timeout."""
+    """Makes waiters with one timeout."""
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self._timeouts: dict[asyncio.AbstractEventLoop, _TimeoutQueue] = {}
 
     def make(self) -> Waiter:
-        """A bell of the loop that runs now."""
+        """A waiter of the loop that runs now."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return _TrioWaiter(self.timeout)
         timeouts = self._timeouts.get(loop)
         if timeouts is None:
-            self._timeouts = {old: kept for old, kept in self._timeouts.items() if not old.is_closed()}
+            self._timeouts = {old: queue for old, queue in self._timeouts.items() if not old.is_closed()}
             timeouts = self._timeouts[loop] = _TimeoutQueue(loop, self.timeout)
         return _AsyncioWaiter(timeouts)
 
 
-def notify_all(bells: Iterable[Waiter]) -> None:
-    """Ring bells from any thread, with one call into each loop."""
+def notify_all(waiters: Iterable[Waiter]) -> None:
+    """Notify waiters from any thread, with one call into each loop."""
     by_loop: dict[Any, list[Waiter]] = {}
-    for bell in bells:
-        by_loop.setdefault(bell.loop, []).append(bell)
+    for waiter in waiters:
+        by_loop.setdefault(waiter.loop, []).append(waiter)
     for loop, together in by_loop.items():
         _notify_in_loop(loop, together)
 
 
-def _notify_in_loop(loop: Any, bells: list[Waiter]) -> None:
+def _notify_in_loop(loop: Any, waiters: list[Waiter]) -> None:
     """A loop that has ended has nobody left to wake."""
     if isinstance(loop, asyncio.AbstractEventLoop):
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_notify_each, bells)
+            loop.call_soon_threadsafe(_notify_each, waiters)
     else:
         import trio
 
         with suppress(trio.RunFinishedError):
-            loop.run_sync_soon(_notify_each, bells)
+            loop.run_sync_soon(_notify_each, waiters)
 
 
-def _notify_each(bells: list[Waiter]) -> None:
-    for bell in bells:
-        bell.ring()
+def _notify_each(waiters: list[Waiter]) -> None:
+    for waiter in waiters:
+        waiter.notify()
 
 
 class _AsyncioWaiter:
-    __slots__ = ("_future", "_rung", "_timeouts", "loop")
+    __slots__ = ("_future", "_notified", "_timeouts", "loop")
 
     def __init__(self, timeouts: _TimeoutQueue) -> None:
         self.loop = timeouts.loop
         self._timeouts = timeouts
-        self._rung = False
+        self._notified = False
         self._future: asyncio.Future[None] | None = None
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         # Kept as a fact: it may come between the end of one wait and the start of the next.
-        self._rung = True
+        self._notified = True
         self.wake()
 
-    async def rung(self) -> bool:
-        if not self._rung:
+    async def wait(self) -> bool:
+        if not self._notified:
             self._future = self.loop.create_future()
             self._timeouts.add(self)
             await self._future
-        return self._rung
+        return self._notified
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         return self._future is not None and not self._future.done()
 
     def wake(self) -> None:
@@ -115,11 +115,11 @@ class _TimeoutQueue:
         self._waits: deque[tuple[float, _AsyncioWaiter]] = deque()
         self._armed = False
 
-    def add(self, bell: _AsyncioWaiter) -> None:
+    def add(self, waiter: _AsyncioWaiter) -> None:
         waits = self._waits
-        while waits and not waits[0][1].waiting:
+        while waits and not waits[0][1].is_waiting:
             waits.popleft()
-        waits.append((self.loop.time() + self._seconds, bell))
+        waits.append((self.loop.time() + self._seconds, waiter))
         if not self._armed:
             self._arm()
 
@@ -130,7 +130,7 @@ class _TimeoutQueue:
     def _expire(self) -> None:
         self._armed = False
         waits, now = self._waits, self.loop.time()
-        while waits and (waits[0][0] <= now or not waits[0][1].waiting):
+        while waits and (waits[0][0] <= now or not waits[0][1].is_waiting):
             waits.popleft()[1].wake()
         if waits:
             self._arm()
@@ -146,10 +146,10 @@ class _TrioWaiter:
         self._timeout = timeout
         self._event = anyio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._event.set()
 
-    async def rung(self) -> bool:
+    async def wait(self) -> bool:
         with anyio.move_on_after(self._timeout):
             await self._event.wait()
         return self._event.is_set()
@@ -170,13 +170,13 @@ class JobOutcome(Enum):
 class WorkerJob(Generic[T]):
     """Something to do on the thread, and the task that waits for it."""
 
-    __slots__ = ("_claim", "bell", "error", "result", "work")
+    __slots__ = ("_claim", "error", "result", "waiter", "work")
 
-    def __init__(self, work: Callable[[Any], T], bell: Waiter) -> None:
+    def __init__(self, work: Callable[[Any], T], waiter: Waiter) -> None:
         self.work = work
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.bell = bell
+        self.waiter = waiter
         # Popping is atomic: whoever gets the one element has the job.
         self._claim = [True]
 
@@ -188,19 +188,19 @@ class WorkerJob(Generic[T]):
             return False
 
     @property
-    def wanted(self) -> bool:
+    def is_unclaimed(self) -> bool:
         """Whether nobody has taken or withdrawn it yet."""
         return bool(self._claim)
 
     async def wait(self) -> JobOutcome:
         """Wait for the result; withdraw the job when it takes too long or this task is cancelled."""
         try:
-            if await self.bell.rung():
+            if await self.waiter.wait():
                 return JobOutcome.DONE
             if self._withdraw():
                 return JobOutcome.WITHDRAWN
             # Too late to withdraw, the batch is being written; only a hanging disk gets past here.
-            return JobOutcome.DONE if await self.bell.rung() else JobOutcome.UNKNOWN
+            return JobOutcome.DONE if await self.waiter.wait() else JobOutcome.UNKNOWN
         except BaseException:
             self._withdraw()
             raise
@@ -224,54 +224,54 @@ class Worker:
         self, name: str, timeout: float, batch: Callable[[Worker], None], end: Callable[[], None]
     ) -> None:
         self._name, self._batch, self._end = name, batch, end
-        self._bells = WaiterFactory(timeout)
+        self._waiter_factory = WaiterFactory(timeout)
         # Handed in by tasks; None asks the thread to stop.
         self._inbox: SimpleQueue[WorkerJob[Any] | None] = SimpleQueue()
         # Only the thread touches these.
         self._jobs: deque[WorkerJob[Any]] = deque()
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._on_end: list[Waiter] = []
+        self._start_lock = threading.Lock()
+        self._end_waiters: list[Waiter] = []
 
     def submit(self, work: Callable[[Any], T]) -> WorkerJob[T]:
         """Queue some work; the thread starts with the first."""
-        job = WorkerJob(work, self._bells.make())
+        job = WorkerJob(work, self._waiter_factory.make())
         self._inbox.put(job)
         if self._thread is None:
             self._start()
         return job
 
-    def take(self) -> list[WorkerJob[Any]]:
+    def take_batch(self) -> list[WorkerJob[Any]]:
         """All jobs that wait now and were not withdrawn, up to a batch."""
         self._collect()
-        taken: list[WorkerJob[Any]] = []
-        while self._jobs and len(taken) < MAX_BATCH_JOBS:
+        batch: list[WorkerJob[Any]] = []
+        while self._jobs and len(batch) < MAX_BATCH_JOBS:
             job = self._jobs.popleft()
             if job.claim():
-                taken.append(job)
-        return taken
+                batch.append(job)
+        return batch
 
-    def wanted(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether some task still waits for a job in the queue."""
         self._collect()
-        return any(job.wanted for job in self._jobs)
+        return any(job.is_unclaimed for job in self._jobs)
 
-    def forget_withdrawn(self) -> None:
+    def drop_withdrawn(self) -> None:
         """Drop jobs that nobody waits for any more."""
-        self._jobs = deque(job for job in self._jobs if job.wanted)
+        self._jobs = deque(job for job in self._jobs if job.is_unclaimed)
 
     def stop(self, grace: float) -> Waiter | None:
-        """Have the thread do what is queued and end; the bell rings when it has, if it runs at all."""
+        """Have the thread do what is queued and end; the waiter is notified then. None if it does not run."""
         if self._thread is None or not self._thread.is_alive():
             return None
-        ended = WaiterFactory(grace).make()
-        self._on_end.append(ended)
+        end_waiter = WaiterFactory(grace).make()
+        self._end_waiters.append(end_waiter)
         self._inbox.put(None)
-        return ended
+        return end_waiter
 
     def _start(self) -> None:
-        with self._starting:
+        with self._start_lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -279,21 +279,21 @@ class Worker:
     def _run(self) -> None:
         while self._jobs or not self._stopping:
             if not self._jobs:
-                self._sort(self._inbox.get())
+                self._enqueue(self._inbox.get())
             self._collect()
             if self._jobs:
                 self._batch(self)
         self._end()
-        notify_all(self._on_end)
+        notify_all(self._end_waiters)
 
     def _collect(self) -> None:
         try:
             while True:
-                self._sort(self._inbox.get_nowait())
+                self._enqueue(self._inbox.get_nowait())
         except Empty:
             return
 
-    def _sort(self, job: WorkerJob[Any] | None) -> None:
+    def _enqueue(self, job: WorkerJob[Any] | None) -> None:
         if job is None:
             self._stopping = True
         else:
@@ -302,4 +302,4 @@ class Worker:
 
 def finish_jobs(jobs: Sequence[WorkerJob[Any]]) -> None:
     """Wake all tasks of a batch."""
-    notify_all(job.bell for job in jobs)
+    notify_all(job.waiter for job in jobs)

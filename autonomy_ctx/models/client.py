@@ -42,44 +42,46 @@ MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS = 1000, 200
 CLOSE_TIMEOUT_SECONDS = 5.0
 
 
-class Lease:
+class ClientLease:
     """A client for one request, until that has ended."""
 
-    __slots__ = ("_busy", "client")
+    __slots__ = ("_request_counts", "client")
 
-    def __init__(self, client: Any, busy: dict[Any, int] | None) -> None:
-        self.client, self._busy = client, busy
-        if busy is not None:
-            busy[client] += 1
+    def __init__(self, client: Any, request_counts: dict[Any, int] | None) -> None:
+        self.client, self._request_counts = client, request_counts
+        if request_counts is not None:
+            request_counts[client] += 1
 
-    def end(self) -> None:
+    def release(self) -> None:
         """The request has ended; twice is harmless."""
-        busy, self._busy = self._busy, None
-        if busy is not None and self.client in busy:
-            busy[self.client] -= 1
+        request_counts, self._request_counts = self._request_counts, None
+        if request_counts is not None and self.client in request_counts:
+            request_counts[self.client] -= 1
 
 
 class ClientPool:
     """HTTP clients by event loop, or the one client that was given, which stays its owner's."""
 
     def __init__(self, client: Any = None) -> None:
-        self._given = client
+        self._external_client = client
         # For each loop its clients, and how many requests each of them has.
         self._clients: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
 
-    def lease(self) -> Lease:
+    def lease(self) -> ClientLease:
         """The client of the running loop that has least to do, or a new one when all have enough."""
-        if self._given is not None:
-            return Lease(self._given, None)
-        busy = self._clients.get(loop := current_loop())
-        if busy is None:
+        if self._external_client is not None:
+            return ClientLease(self._external_client, None)
+        request_counts = self._clients.get(loop := current_loop())
+        if request_counts is None:
             self._forget_closed_loops()
-            busy = self._clients[loop] = {}
-        client = min(busy, key=busy.__getitem__, default=None)
-        if client is None or (busy[client] >= REQUESTS_PER_CLIENT and len(busy) < MAX_CLIENTS):
+            request_counts = self._clients[loop] = {}
+        client = min(request_counts, key=request_counts.__getitem__, default=None)
+        if client is None or (
+            request_counts[client] >= REQUESTS_PER_CLIENT and len(request_counts) < MAX_CLIENTS
+        ):
             client = _new_client()
-            busy[client] = 0
-        return Lease(client, busy)
+            request_counts[client] = 0
+        return ClientLease(client, request_counts)
 
     def errors(self) -> tuple[type[Exception], ...]:
         """What clients raise when a connection fails; the two packages share no root."""
@@ -165,29 +167,34 @@ class ModelClient:
     """Asks one model."""
 
     def __init__(
-        self, name: str, words: ReplyFormat, pool: ClientPool, timeouts: Timeouts, retrying: RetryPolicy
+        self,
+        name: str,
+        reply_format: ReplyFormat,
+        pool: ClientPool,
+        timeouts: Timeouts,
+        retry_policy: RetryPolicy,
     ) -> None:
-        self._name, self._format, self._pool = name, words, pool
-        self._timeouts, self._retrying = timeouts, retrying
+        self._name, self._format, self._pool = name, reply_format, pool
+        self._timeouts, self._retry_policy = timeouts, retry_policy
 
-    async def complete(self, out: HttpRequest) -> ModelReply:
+    async def complete(self, request: HttpRequest) -> ModelReply:
         """The whole answer."""
         deadline = anyio.current_time() + self._timeouts.total
         with anyio.CancelScope(deadline=deadline):
-            return await self._persistent(lambda: self._whole(out), deadline)
+            return await self._retry(lambda: self._attempt_complete(request), deadline)
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
-    async def stream(self, out: HttpRequest, reader: Callable[[], StreamReader]) -> ModelStream:
+    async def stream(self, request: HttpRequest, reader: Callable[[], StreamReader]) -> ModelStream:
         """The answer in pieces; returns when the first is there, and is asked again only until then.
 
         Each attempt has a `reader` of its own.
         """
         deadline = anyio.current_time() + self._timeouts.total
         with anyio.CancelScope(deadline=deadline):
-            return await self._persistent(lambda: self._begun(out, reader(), deadline), deadline)
+            return await self._retry(lambda: self._attempt_stream(request, reader(), deadline), deadline)
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
-    async def _persistent(
+    async def _retry(
         self, attempt: Callable[[], Awaitable[Result | RequestFailure]], deadline: float
     ) -> Result:
         tries = 0
@@ -195,54 +202,58 @@ class ModelClient:
             found = await attempt()
             if not isinstance(found, RequestFailure):
                 return found
-            wait = found.wait(tries, self._retrying.random)
-            if not found.again or tries >= self._retrying.retries or anyio.current_time() + wait > deadline:
+            delay = found.delay(tries, self._retry_policy.random)
+            if (
+                not found.retryable
+                or tries >= self._retry_policy.retries
+                or anyio.current_time() + delay > deadline
+            ):
                 raise found.error
             tries += 1
             kind, status = type(found.error).__name__, found.error.status_code
-            logger.info("model %s: %s (%s), try %d after %.2f s", self._name, kind, status, tries + 1, wait)
-            await self._retrying.sleep(wait)
+            logger.info("model %s: %s (%s), try %d after %.2f s", self._name, kind, status, tries + 1, delay)
+            await self._retry_policy.sleep(delay)
 
-    async def _send(self, out: HttpRequest, most: int) -> ResponseBody:
+    async def _send(self, request: HttpRequest, max_bytes: int) -> ResponseBody:
         lease = self._pool.lease()
         # As a tuple, which clients of every kind take: connect, read, write, pool.
         timeout = (self._timeouts.connect, None, None, None)
-        request = lease.client.build_request(
-            "POST", out.url, headers=dict(out.headers), content=out.content, timeout=timeout
+        client_request = lease.client.build_request(
+            "POST", request.url, headers=dict(request.headers), content=request.content, timeout=timeout
         )
         try:
-            response = await lease.client.send(request, stream=True, follow_redirects=False)
+            response = await lease.client.send(client_request, stream=True, follow_redirects=False)
         except BaseException:
-            lease.end()
+            lease.release()
             raise
-        return ResponseBody(response, most=most, closed=lease.end)
+        return ResponseBody(response, max_bytes=max_bytes, on_close=lease.release)
 
-    async def _whole(self, out: HttpRequest) -> ModelReply | RequestFailure:
+    async def _attempt_complete(self, request: HttpRequest) -> ModelReply | RequestFailure:
         body: ResponseBody | None = None
         try:
-            body = await self._send(out, MAX_REPLY_BYTES)
+            body = await self._send(request, MAX_REPLY_BYTES)
             if not 200 <= body.status < 300:
-                return await self._refused(body)
-            data = await body.whole()
+                return await self._response_failure(body)
+            data = await body.read_all()
         except UnreadableBody as unreadable:
             return RequestFailure(InvalidModelReply(self._name, unreadable.problem))
         except self._pool.errors():
-            return self._broken(body)
+            return self._connection_failure(body)
         finally:
             if body is not None:
                 await body.aclose()
-        return self._read(data)
+        return self._parse_reply(data)
 
-    async def _begun(
-        self, out: HttpRequest, reader: StreamReader, deadline: float
+    async def _attempt_stream(
+        self, request: HttpRequest, reader: StreamReader, deadline: float
     ) -> ModelStream | RequestFailure:
         body: ResponseBody | None = None
         begun = False
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.first_token):
-                body = await self._send(out, MAX_STREAM_BYTES)
+                body = await self._send(request, MAX_STREAM_BYTES)
                 if not 200 <= body.status < 300:
-                    return await self._refused(body)
+                    return await self._response_failure(body)
                 stream = ModelStream(
                     self._name,
                     reader,
@@ -255,7 +266,7 @@ class ModelClient:
                 begun = failure is None
                 return failure or stream
         except self._pool.errors():
-            return self._broken(body)
+            return self._connection_failure(body)
         finally:
             if body is not None and not begun:
                 await body.aclose()
@@ -263,11 +274,11 @@ class ModelClient:
             ModelTimeout(self._name, what="no first token", seconds=self._timeouts.first_token)
         )
 
-    async def _refused(self, body: ResponseBody) -> RequestFailure:
+    async def _response_failure(self, body: ResponseBody) -> RequestFailure:
         """What an error response means; one whose body cannot be read still has its status."""
         said: Any = None
         try:
-            said = parse_body(await body.whole())
+            said = parse_body(await body.read_all())
         except UnreadableBody:
             pass
         except self._pool.errors():
@@ -277,14 +288,14 @@ class ModelClient:
             body.status,
             body.headers,
             said,
-            now=self._retrying.now(),
+            now=self._retry_policy.now(),
         )
 
-    def _broken(self, body: ResponseBody | None) -> RequestFailure:
+    def _connection_failure(self, body: ResponseBody | None) -> RequestFailure:
         problem = "could not be reached" if body is None else "broke off its answer"
-        return RequestFailure(ModelUnavailable(self._name, problem), again=True)
+        return RequestFailure(ModelUnavailable(self._name, problem), retryable=True)
 
-    def _read(self, data: bytes) -> ModelReply | RequestFailure:
+    def _parse_reply(self, data: bytes) -> ModelReply | RequestFailure:
         try:
             body = json.loads(data)
         except (ValueError, RecursionError):
@@ -341,16 +352,16 @@ class RequestBuilder:
         api_key: str | None,
         headers: Mapping[str, str] | None,
     ) -> None:
-        self._name, self._provider, self.given_url = name, provider, base_url
+        self._name, self._provider, self.explicit_base_url = name, provider, base_url
         self._api_key = None if api_key is None else Secret(api_key, "api_key")
         self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
 
     @property
     def base_url(self) -> str | None:
         """Where it is asked: as given, or as the environment says now."""
-        return self._provider.address(self.given_url)
+        return self._provider.resolve_base_url(self.explicit_base_url)
 
-    def outgoing(
+    def build_request(
         self, path: str, body: Mapping[str, Any], *, stream: bool = False, version: str | None = None
     ) -> HttpRequest:
         """A request with its headers; `version` is that of the Anthropic API."""
@@ -371,10 +382,10 @@ class RequestBuilder:
     def _key(self, base: str) -> str | None:
         if self._api_key is not None:
             return self._api_key.value
-        found = self._provider.key()
+        found = self._provider.read_key()
         if found is not None:
             return Secret(found, "the key in the environment").value
         # A server at another address than the provider's own may well need none.
-        if self._provider.keys and base == self._provider.usual_address() and not self._headers:
-            raise MissingKey(self._name, self._provider.keys)
+        if self._provider.key_variables and base == self._provider.default_base_url() and not self._headers:
+            raise MissingKey(self._name, self._provider.key_variables)
         return None

@@ -64,7 +64,7 @@ class Model(AsyncResource):
         choice = choose_provider(name, provider=provider, base_url=base_url)
         self.name = name
         self._provider, self._model = choice.provider, choice.model
-        self._access = RequestBuilder(
+        self._request_builder = RequestBuilder(
             name, choice.provider, base_url=base_url, api_key=api_key, headers=headers
         )
         self._version = anthropic_version
@@ -76,7 +76,7 @@ class Model(AsyncResource):
         if context_window is None and not choice.provider.local:
             self.context_window = find_context_window(choice.model)
         self._timeouts = Timeouts.of(timeout)
-        self._retrying = RetryPolicy(retries=retries, sleep=sleep, random=jitter, now=now)
+        self._retry_policy = RetryPolicy(retries=retries, sleep=sleep, random=jitter, now=now)
         self._pool = ClientPool(client)
         self._client: ModelClient | None = None
         self._format: Format
@@ -90,7 +90,7 @@ class Model(AsyncResource):
     @property
     def base_url(self) -> str | None:
         """Where it is asked: as given, or as the environment says now."""
-        return self._access.base_url
+        return self._request_builder.base_url
 
     @property
     def context_window(self) -> int | None:
@@ -148,29 +148,29 @@ class Model(AsyncResource):
             return await self._offline.complete_chat(read, specs, stream, max_tokens)
         chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
         usual = chosen.pop("max_tokens", None)
-        client = self._asking()
+        client = self._ensure_client()
         if "model" in chosen:
             raise TypeError("`model` is no option of a request; make another Model for another model")
-        asked = RequestOptions(
+        request_options = RequestOptions(
             tools=specs,
             max_tokens=usual if max_tokens is None else max_tokens,
             stream=stream,
             breakpoints=chosen.pop("breakpoints", ()),
-            answered=chosen.pop("answered", ()),
+            answered_call_ids=chosen.pop("answered_call_ids", ()),
             options=chosen,
         )
         from autonomy_ctx.items.formats.outgoing import original_tool_names
 
-        out = self._outgoing(read, asked)
+        request = self._build_request(read, request_options)
         names = original_tool_names(str(spec["name"]) for spec in specs)
         try:
             if not stream:
-                return restore_tool_names(await client.complete(out), names)
-            events = await client.stream(out, self._format.reader)
-            events.names, events.overflowed = names, self._learn
+                return restore_tool_names(await client.complete(request), names)
+            events = await client.stream(request, self._format.reader)
+            events.names, events.on_overflow = names, self._learn_window
             return events
         except ContextOverflow as overflow:
-            self._learn(overflow.window)
+            self._learn_window(overflow.window)
             raise
 
     async def close(self) -> None:
@@ -178,25 +178,29 @@ class Model(AsyncResource):
         await self._pool.aclose()
 
     def __repr__(self) -> str:
-        given = self._access.given_url
+        given = self._request_builder.explicit_base_url
         where = "" if given is None else f", base_url={given!r}"
         return f"Model({self.name!r}, provider={self.provider!r}{where})"
 
-    def _asking(self) -> ModelClient:
+    def _ensure_client(self) -> ModelClient:
         if self._client is None:
             from autonomy_ctx.models.client import ModelClient
 
             self._format = self._provider.format()
-            self._client = ModelClient(self.name, self._format, self._pool, self._timeouts, self._retrying)
+            self._client = ModelClient(
+                self.name, self._format, self._pool, self._timeouts, self._retry_policy
+            )
         return self._client
 
-    def _outgoing(self, messages: Sequence[Message], asked: RequestOptions) -> HttpRequest:
-        request = self._format.request(self._model, messages, asked)
+    def _build_request(self, messages: Sequence[Message], request_options: RequestOptions) -> HttpRequest:
+        request = self._format.request(self._model, messages, request_options)
         if request.repairs:
             logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
-        return self._access.outgoing(request.path, request.body, stream=asked.stream, version=self._version)
+        return self._request_builder.build_request(
+            request.path, request.body, stream=request_options.stream, version=self._version
+        )
 
-    def _learn(self, window: int | None) -> None:
+    def _learn_window(self, window: int | None) -> None:
         """Believe a provider that says its window is smaller than was thought."""
         if window is not None and window > 0 and window < (self._context_window or window + 1):
             self._context_window = window

@@ -146,9 +146,9 @@ class OfflineModel:
         ]
         if not blocks:
             spoken = [one for one in messages[:asked] if one.role is not ChatRole.SYSTEM]
-        return self._digested(kept, spoken, cap)
+        return self._render_record(kept, spoken, cap)
 
-    def _digested(self, kept: Sequence[str], spoken: Sequence[Message], cap: int) -> str:
+    def _render_record(self, kept: Sequence[str], spoken: Sequence[Message], cap: int) -> str:
         count = self._counter.count_text
         source = count("\n\n".join([*kept, *(visible_text(message) for message in spoken)]))
         cap = max(min(cap, max(int(source * RECORD_SHARE), MIN_RECORD_TOKENS)), 1)

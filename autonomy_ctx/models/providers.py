@@ -30,9 +30,9 @@ class Provider:
 
     name: str
     base_url: str | None
-    words: WireFormat = "openai"
-    keys: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()
+    wire_format: WireFormat = "openai"
+    key_variables: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
     key_header: str = "authorization"
     # The part of the path that a base may leave out: empty for none, None for a host alone, as OpenAI's do.
     version: str | None = None
@@ -46,40 +46,40 @@ class Provider:
         headers = {"content-type": "application/json"}
         if key is not None:
             headers[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key
-        if self.words == "anthropic":
+        if self.wire_format == "anthropic":
             sampling = any(name in body for name in SAMPLING_OPTIONS)
             usual = ANTHROPIC_SAMPLING_VERSION if sampling else ANTHROPIC_VERSION
             headers["anthropic-version"] = version or usual
         return headers
 
-    def address(self, given: str | None) -> str | None:
+    def resolve_base_url(self, given: str | None) -> str | None:
         """The base URL: the one given, one from the environment, or the usual one."""
-        found = given or next(filter(None, map(os.environ.get, self.urls)), None)
+        found = given or next(filter(None, map(os.environ.get, self.url_variables)), None)
         if found is not None and self.name == "ollama" and given is None:
             # OLLAMA_HOST may be a bare host and never has the path.
             found = found if "://" in found else f"http://{found}"
             found = found if urlsplit(found).path.strip("/") else f"{found.rstrip('/')}/v1"
-        return checked_url(found) if found is not None else self.usual_address()
+        return checked_url(found) if found is not None else self.default_base_url()
 
-    def usual_address(self) -> str | None:
+    def default_base_url(self) -> str | None:
         """The provider's own base URL, in the region that the environment names."""
         if self.base_url is None:
             return None
         region = next(filter(None, map(os.environ.get, REGION_VARIABLES)), DEFAULT_REGION)
         return self.base_url.replace(REGION_PLACEHOLDER, region)
 
-    def key(self) -> str | None:
+    def read_key(self) -> str | None:
         """The key that the environment holds."""
-        return next(filter(None, map(os.environ.get, self.keys)), None)
+        return next(filter(None, map(os.environ.get, self.key_variables)), None)
 
     def format(self) -> Format:
         """The provider's words."""
-        return load_format(self.words)
+        return load_format(self.wire_format)
 
 
-def load_format(words: WireFormat) -> Format:
+def load_format(wire_format: WireFormat) -> Format:
     """A format by its name; imported when first asked for."""
-    match words:
+    match wire_format:
         case "openai":
             from autonomy_ctx.items.formats.openai import OpenAIFormat
 
@@ -105,27 +105,43 @@ def load_format(words: WireFormat) -> Format:
 def _hosted_provider(name: str, base_url: str, *, vendor: bool = False) -> Provider:
     word = name.upper()
     return Provider(
-        name=name, base_url=base_url, keys=(f"{word}_API_KEY",), urls=(f"{word}_BASE_URL",), vendor=vendor
+        name=name,
+        base_url=base_url,
+        key_variables=(f"{word}_API_KEY",),
+        url_variables=(f"{word}_BASE_URL",),
+        vendor=vendor,
     )
 
 
-def _local_provider(name: str, port: int, *urls: str) -> Provider:
-    return Provider(name=name, base_url=f"http://127.0.0.1:{port}/v1", urls=urls, local=True)
+def _local_provider(name: str, port: int, *url_variables: str) -> Provider:
+    return Provider(
+        name=name, base_url=f"http://127.0.0.1:{port}/v1", url_variables=url_variables, local=True
+    )
 
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _OPENAI_KEYS, _OPENAI_URLS = ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)
 _ALL_PROVIDERS = (
-    Provider(name="openai", base_url=_OPENAI_URL, keys=_OPENAI_KEYS, urls=_OPENAI_URLS, vendor=True),
     Provider(
-        name="openai-responses", base_url=_OPENAI_URL, words="responses", keys=_OPENAI_KEYS, urls=_OPENAI_URLS
+        name="openai",
+        base_url=_OPENAI_URL,
+        key_variables=_OPENAI_KEYS,
+        url_variables=_OPENAI_URLS,
+        vendor=True,
+    ),
+    Provider(
+        name="openai-responses",
+        base_url=_OPENAI_URL,
+        wire_format="responses",
+        key_variables=_OPENAI_KEYS,
+        url_variables=_OPENAI_URLS,
     ),
     Provider(
         name="anthropic",
         base_url="https://api.anthropic.com",
-        words="anthropic",
-        keys=("ANTHROPIC_API_KEY",),
-        urls=("ANTHROPIC_BASE_URL",),
+        wire_format="anthropic",
+        key_variables=("ANTHROPIC_API_KEY",),
+        url_variables=("ANTHROPIC_BASE_URL",),
         key_header="x-api-key",
         version="v1",
         vendor=True,
@@ -133,9 +149,9 @@ _ALL_PROVIDERS = (
     Provider(
         name="google",
         base_url="https://generativelanguage.googleapis.com",
-        words="google",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        urls=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        wire_format="google",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        url_variables=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
         key_header="x-goog-api-key",
         version="v1beta",
         vendor=True,
@@ -143,9 +159,9 @@ _ALL_PROVIDERS = (
     Provider(
         name="bedrock",
         base_url=f"https://bedrock-runtime.{REGION_PLACEHOLDER}.amazonaws.com",
-        words="bedrock",
-        keys=("AWS_BEARER_TOKEN_BEDROCK",),
-        urls=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
+        wire_format="bedrock",
+        key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+        url_variables=("AWS_ENDPOINT_URL_BEDROCK_RUNTIME",),
         version="",
     ),
     _hosted_provider("cerebras", "https://api.cerebras.ai/v1"),

@@ -53,13 +53,13 @@ class RequestFailure:
     """An error, whether the same request may succeed later, and after how many seconds."""
 
     error: ModelError
-    again: bool = False
-    after: float | None = None
+    retryable: bool = False
+    retry_after_seconds: float | None = None
 
-    def wait(self, tries: int, random: Callable[[], float]) -> float:
+    def delay(self, tries: int, random: Callable[[], float]) -> float:
         """Seconds until the next try: as told, or longer each time, never over a minute."""
-        if self.after is not None:
-            return min(self.after, MAX_WAIT_SECONDS)
+        if self.retry_after_seconds is not None:
+            return min(self.retry_after_seconds, MAX_WAIT_SECONDS)
         usual = min(FIRST_BACKOFF_SECONDS * 2**tries, MAX_BACKOFF_SECONDS)
         return float(usual * (1 - JITTER_SHARE * random()))
 
@@ -75,19 +75,19 @@ def response_failure(
         return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
     if (overflow := _overflow_failure(model, status, body, code)) is not None:
         return overflow
-    after = retry_after(headers, body, now)
+    retry_after_seconds = retry_after(headers, body, now)
     told = (headers.get("x-should-retry") or "").strip().lower()
     error: ModelError
     if status == 429:
-        spent = after is None and any(word in QUOTA_CODES for word in _error_codes(body))
-        error, again = RateLimited(model, code=code, retry_after=after), not spent
+        spent = retry_after_seconds is None and any(word in QUOTA_CODES for word in _error_codes(body))
+        error, retryable = RateLimited(model, code=code, retry_after=retry_after_seconds), not spent
     elif status in (408, 409) or status >= 500:
-        error, again = ModelUnavailable(model, "is not available", status_code=status, code=code), True
+        error, retryable = ModelUnavailable(model, "is not available", status_code=status, code=code), True
     else:
-        error, again = _refusal_error(model, status, code), False
+        error, retryable = _refusal_error(model, status, code), False
     if told in ("true", "false") and status >= 402:
-        again = told == "true"
-    return RequestFailure(error, again, after)
+        retryable = told == "true"
+    return RequestFailure(error, retryable, retry_after_seconds)
 
 
 def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
@@ -103,10 +103,10 @@ def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
         return RequestFailure(AuthenticationFailed(model, status_code=status, code=code))
     if status == 429:
         return RequestFailure(
-            RateLimited(model, code=code), again=not any(word in QUOTA_CODES for word in named)
+            RateLimited(model, code=code), retryable=not any(word in QUOTA_CODES for word in named)
         )
     return RequestFailure(
-        ModelUnavailable(model, "is not available", status_code=status, code=code), again=True
+        ModelUnavailable(model, "is not available", status_code=status, code=code), retryable=True
     )
 
 

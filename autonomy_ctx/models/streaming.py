@@ -79,14 +79,14 @@ class ResponseBody:
     """The decoded bytes of a response."""
 
     def __init__(
-        self, response: Any, *, most: int = MAX_REPLY_BYTES, closed: Callable[[], None] | None = None
+        self, response: Any, *, max_bytes: int = MAX_REPLY_BYTES, on_close: Callable[[], None] | None = None
     ) -> None:
-        self._closed = closed
+        self._on_close = on_close
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._raw = response.aiter_raw()
-        self._left = most
+        self._bytes_left = max_bytes
         # What a mock transport made is already read and decoded.
         ready = getattr(response, "is_stream_consumed", False)
         named = None if ready else response.headers.get("content-encoding")
@@ -96,12 +96,12 @@ class ResponseBody:
         self._pending: bytes = response.content if ready else b""
         self._ended = ready
 
-    async def piece(self) -> bytes | None:
+    async def read_chunk(self) -> bytes | None:
         """Some more bytes; None at the end."""
         if self._encoding not in CONTENT_ENCODINGS:
             raise UnreadableBody("is encoded in a way that was not asked for")
         while True:
-            found = self._decoded()
+            found = self._decode_pending()
             if not found:
                 raw = None if self._ended else await anext(self._raw, None)
                 if raw is None:
@@ -109,22 +109,22 @@ class ResponseBody:
                     return None
                 self._pending = raw
                 continue
-            self._left -= len(found)
-            if self._left < 0:
+            self._bytes_left -= len(found)
+            if self._bytes_left < 0:
                 raise UnreadableBody(TOO_LARGE)
             return found
 
-    async def whole(self) -> bytes:
+    async def read_all(self) -> bytes:
         """All that there is."""
-        pieces = []
-        while (piece := await self.piece()) is not None:
-            pieces.append(piece)
-        return b"".join(pieces)
+        chunks = []
+        while (chunk := await self.read_chunk()) is not None:
+            chunks.append(chunk)
+        return b"".join(chunks)
 
     async def aclose(self) -> None:
         """Read no further and give the connection back, also while the caller is being cancelled."""
-        if self._closed is not None:
-            self._closed()
+        if self._on_close is not None:
+            self._on_close()
         with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
             await self._response.aclose()
             # The client's generators are nested, and closing the outer leaves the inner ones to the
@@ -134,7 +134,7 @@ class ResponseBody:
                     await anext(self._raw)
             await self._raw.aclose()
 
-    def _decoded(self) -> bytes:
+    def _decode_pending(self) -> bytes:
         pending, self._pending = self._pending, b""
         if self._inflate is None or not pending:
             return pending
@@ -154,24 +154,24 @@ class LineReader(AsyncIterator[str]):
         self._ready: deque[str] = deque()
         self._rest = bytearray()
         self._after_cr = False
-        self._begun = False
+        self._started = False
 
     async def __anext__(self) -> str:
         while not self._ready:
-            piece = await self._body.piece()
-            if piece is None:
+            chunk = await self._body.read_chunk()
+            if chunk is None:
                 # A line without its end was cut off.
                 raise StopAsyncIteration
-            self._take(piece)
+            self._take(chunk)
         return self._ready.popleft()
 
-    def _take(self, piece: bytes) -> None:
-        if self._after_cr and piece.startswith(b"\n"):
-            piece = piece[1:]
-        self._after_cr = piece.endswith(b"\r")
+    def _take(self, chunk: bytes) -> None:
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._after_cr = chunk.endswith(b"\r")
         # Only what is new is searched: a long line must not cost the square of its length.
         searched = len(self._rest)
-        self._rest += piece
+        self._rest += chunk
         start = 0
         for found in _LINE_END.finditer(self._rest, searched):
             self._ready.append(self._text(self._rest[start : found.start()]))
@@ -182,8 +182,8 @@ class LineReader(AsyncIterator[str]):
 
     def _text(self, line: bytearray) -> str:
         text = line.decode("utf-8", "replace")
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             text = text.removeprefix("\ufeff")
         return text
 
@@ -239,11 +239,11 @@ class FrameReader:
     async def next(self) -> WireEvent | None:
         """The next event; None at the end."""
         while not self._ready:
-            piece = await self._body.piece()
-            if piece is None:
+            chunk = await self._body.read_chunk()
+            if chunk is None:
                 return None
             try:
-                self._ready.extend(self._decoder.feed(piece))
+                self._ready.extend(self._decoder.feed(chunk))
             except StreamError:
                 raise UnreadableBody("has a damaged frame") from None
         frame = self._ready.popleft()
@@ -279,13 +279,13 @@ class ModelStream(AsyncIterator[StreamEvent]):
         self._model, self._reader = model, reader
         self._body: ResponseBody | None = body
         self._errors, self._deadline, self._seconds = errors, deadline, seconds
-        self._pieces = make_event_reader(body)
+        self._events = make_event_reader(body)
         self._ready: deque[StreamEvent] = deque()
-        self._over = False
+        self._ended = False
         # Own names of tools by those on the wire.
         self.names: Mapping[str, str] = {}
         # Told the window, if it is named, when the request turns out too long after the answer has begun.
-        self.overflowed: Callable[[int | None], None] | None = None
+        self.on_overflow: Callable[[int | None], None] | None = None
 
     async def begin(self) -> RequestFailure | None:
         """Wait for the first event; the failure when there is none."""
@@ -294,7 +294,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
     async def __anext__(self) -> StreamEvent:
         if self._ready:
             return restore_event_tool_names(self._ready.popleft(), self.names)
-        if self._over:
+        if self._ended:
             raise StopAsyncIteration
         failure: RequestFailure | None = None
         try:
@@ -307,14 +307,14 @@ class ModelStream(AsyncIterator[StreamEvent]):
             failure = RequestFailure(ModelTimeout(self._model, what="no whole answer", seconds=self._seconds))
         if failure is not None:
             await self.aclose()
-            if isinstance(failure.error, ContextOverflow) and self.overflowed is not None:
-                self.overflowed(failure.error.window)
+            if isinstance(failure.error, ContextOverflow) and self.on_overflow is not None:
+                self.on_overflow(failure.error.window)
             raise failure.error
         return restore_event_tool_names(self._ready.popleft(), self.names)
 
     async def aclose(self) -> None:
         """Read no further. Twice is harmless."""
-        self._over = True
+        self._ended = True
         self._ready.clear()
         await self._release()
 
@@ -330,33 +330,33 @@ class ModelStream(AsyncIterator[StreamEvent]):
         """Read until there is an event to give; at the end that is the whole reply."""
         while not self._ready:
             try:
-                piece = await self._pieces.next()
+                wire_event = await self._events.next()
             except UnreadableBody as unreadable:
                 return RequestFailure(InvalidModelReply(self._model, unreadable.problem))
             except self._errors:
-                return self._cut()
-            if piece is None or piece.last:
-                return await self._finish(done=piece is not None)
-            failure = self._take(piece)
+                return self._broken_off()
+            if wire_event is None or wire_event.last:
+                return await self._finish(done=wire_event is not None)
+            failure = self._feed(wire_event)
             if failure is not None:
                 return failure
         return None
 
-    def _take(self, piece: WireEvent) -> RequestFailure | None:
-        if piece.event == "error" or piece.data.get("error"):
-            return self._told(piece.data)
+    def _feed(self, wire_event: WireEvent) -> RequestFailure | None:
+        if wire_event.event == "error" or wire_event.data.get("error"):
+            return self._body_failure(wire_event.data)
         said: dict[str, Any] | None = None
         try:
-            events = self._reader.feed(piece.data, piece.event)
+            events = self._reader.feed(wire_event.data, wire_event.event)
             # The last word is ours: a stream is finished when its response is.
             self._ready.extend(event for event in events if not isinstance(event, ReplyFinished))
         except StreamError as error:
             said = {"error": {"type": error.type, "message": error.message}}
         except Exception:  # a format may stumble in any way over what is none of its own
             return RequestFailure(InvalidModelReply(self._model, "has an event of another format"))
-        return self._told(said) if said is not None else None
+        return self._body_failure(said) if said is not None else None
 
-    def _told(self, said: dict[str, Any]) -> RequestFailure:
+    def _body_failure(self, said: dict[str, Any]) -> RequestFailure:
         return body_failure(self._model, said, streamed=True)
 
     async def _finish(self, *, done: bool) -> RequestFailure | None:
@@ -365,25 +365,25 @@ class ModelStream(AsyncIterator[StreamEvent]):
         except Exception:  # as above
             return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
         if reply.stop is None and not done:
-            return self._cut()
+            return self._broken_off()
         if reply.stop is None and not reply.parts and not reply.tool_calls:
             return RequestFailure(InvalidModelReply(self._model, "holds no answer"))
         if done:
             with anyio.move_on_after(DRAIN_SECONDS):
                 try:
-                    while await self._pieces.next() is not None:
+                    while await self._events.next() is not None:
                         pass
                 except UnreadableBody:
                     pass
                 except self._errors:
                     pass
         self._ready.append(ReplyFinished(reply))
-        self._over = True
+        self._ended = True
         await self._release()
         return None
 
-    def _cut(self) -> RequestFailure:
-        return RequestFailure(ModelUnavailable(self._model, "broke off its answer"), again=True)
+    def _broken_off(self) -> RequestFailure:
+        return RequestFailure(ModelUnavailable(self._model, "broke off its answer"), retryable=True)
 
     async def _release(self) -> None:
         body, self._body = self._body, None

@@ -70,7 +70,10 @@ class RecallSection(ContributingSection):
 
         def shorter(tokens: int) -> Message | None:
             less = render_recall(
-                found.passages, tokens - PER_MESSAGE, memory.token_counter, named=self.across
+                found.passages,
+                tokens - PER_MESSAGE,
+                memory.token_counter,
+                with_conversation_names=self.across,
             )
             return data_message(less.text) if less.text else None
 

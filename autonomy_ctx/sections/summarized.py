@@ -262,7 +262,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         key = make_key(memory.agent, scope, conversation)
         limits = self._settings.limits
         counter: TokenCounter = memory.token_counter
-        scaled, uncalibrated = counter.calibration.scaled, counter.uncalibrated
+        scaled, uncalibrated = counter.calibration.scale, counter.count_uncalibrated
 
         def count(message: Message) -> int:
             return scaled(uncalibrated(message))

@@ -114,7 +114,7 @@ class HttpServer:
         )
         server = EmbeddedServer(app, closing_seconds=self._grace_seconds + _LAST_SECONDS)
         # Its own task: whoever closes the node need not be who started it.
-        background = Background(grace=0.0)
+        background = Background(grace_seconds=0.0)
         listener = await listen(self.host, self._requested_port)
         self._port = int(listener.getsockname()[1])
         try:

@@ -32,17 +32,17 @@ class Measure:
     factor: float
 
     def count(self, message: Message) -> int:
-        return self.scale(self.counter.uncalibrated(message))
+        return self.scale(self.counter.count_uncalibrated(message))
 
     def scale(self, tokens: int) -> int:
         return tokens if self.factor == 1.0 else ceil(tokens * self.factor)
 
-    def clamp(self, message: Message, tokens: int, how: str | None) -> Message:
+    def clamp(self, message: Message, tokens: int, location_note: str | None) -> Message:
         """The message in so many calibrated tokens, where that is possible."""
         plain = tokens if self.factor == 1.0 else int(tokens / self.factor)
         while plain > 0 and self.scale(plain) > tokens:
             plain -= 1
-        return clamp_message(message, plain, self.counter, how=how)
+        return clamp_message(message, plain, self.counter, location_note=location_note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,8 +388,8 @@ class SectionShrinker:
                 return
         if made is None:
             stored = content.positions is not None and content.positions[index] is not None
-            how = None if stored else f"; section `{content.name}` has more than there is room for"
-            made = self.measure.clamp(content.messages[index], tokens, how)
+            location_note = None if stored else f"; section `{content.name}` has more than there is room for"
+            made = self.measure.clamp(content.messages[index], tokens, location_note)
         cost = self.measure.count(made)
         if cost < costs[index]:
             shorter[index], costs[index] = made, cost

@@ -291,7 +291,7 @@ async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]
     positions = composed.positions()
     # A message that a store has read says so itself; any other may have been shortened to be shown.
     shown = zip(composed.messages, positions, strict=True)
-    unsure = [position for message, position in shown if position and not message._kept]
+    unsure = [position for message, position in shown if position and not message._is_stored]
     stored = await _read_stored(unsure, composed.scope, composed.conversation, memory) if unsure else {}
     written = partial(_encode_context, composed, positions, stored)
     return await anyio.to_thread.run_sync(written) if _is_large(composed) else written()
@@ -329,7 +329,7 @@ def _encode_context(
     messages: list[Any] = []
     named: list[Message] = []
     for message, position in zip(composed.messages, positions, strict=True):
-        if position and (message._kept or stored.get(position) == message):
+        if position and (message._is_stored or stored.get(position) == message):
             messages.append(position)
             named.append(message)
         else:

@@ -330,7 +330,7 @@ class ContextTemplate(AsyncResource):
 
 
 async def _count_messages(counter: TokenCounter, factor: float, messages: Sequence[Message]) -> list[int]:
-    count = counter.uncalibrated
+    count = counter.count_uncalibrated
     raw = [count(message) async for some in Chunks(messages) for message in some]
     return raw if factor == 1.0 else [ceil(tokens * factor) for tokens in raw]
 

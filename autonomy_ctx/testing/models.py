@@ -57,7 +57,7 @@ class HeldModel:
         self._arrived = anyio.Event()
         return await call.reply()
 
-    async def called(self, times: int = 1) -> ModelCall:
+    async def wait_for_call(self, times: int = 1) -> ModelCall:
         """Wait until it has been called so many times in all; the latest of these calls."""
         while len(self.calls) < times:
             await self._arrived.wait()

@@ -60,7 +60,7 @@ class RecordsContract(StoreActions):
         self, store: Store, clock: StoppedClock
     ) -> None:
         first = await self.put(store, "a", "b")
-        clock.forward(5)
+        clock.advance(5)
         [again] = await store.put_records(MAIN, "k", [("a", "new")])
         assert again > max(first)
         old, new = await store.read_records(MAIN, "k")
@@ -107,7 +107,7 @@ class RecordsContract(StoreActions):
         self, store: Store, clock: StoppedClock
     ) -> None:
         await self.put(store, "a", "b")
-        clock.forward(10)
+        clock.advance(10)
         now = clock().timestamp()
         await self.put(store, "c", "d")
         assert await store.drop_records(MAIN, "k", ["c", "a", "unknown", "a"]) == ["a", "c"]

@@ -13,26 +13,26 @@ from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoreActions, 
 class SearchContract(StoreActions):
     """What every store must do with search."""
 
-    async def tell(self, store: Store, *texts: str, key: Key = MAIN) -> list[int]:
+    async def append_texts(self, store: Store, *texts: str, key: Key = MAIN) -> list[int]:
         """Append texts under ids that tell where they come next."""
         start = (await store.head(key)).position + 1
         messages = (make_message(text, id=f"t{number}") for number, text in enumerate(texts, start))
         return await store.append(key, make_drafts(*messages))
 
-    async def look(self, store: Store, query: str, key: Key = MAIN, **options: Any) -> list[str]:
+    async def search_texts(self, store: Store, query: str, key: Key = MAIN, **options: Any) -> list[str]:
         """The texts that a search in a key's scope finds."""
         found = await store.search(key.agent, key.scope, query, **options)
         return [one.message.text for one in found]
 
     async def test_a_message_is_found_by_each_of_its_words(self, store: Store) -> None:
-        await self.tell(store, "The museum opens early", "Trains leave at noon")
+        await self.append_texts(store, "The museum opens early", "Trains leave at noon")
         for word in ("museum", "MUSEUM", "opens", "early"):
-            assert await self.look(store, word) == ["The museum opens early"]
-        assert await self.look(store, "noon") == ["Trains leave at noon"]
-        assert await self.look(store, "ticket") == []
+            assert await self.search_texts(store, word) == ["The museum opens early"]
+        assert await self.search_texts(store, "noon") == ["Trains leave at noon"]
+        assert await self.search_texts(store, "ticket") == []
 
     async def test_what_is_found_says_where_it_stands(self, store: Store) -> None:
-        await self.tell(store, "nothing", "the museum", "nothing")
+        await self.append_texts(store, "nothing", "the museum", "nothing")
         [found] = await store.search("", "ana", "museum")
         [entry] = (await store.read(MAIN, after=1, before=3)).entries
         assert found == SearchHit(
@@ -42,7 +42,9 @@ class SearchContract(StoreActions):
 
     async def test_the_best_comes_first_and_a_limit_keeps_the_best(self, store: Store) -> None:
         filler = [f"We talked about the weather of day {number}" for number in range(20)]
-        await self.tell(store, *filler, "museum and weather", "museum", "museum tickets for the weather")
+        await self.append_texts(
+            store, *filler, "museum and weather", "museum", "museum tickets for the weather"
+        )
         found = await store.search("", "ana", "museum tickets")
         assert found[0].position == 23
         scores = [one.score for one in found]
@@ -51,98 +53,105 @@ class SearchContract(StoreActions):
         assert await store.search("", "ana", "museum tickets", limit=1) == found[:1]
 
     async def test_of_equals_the_newest_comes_first(self, store: Store) -> None:
-        await self.tell(store, "museum red", "museum blue", "museum gold")
+        await self.append_texts(store, "museum red", "museum blue", "museum gold")
         assert [one.position for one in await store.search("", "ana", "museum", limit=2)] == [3, 2]
 
     async def test_only_the_scope_and_the_agent_that_are_meant_are_searched(self, store: Store) -> None:
         for key in (MAIN, OTHER, HELPER, BOB):
-            await self.tell(store, f"secret of {'-'.join(key)}", key=key)
-        assert sorted(await self.look(store, "secret")) == ["secret of -ana-other", "secret of -ana-trip"]
-        assert await self.look(store, "secret", HELPER) == ["secret of helper-ana-trip"]
-        assert await self.look(store, "secret", BOB) == ["secret of -bob-trip"]
-        assert await self.look(store, "secret", Key("helper", "bob", "trip")) == []
-        assert await self.look(store, "secret", conversation="other") == ["secret of -ana-other"]
-        assert await self.look(store, "secret", conversation="unknown") == []
-        assert await self.look(store, "secret", BOB, conversation="other") == []
+            await self.append_texts(store, f"secret of {'-'.join(key)}", key=key)
+        assert sorted(await self.search_texts(store, "secret")) == [
+            "secret of -ana-other",
+            "secret of -ana-trip",
+        ]
+        assert await self.search_texts(store, "secret", HELPER) == ["secret of helper-ana-trip"]
+        assert await self.search_texts(store, "secret", BOB) == ["secret of -bob-trip"]
+        assert await self.search_texts(store, "secret", Key("helper", "bob", "trip")) == []
+        assert await self.search_texts(store, "secret", conversation="other") == ["secret of -ana-other"]
+        assert await self.search_texts(store, "secret", conversation="unknown") == []
+        assert await self.search_texts(store, "secret", BOB, conversation="other") == []
 
     async def test_names_that_join_to_the_same_text_are_searched_apart(self, store: Store) -> None:
         keys = [Key("", "a:b", "c"), Key("", "a", "b:c"), Key("a", "b", "c"), Key("", "A", "c")]
         keys += [Key("", "a%", "c"), Key("", "", ""), Key("", "\u00e9", "c"), Key("", "e\u0301", "c")]
         for number, key in enumerate(keys):
-            await self.tell(store, f"secret{number} shared", key=key)
+            await self.append_texts(store, f"secret{number} shared", key=key)
         for number, key in enumerate(keys):
-            assert await self.look(store, "shared", key) == [f"secret{number} shared"]
+            assert await self.search_texts(store, "shared", key) == [f"secret{number} shared"]
 
     async def test_nobody_reaches_another_scope_with_words_made_to_look_like_the_index(
         self, store: Store
     ) -> None:
-        await self.tell(store, "secret", key=BOB)
-        await self.look(store, "secret", BOB)
-        await self.tell(store, "hello 1xsecret 2xsecret 3xsecret c1 c2")
+        await self.append_texts(store, "secret", key=BOB)
+        await self.search_texts(store, "secret", BOB)
+        await self.append_texts(store, "hello 1xsecret 2xsecret 3xsecret c1 c2")
         hostile = ["1xsecret", '2xsecret" OR "1xsecret', "place:c1", "c1", "* secret *", '"secret', "^secret"]
         for query in [*hostile, "secret OR 1xsecret", "NEAR(secret)", "{text}:secret", "-secret", "sec\0ret"]:
-            assert "secret" not in await self.look(store, query)
-        assert await self.look(store, "hello", BOB) == []
+            assert "secret" not in await self.search_texts(store, query)
+        assert await self.search_texts(store, "hello", BOB) == []
 
     async def test_what_is_appended_later_is_found_too(self, store: Store) -> None:
-        await self.tell(store, "museum red")
-        assert await self.look(store, "museum") == ["museum red"]
-        await self.tell(store, "museum blue")
-        await self.tell(store, "museum green", key=OTHER)
-        assert await self.look(store, "museum", conversation="trip") == ["museum blue", "museum red"]
-        assert len(await self.look(store, "museum")) == 3
+        await self.append_texts(store, "museum red")
+        assert await self.search_texts(store, "museum") == ["museum red"]
+        await self.append_texts(store, "museum blue")
+        await self.append_texts(store, "museum green", key=OTHER)
+        assert await self.search_texts(store, "museum", conversation="trip") == ["museum blue", "museum red"]
+        assert len(await self.search_texts(store, "museum")) == 3
 
     async def test_a_long_history_is_found_whole(self, store: Store) -> None:
         for key in (MAIN, OTHER):
-            await self.tell(store, *(f"word{number}" for number in range(700)), key=key)
+            await self.append_texts(store, *(f"word{number}" for number in range(700)), key=key)
         for number in (0, 255, 256, 511, 512, 699):
-            assert await self.look(store, f"word{number}") == [f"word{number}"] * 2
+            assert await self.search_texts(store, f"word{number}") == [f"word{number}"] * 2
 
     async def test_a_deleted_message_is_not_found(self, store: Store) -> None:
-        await self.tell(store, "museum red", "museum blue")
-        assert len(await self.look(store, "museum")) == 2
+        await self.append_texts(store, "museum red", "museum blue")
+        assert len(await self.search_texts(store, "museum")) == 2
         await store.delete("ana", "", "trip", ["t1"])
-        assert await self.look(store, "museum") == ["museum blue"]
-        await self.tell(store, "museum green")
-        assert await self.look(store, "museum") == ["museum green", "museum blue"]
+        assert await self.search_texts(store, "museum") == ["museum blue"]
+        await self.append_texts(store, "museum green")
+        assert await self.search_texts(store, "museum") == ["museum green", "museum blue"]
 
     async def test_a_deleted_message_takes_no_place_among_those_that_are_found(self, store: Store) -> None:
-        await self.tell(store, "museum red", "museum blue", "museum gold")
-        assert await self.look(store, "museum", limit=1) == ["museum gold"]
+        await self.append_texts(store, "museum red", "museum blue", "museum gold")
+        assert await self.search_texts(store, "museum", limit=1) == ["museum gold"]
         await store.delete("ana", "", "trip", ["t3"])
-        assert await self.look(store, "museum", limit=1) == ["museum blue"]
+        assert await self.search_texts(store, "museum", limit=1) == ["museum blue"]
 
     async def test_a_message_deleted_before_the_first_search_is_not_found(self, store: Store) -> None:
-        await self.tell(store, "museum red", "museum blue", "museum green")
+        await self.append_texts(store, "museum red", "museum blue", "museum green")
         await store.delete("ana", "", "trip", ["t1", "t3"])
-        assert await self.look(store, "museum") == ["museum blue"]
+        assert await self.search_texts(store, "museum") == ["museum blue"]
 
     async def test_a_deleted_conversation_or_scope_is_not_found_and_others_are(self, store: Store) -> None:
         for key in (MAIN, OTHER, HELPER, BOB):
-            await self.tell(store, "museum", key=key)
-            assert "museum" in await self.look(store, "museum", key)
+            await self.append_texts(store, "museum", key=key)
+            assert "museum" in await self.search_texts(store, "museum", key)
         await store.delete("ana", "", "trip")
         assert [one.conversation for one in await store.search("", "ana", "museum")] == ["other"]
         await store.delete("ana")
-        assert await self.look(store, "museum") == await self.look(store, "museum", HELPER) == []
-        assert await self.look(store, "museum", BOB) == ["museum"]
-        await self.tell(store, "museum again")
-        assert await self.look(store, "museum") == ["museum again"]
+        assert (
+            await self.search_texts(store, "museum") == await self.search_texts(store, "museum", HELPER) == []
+        )
+        assert await self.search_texts(store, "museum", BOB) == ["museum"]
+        await self.append_texts(store, "museum again")
+        assert await self.search_texts(store, "museum") == ["museum again"]
 
     async def test_words_are_found_in_other_forms(self, store: Store) -> None:
-        await self.tell(store, "She was running in the Café of the MÜNCHNER station")
+        await self.append_texts(store, "She was running in the Café of the MÜNCHNER station")
         for word in ("run", "runs", "cafe", "CAFÉ", "cafe\u0301", "münchner", "munchner", "stations"):
-            assert len(await self.look(store, word)) == 1, word
+            assert len(await self.search_texts(store, word)) == 1, word
 
     async def test_text_without_spaces_is_found_by_any_part(self, store: Store) -> None:
-        await self.tell(store, "我们下周去东京看樱花", "明日は京都へ行きます", "서울에서 만나요")
+        await self.append_texts(store, "我们下周去东京看樱花", "明日は京都へ行きます", "서울에서 만나요")
         for query, number in (("东京", 0), ("樱花", 0), ("花", 0), ("京都", 1), ("行きます", 1), ("서울", 2)):
             found = await store.search("", "ana", query)
             assert found[0].position == number + 1, query
-        assert await self.look(store, "大阪") == []
+        assert await self.search_texts(store, "大阪") == []
 
     async def test_identifiers_are_found_whole_and_by_their_parts(self, store: Store) -> None:
-        await self.tell(store, "see ORD-4711", "see ORD-4712", "edit src/foo_bar.py", "mail a.b@example.org")
+        await self.append_texts(
+            store, "see ORD-4711", "see ORD-4712", "edit src/foo_bar.py", "mail a.b@example.org"
+        )
         for query, text in (
             ("ORD-4711", "see ORD-4711"),
             ("ord4711", "see ORD-4711"),
@@ -151,12 +160,12 @@ class SearchContract(StoreActions):
             ("foo", "edit src/foo_bar.py"),
             ("a.b@example.org", "mail a.b@example.org"),
         ):
-            assert (await self.look(store, query))[0] == text, query
+            assert (await self.search_texts(store, query))[0] == text, query
 
     async def test_a_question_without_words_that_tell_finds_nothing(self, store: Store) -> None:
-        await self.tell(store, "what is the one that you said", "!?")
+        await self.append_texts(store, "what is the one that you said", "!?")
         for query in ("", "   ", "the", "What is it?", "!?", '"', "\0", "\ud800", "的"):
-            assert await self.look(store, query) == [], query
+            assert await self.search_texts(store, query) == [], query
 
     async def test_words_of_results_and_arguments_of_calls_are_found_and_thinking_is_not(
         self, store: Store
@@ -181,17 +190,23 @@ class SearchContract(StoreActions):
             ("shown", 4),
         ):
             assert [one.position for one in await store.search("", "ana", query)] == [position], query
-        assert await self.look(store, "hidden") == []
+        assert await self.search_texts(store, "hidden") == []
 
     async def test_of_a_large_message_the_ends_are_found(self, store: Store) -> None:
-        await self.tell(
+        await self.append_texts(
             store, f"first {'x ' * INDEXED_END_CHARACTERS} middle {'x ' * INDEXED_END_CHARACTERS} last"
         )
-        assert [len(await self.look(store, word)) for word in ("first", "last", "middle")] == [1, 1, 0]
+        assert [len(await self.search_texts(store, word)) for word in ("first", "last", "middle")] == [
+            1,
+            1,
+            0,
+        ]
 
     async def test_a_very_long_question_is_answered(self, store: Store) -> None:
-        await self.tell(store, "the museum")
-        assert await self.look(store, "museum " + " ".join(f"w{n}" for n in range(5000))) == ["the museum"]
+        await self.append_texts(store, "the museum")
+        assert await self.search_texts(store, "museum " + " ".join(f"w{n}" for n in range(5000))) == [
+            "the museum"
+        ]
 
     async def test_a_limit_below_one_is_refused(self, store: Store) -> None:
         for limit in (0, -1):
@@ -211,8 +226,8 @@ class SearchContract(StoreActions):
         async def speak(task: int) -> None:
             for number in range(6):
                 key, word = Key("", "ana", str(task)), f"w{task}n{number}"
-                await self.tell(store, word, key=key)
-                if await self.look(store, word) != [word]:
+                await self.append_texts(store, word, key=key)
+                if await self.search_texts(store, word) != [word]:
                     missing.append(word)
 
         async with anyio.create_task_group() as group:

@@ -80,7 +80,7 @@ class SummariesContract(StoreActions):
         await self.fill(store, 9)
         await self.commit_all(store, make_provisional_segment(1, 3), make_provisional_segment(4, 8))
         before = (await store.summary(MAIN)).segments
-        clock.forward(60)
+        clock.advance(60)
         await self.commit_all(store, make_segment(1, 5))
         state = await store.summary(MAIN)
         assert segment_ranges(state) == [(1, 5, False), (6, 8, True)]
@@ -100,25 +100,25 @@ class SummariesContract(StoreActions):
     async def test_a_commit_needs_the_newest_lease(self, store: Store, clock: StoppedClock) -> None:
         await self.fill(store, 9)
         assert not await self.commit(store, make_segment(1, 2), fence=1), "nobody has claimed it"
-        first = await self.lease(store)
+        first = await self.claim_lease(store)
         assert not await self.commit(store, make_segment(1, 2), fence=first.fence + 1)
         assert await self.commit(store, make_segment(1, 2), fence=first.fence)
-        clock.forward(11)
+        clock.advance(11)
         assert await self.commit(store, make_segment(3, 4), fence=first.fence), "run out, but nobody else's"
-        second = await self.lease(store, owner="b")
+        second = await self.claim_lease(store, owner="b")
         assert not await self.commit(store, make_segment(5, 6), fence=first.fence)
         assert await self.commit(store, make_segment(5, 6), fence=second.fence)
         assert (await store.summary(MAIN)).covered == 6
 
     async def test_a_lease_that_was_let_go_never_commits_again(self, store: Store) -> None:
         await self.fill(store, 9)
-        first = await self.lease(store)
+        first = await self.claim_lease(store)
         assert await store.settle(first, again_in=0)
         assert not await self.commit(store, make_segment(1, 2), fence=first.fence)
-        second = await self.lease(store)
+        second = await self.claim_lease(store)
         assert await store.settle(second)
         assert not await self.commit(store, make_segment(1, 2), fence=second.fence)
-        third = await self.lease(store)
+        third = await self.claim_lease(store)
         for old in (first, second):
             assert not await self.commit(store, make_segment(1, 2), fence=old.fence)
         assert await self.commit(store, make_segment(1, 2), fence=third.fence)
@@ -164,14 +164,14 @@ class SummariesContract(StoreActions):
             await self.commit_all(store, make_segment(1, 2), make_segment(3, 4), make_segment(1, 4), key=key)
         await self.commit_all(store, make_provisional_segment(5, 5))
         assert await store.pin(MAIN, "m2", True)
-        lease = await self.lease(store)
+        lease = await self.claim_lease(store)
         assert await store.drop_segments("ana", "", "trip") == 2
         state = await store.summary(MAIN)
         assert (state.segments, [pin.position for pin in state.pins]) == ((), [2])
         assert (state.head.generation, state.head.revision, state.head.count) == (1, 6, 6)
         assert not await store.undo_segment(MAIN)
         assert not await store.settle(lease)
-        assert (await self.lease(store)).fence > lease.fence
+        assert (await self.claim_lease(store)).fence > lease.fence
         assert await store.drop_segments("ana", "helper") == 1
         assert segment_ranges(await store.summary(OTHER)) == [(1, 4, False)]
         assert await store.drop_segments("ana") == 1
@@ -212,7 +212,7 @@ class SummariesContract(StoreActions):
         await self.fill(store, 4)
         await self.commit_all(store, make_segment(1, 2))
         await store.pin(MAIN, "m3", True)
-        lease = await self.lease(store)
+        lease = await self.claim_lease(store)
         assert await store.delete("ana", "", "trip") == 4
         assert await store.summary(MAIN) == SummaryState(Head(position=4, generation=1, revision=3))
         assert not await store.settle(lease)

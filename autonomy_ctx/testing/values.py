@@ -27,7 +27,7 @@ class StoppedClock:
     def __call__(self) -> datetime:
         return self.time
 
-    def forward(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Let time pass; a negative number sets the clock back."""
         self.time += timedelta(seconds=seconds)
 
@@ -90,7 +90,7 @@ class StoreActions:
         for segment in segments:
             assert await self.commit(store, segment, key)
 
-    async def lease(self, store: Store, key: Key = MAIN, owner: str = "a", task: str = "sum") -> Lease:
+    async def claim_lease(self, store: Store, key: Key = MAIN, owner: str = "a", task: str = "sum") -> Lease:
         """Claim, for ten seconds, what is free and due."""
         lease = await store.claim(key, owner=owner, task=task, seconds=10)
         assert isinstance(lease, Lease)

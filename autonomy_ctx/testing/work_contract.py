@@ -24,7 +24,7 @@ class WorkContract(StoreActions):
 
     async def test_who_claims_first_has_it(self, store: Store, clock: StoppedClock) -> None:
         await self.fill(store, 1)
-        lease = await self.lease(store)
+        lease = await self.claim_lease(store)
         assert lease == Lease(key=MAIN, owner="a", fence=1, until=clock().timestamp() + 10)
         for owner in ("a", "b"):
             assert await store.claim(MAIN, owner=owner, task="sum", seconds=10) is None
@@ -32,7 +32,7 @@ class WorkContract(StoreActions):
     async def test_what_nobody_spoke_in_cannot_be_claimed(self, store: Store) -> None:
         assert await store.claim(MAIN, owner="a", task="sum", seconds=10) is None
         await self.fill(store, 1)
-        await self.lease(store)
+        await self.claim_lease(store)
         await store.delete("ana", "", "trip", ["m1"])
         assert await store.claim(MAIN, owner="a", task="sum", seconds=10) is None
         assert await store.claim_next(owner="a", task="sum", seconds=10) is None
@@ -54,11 +54,11 @@ class WorkContract(StoreActions):
         self, store: Store, clock: StoppedClock
     ) -> None:
         await self.fill(store, 1)
-        first = await self.lease(store)
-        clock.forward(9)
+        first = await self.claim_lease(store)
+        clock.advance(9)
         assert await store.claim(MAIN, owner="b", task="sum", seconds=10) is None
-        clock.forward(1)
-        assert (await self.lease(store, owner="b")).fence > first.fence
+        clock.advance(1)
+        assert (await self.claim_lease(store, owner="b")).fence > first.fence
         assert not await store.extend(first, 10)
         assert not await store.settle(first)
         assert await store.claim(MAIN, owner="c", task="sum", seconds=10) is None, "the loser let nothing go"
@@ -67,18 +67,18 @@ class WorkContract(StoreActions):
         self, store: Store, clock: StoppedClock
     ) -> None:
         await self.fill(store, 1)
-        lease = await self.lease(store)
-        clock.forward(9)
+        lease = await self.claim_lease(store)
+        clock.advance(9)
         assert await store.extend(lease, 10)
-        clock.forward(9)
+        clock.advance(9)
         assert await store.claim(MAIN, owner="b", task="sum", seconds=10) is None
-        clock.forward(5)
+        clock.advance(5)
         assert await store.extend(lease, 10), "run out, but nobody else's"
         assert not await store.extend(replace(lease, owner="b"), 10)
         assert not await store.extend(replace(lease, fence=lease.fence + 1), 10)
         assert not await store.settle(replace(lease, owner="b"))
-        clock.forward(10)
-        again = await self.lease(store)
+        clock.advance(10)
+        again = await self.claim_lease(store)
         assert not await store.extend(lease, 10), "an older lease of the same owner"
         assert not await store.settle(lease)
         assert await store.settle(again)
@@ -88,41 +88,41 @@ class WorkContract(StoreActions):
         await self.fill(store, 1)
         fences = []
         for _ in range(3):
-            lease = await self.lease(store)
+            lease = await self.claim_lease(store)
             fences.append(lease.fence)
             assert await store.settle(lease)
             assert not await store.settle(lease)
             assert await store.claim_next(owner="a", task="sum", seconds=10) is None
-        await self.lease(store)
+        await self.claim_lease(store)
         await store.delete("ana")
         await store.append(MAIN, make_drafts(make_message("again", id="n1")))
-        fences.append((await self.lease(store)).fence)
+        fences.append((await self.claim_lease(store)).fence)
         assert fences == sorted(set(fences))
 
     async def test_work_that_is_due_again_waits_and_remembers_how_it_went(
         self, store: Store, clock: StoppedClock
     ) -> None:
         await self.fill(store, 1)
-        lease = await self.lease(store)
+        lease = await self.claim_lease(store)
         assert await store.settle(replace(lease, attempts=2, refusals=1, refused="hash"), again_in=30)
         assert await store.claim(MAIN, owner="b", task="sum", seconds=10) == 30
         assert await store.claim_next(owner="b", task="sum", seconds=10) == 30
-        clock.forward(30)
-        again = await self.lease(store, owner="b")
+        clock.advance(30)
+        again = await self.claim_lease(store, owner="b")
         assert (again.attempts, again.refusals, again.refused) == (2, 1, "hash")
 
     async def test_another_task_starts_anew_but_respects_a_lease(
         self, store: Store, clock: StoppedClock
     ) -> None:
         await self.fill(store, 1)
-        lease = await self.lease(store)
+        lease = await self.claim_lease(store)
         await store.settle(replace(lease, attempts=2, refusals=1, refused="hash"), again_in=30)
-        other = await self.lease(store, owner="b", task="other")
+        other = await self.claim_lease(store, owner="b", task="other")
         assert (other.attempts, other.refusals, other.refused) == (0, 0, "")
         assert await store.claim(MAIN, owner="a", task="sum", seconds=10) is None
         assert await store.extend(other, 10)
-        clock.forward(10)
-        assert (await self.lease(store)).fence > other.fence
+        clock.advance(10)
+        assert (await self.claim_lease(store)).fence > other.fence
 
     async def test_the_next_is_what_has_been_due_for_the_longest_time(
         self, store: Store, clock: StoppedClock
@@ -130,14 +130,14 @@ class WorkContract(StoreActions):
         for key, again_in in ((MAIN, 30), (OTHER, 20), (HELPER, 25), (BOB, 5)):
             await self.fill(store, 1, key)
             task = "other" if key == BOB else "sum"
-            assert await store.settle(await self.lease(store, key, task=task), again_in=again_in)
+            assert await store.settle(await self.claim_lease(store, key, task=task), again_in=again_in)
         assert await store.claim_next(owner="a", task="sum", seconds=10) == 20
-        clock.forward(27)
+        clock.advance(27)
         taken = [await store.claim_next(owner="a", task="sum", seconds=10) for _ in range(2)]
         assert [lease.key for lease in taken if isinstance(lease, Lease)] == [OTHER, HELPER]
         assert await store.claim_next(owner="b", task="sum", seconds=10) == 3
-        assert (await self.lease(store, BOB, task="other")).until == clock().timestamp() + 10
-        clock.forward(4)
+        assert (await self.claim_lease(store, BOB, task="other")).until == clock().timestamp() + 10
+        clock.advance(4)
         assert isinstance(await store.claim_next(owner="b", task="sum", seconds=10), Lease)
         assert await store.claim_next(owner="b", task="sum", seconds=10) == 6, "a lease runs out"
         assert await store.claim_next(owner="b", task="unknown", seconds=10) is None
@@ -147,9 +147,9 @@ class WorkContract(StoreActions):
     ) -> None:
         for key in (MAIN, OTHER):
             await self.fill(store, 1, key)
-        await self.lease(store)
-        assert await store.settle(await self.lease(store, OTHER), again_in=300)
-        clock.forward(-86_400)
+        await self.claim_lease(store)
+        assert await store.settle(await self.claim_lease(store, OTHER), again_in=300)
+        clock.advance(-86_400)
         assert isinstance(await store.claim(MAIN, owner="b", task="sum", seconds=10), Lease)
         assert isinstance(await store.claim_next(owner="b", task="sum", seconds=10), Lease)
 
@@ -166,5 +166,5 @@ class WorkContract(StoreActions):
         assert await store.settle(replace(lease, attempts=3), again_in=30)
         assert await store.owe(MAIN, task="sum")
         assert await store.claim_next(owner="a", task="sum", seconds=10) == 30
-        clock.forward(30)
-        assert (await self.lease(store)).attempts == 3
+        clock.advance(30)
+        assert (await self.claim_lease(store)).attempts == 3

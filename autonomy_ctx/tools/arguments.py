@@ -30,8 +30,8 @@ from autonomy_ctx.tools.schema import (
     Kind,
     Listing,
     ModelClass,
+    ObjectKind,
     ParsedText,
-    Record,
     Scalar,
     Shape,
     Table,
@@ -82,7 +82,7 @@ def describe_kind(kind: Kind) -> str:
             return " or ".join(dict.fromkeys(describe_kind(option.kind) for option in kind.options))
         case ParsedText():
             return f"text with {kind.content}"
-        case Table() | Record() | ModelClass():
+        case Table() | ObjectKind() | ModelClass():
             return "an object"
         case Anything():
             return "anything"
@@ -118,14 +118,14 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     return value
 
 
-def convert_arguments(tool: str, record: Record, values: Mapping[str, Any]) -> dict[str, Any]:
+def convert_arguments(tool: str, object_kind: ObjectKind, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments by name, each as the function wants it; those not given are left out."""
-    names = {field.name for field in record.fields}
-    if record.rest is None and (unknown := [name for name in values if name not in names]):
+    names = {field.name for field in object_kind.fields}
+    if object_kind.rest is None and (unknown := [name for name in values if name not in names]):
         known = f"the arguments are {', '.join(sorted(names))}" if names else "it takes none"
         raise InvalidArguments(tool, f"has an unknown argument {preview(unknown[0])}; {known}")
     try:
-        return _convert_fields(record, values, "", lenient=True)
+        return _convert_fields(object_kind, values, "", lenient=True)
     except _Mismatch as misfit:
         raise InvalidArguments(tool, misfit.problem, argument=_shorten_path(misfit.path)) from None
     except RecursionError:
@@ -173,7 +173,7 @@ def convert(shape: Shape, value: Any, path: str, *, lenient: bool) -> Any:
                 _refuse(path, kind, value)
         case ModelClass():
             return _convert_model(kind, value, path)
-        case Record():
+        case ObjectKind():
             found = _parse_structure(value, dict, kind, path, lenient)
             return _construct(kind.name, kind.make, _convert_fields(kind, found, f"{path}.", lenient), path)
         case _:
@@ -257,24 +257,26 @@ def _convert_union(kind: Either, value: Any, path: str, lenient: bool) -> Any:
     _refuse(path, kind, value)
 
 
-def _convert_fields(record: Record, values: Mapping[str, Any], prefix: str, lenient: bool) -> dict[str, Any]:
+def _convert_fields(
+    object_kind: ObjectKind, values: Mapping[str, Any], prefix: str, lenient: bool
+) -> dict[str, Any]:
     converted: dict[str, Any] = {}
-    known = {field.name: field for field in record.fields}
+    known = {field.name: field for field in object_kind.fields}
     for name, value in values.items():
         field = known.get(name)
         if field is None:
-            if record.rest is None:
+            if object_kind.rest is None:
                 there = ", ".join(known) or "none"
                 raise _Mismatch(
                     prefix.rstrip("."), f"has an unknown key {preview(name)}; the keys are {there}"
                 )
-            converted[name] = convert(record.rest, value, f"{prefix}{name}", lenient=lenient)
+            converted[name] = convert(object_kind.rest, value, f"{prefix}{name}", lenient=lenient)
         elif value is None and field.default is None:
             # `x: int = None` is written often and means that it may be left out.
             converted[name] = None
         else:
             converted[name] = convert(field.shape, value, f"{prefix}{name}", lenient=lenient)
-    for field in record.fields:
+    for field in object_kind.fields:
         if field.required and field.name not in values:
             raise _Mismatch(
                 f"{prefix}{field.name}", f"is missing; it must be {describe_kind(field.shape.kind)}"

@@ -198,4 +198,4 @@ def result_message(
 
 async def call_function(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
     """The result of a function, plain or async; of a generator, all that it yields."""
-    return await collect_call(partial(function, *bound.args, **bound.kwargs), most=MAX_YIELDED)
+    return await collect_call(partial(function, *bound.args, **bound.kwargs), max_values=MAX_YIELDED)

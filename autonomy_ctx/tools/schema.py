@@ -241,7 +241,7 @@ class ModelClass:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named value of a record, or a parameter of a function."""
+    """A named value of an object, or a parameter of a function."""
 
     name: str
     shape: Shape
@@ -251,7 +251,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ObjectKind:
     """Named values, and the shape of all others if others may come."""
 
     name: str
@@ -261,7 +261,7 @@ class Record:
 
 
 Kind: TypeAlias = (
-    Anything | Scalar | Choice | Listing | FixedList | Table | Either | ParsedText | ModelClass | Record
+    Anything | Scalar | Choice | Listing | FixedList | Table | Either | ParsedText | ModelClass | ObjectKind
 )  # fmt: skip
 
 
@@ -315,11 +315,11 @@ def _kind_of_class(kind: type) -> Kind:
     if callable(getattr(kind, "model_json_schema", None)) and callable(getattr(kind, "model_validate", None)):
         return ModelClass(kind)
     if dataclasses.is_dataclass(kind):
-        return _dataclass_record(kind)
+        return _dataclass_kind(kind)
     if typing.is_typeddict(kind):
-        return _typed_dict_record(kind)
+        return _typed_dict_kind(kind)
     if issubclass(kind, tuple) and hasattr(kind, "_field_defaults"):
-        return _named_tuple_record(kind)
+        return _named_tuple_kind(kind)
     return Anything()
 
 
@@ -348,7 +348,7 @@ def _type_hints(kind: type) -> dict[str, Any]:
         return dict(getattr(kind, "__annotations__", {}))
 
 
-def _dataclass_record(kind: type) -> Record:
+def _dataclass_kind(kind: type) -> ObjectKind:
     hints, descriptions = _type_hints(kind), read_docstring(kind.__doc__).arguments
     fields = []
     for one in dataclasses.fields(kind):
@@ -361,10 +361,10 @@ def _dataclass_record(kind: type) -> Record:
             fields.append(
                 Field(one.name, Shape(hints.get(one.name, Any)), default, not optional, description)
             )
-    return Record(kind.__name__, kind, tuple(fields))
+    return ObjectKind(kind.__name__, kind, tuple(fields))
 
 
-def _typed_dict_record(kind: Any) -> Record:
+def _typed_dict_kind(kind: Any) -> ObjectKind:
     hints, descriptions = _type_hints(kind), read_docstring(kind.__doc__).arguments
     fields = []
     for name, hint in hints.items():
@@ -372,10 +372,10 @@ def _typed_dict_record(kind: Any) -> Record:
         marked = {typing.Required: True, typing.NotRequired: False}.get(get_origin(hint))
         required = name in kind.__required_keys__ if marked is None else marked
         fields.append(Field(name, Shape(hint), required=required, description=descriptions.get(name)))
-    return Record(kind.__name__, dict, tuple(fields))
+    return ObjectKind(kind.__name__, dict, tuple(fields))
 
 
-def _named_tuple_record(kind: Any) -> Record:
+def _named_tuple_kind(kind: Any) -> ObjectKind:
     hints, descriptions = _type_hints(kind), read_docstring(kind.__doc__).arguments
     defaults = kind._field_defaults
     fields = (
@@ -388,7 +388,7 @@ def _named_tuple_record(kind: Any) -> Record:
         )
         for name in kind._fields
     )
-    return Record(kind.__name__, kind, tuple(fields))
+    return ObjectKind(kind.__name__, kind, tuple(fields))
 
 
 def _annotated_description(notes: list[Any]) -> str | None:
@@ -399,23 +399,23 @@ def _annotated_description(notes: list[Any]) -> str | None:
     return None
 
 
-def record_schema(record: Record, inside: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """An object with the record's fields and no others, unless it takes others."""
+def object_schema(object_kind: ObjectKind, inside: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """An object with these fields and no others, unless it takes others."""
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {field.name: _field_schema(field, inside) for field in record.fields},
+        "properties": {field.name: _field_schema(field, inside) for field in object_kind.fields},
     }
-    if required := [field.name for field in record.fields if field.required]:
+    if required := [field.name for field in object_kind.fields if field.required]:
         schema["required"] = required
-    if record.rest is None:
+    if object_kind.rest is None:
         schema["additionalProperties"] = False
     else:
-        schema["additionalProperties"] = schema_of(record.rest, inside) or True
+        schema["additionalProperties"] = schema_of(object_kind.rest, inside) or True
     return schema
 
 
 def schema_of(shape: Shape, inside: tuple[Any, ...] = ()) -> dict[str, Any]:
-    """The schema of one shape; `inside` are the records around it."""
+    """The schema of one shape; `inside` are the annotations of the objects around it."""
     schema = _schema(shape, inside)
     if shape.description:
         schema["description"] = shape.description
@@ -456,10 +456,10 @@ def _schema(shape: Shape, inside: tuple[Any, ...]) -> dict[str, Any]:
         case ModelClass():
             own: dict[str, Any] = kind.model.model_json_schema()
             return dict(_inline_definitions(own, own.get("$defs", {}), ()))
-        case Record():
+        case ObjectKind():
             if any(shape.annotation is outer for outer in inside):
                 return {"type": "object"}
-            return record_schema(kind, (*inside, shape.annotation))
+            return object_schema(kind, (*inside, shape.annotation))
         case _:
             assert_never(kind)
 

@@ -21,7 +21,7 @@ from autonomy_ctx.validation import int_problem, seconds_problem
 
 if TYPE_CHECKING:
     # Imported below where they are used: schemas take long to import, and to import an agent none is needed.
-    from autonomy_ctx.tools.schema import Field, Record
+    from autonomy_ctx.tools.schema import Field, ObjectKind
 
 logger = logging.getLogger("autonomy_ctx.tools")
 # Given by whoever runs the tool, never by the model, which does not see them.
@@ -68,9 +68,9 @@ class ToolRegistry:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a model fills in as a record, and which names are injected, with whether they must be."""
+    """What a model fills in as an object, and which names are injected, with whether they must be."""
 
-    record: Record
+    object_kind: ObjectKind
     injected: Mapping[str, bool]
     rest_name: str | None
 
@@ -118,7 +118,7 @@ def read_parameters(
     described: Mapping[str, str],
 ) -> Parameters:
     """The parameters with the shapes that `hints` give them."""
-    from autonomy_ctx.tools.schema import MISSING, Field, Record, Shape
+    from autonomy_ctx.tools.schema import MISSING, Field, ObjectKind, Shape
 
     fields: list[Field] = []
     injected: dict[str, bool] = {}
@@ -133,7 +133,7 @@ def read_parameters(
         else:
             default = MISSING if required else parameter.default
             fields.append(Field(name, Shape(hint), default, required, described.get(name)))
-    return Parameters(Record(tool, function, tuple(fields), rest), injected, rest_name)
+    return Parameters(ObjectKind(tool, function, tuple(fields), rest), injected, rest_name)
 
 
 class Tool(Generic[P, R]):
@@ -186,9 +186,9 @@ class Tool(Generic[P, R]):
 
     @cached_property
     def _schema(self) -> dict[str, Any]:
-        from autonomy_ctx.tools.schema import record_schema
+        from autonomy_ctx.tools.schema import object_schema
 
-        return record_schema(self.parameters.record)
+        return object_schema(self.parameters.object_kind)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class Tool(Generic[P, R]):
         parameters = self.parameters
         if parameters.rest_name is not None and (forbidden := arguments.keys() & parameters.injected.keys()):
             raise InvalidArguments(self.name, f"has an unknown argument `{min(forbidden)}`")
-        values = convert_arguments(self.name, parameters.record, arguments)
+        values = convert_arguments(self.name, parameters.object_kind, arguments)
         for name, required in parameters.injected.items():
             if name in inject:
                 values[name] = _read_only(inject[name])
@@ -211,7 +211,7 @@ class Tool(Generic[P, R]):
         bound = inspect.BoundArguments(self.signature, {})
         for name in self.signature.parameters:
             if name == parameters.rest_name:
-                known = {field.name for field in parameters.record.fields} | parameters.injected.keys()
+                known = {field.name for field in parameters.object_kind.fields} | parameters.injected.keys()
                 bound.arguments[name] = {key: value for key, value in values.items() if key not in known}
             elif name in values:
                 bound.arguments[name] = values[name]

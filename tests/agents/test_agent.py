@@ -61,7 +61,7 @@ async def test_the_message_is_stored_before_the_model_is_called(memory: Memory) 
     agent = made(memory, model)
     async with anyio.create_task_group() as group:
         group.start_soon(agent.send, "hi")
-        asked = await model.called()
+        asked = await model.wait_for_call()
         assert spoken(await stored(agent.memory)) == [("user", "hi")]
         assert asked.messages[-1]["content"] == "hi"
         asked.answer("yes")

@@ -137,12 +137,12 @@ async def test_turns_of_an_agent_and_its_branch_queue(memory: Memory) -> None:
     branch = agent.branch()
     async with anyio.create_task_group() as group:
         group.start_soon(agent.send, "one")
-        await model.called()
+        await model.wait_for_call()
         group.start_soon(branch.send, "two")
         await anyio.wait_all_tasks_blocked()
         assert len(model.calls) == 1
         model.calls[0].answer("1")
-        (await model.called(2)).answer("2")
+        (await model.wait_for_call(2)).answer("2")
     assert [text for _, text in spoken(await stored(agent.memory))] == ["one", "1", "two", "2"]
 
 

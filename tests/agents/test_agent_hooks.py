@@ -58,7 +58,7 @@ async def test_a_hook_may_keep_a_call_from_being_run(memory: Memory) -> None:
 
     @hook(AgentHook.BEFORE_CALL)
     def not_too_much(scope: str, conversation: str, made: Any) -> None:
-        if made.parsed_arguments()["amount"] > 100:
+        if made.parse_arguments()["amount"] > 100:
             raise PermissionError("too much")
 
     model = ScriptedModel([calls(call("pay", amount=500), call("pay", amount=5)), "done"])

@@ -191,7 +191,7 @@ async def test_closing_a_parent_ends_what_its_sub_agents_do(memory: Memory) -> N
                     await agent.send("go")
 
             group.start_soon(ask)
-            await model.called()
+            await model.wait_for_call()
             await agent.close()
     assert users(await stored(memory.for_agent(RESEARCHER))) == ["hang"]
     assert_valid(await stored(agent.memory))
@@ -202,11 +202,11 @@ async def test_a_cancelled_parent_leaves_a_sub_agent_that_works(memory: Memory) 
     agent = parent(memory, calls(delegate("hang")), calls(delegate("again")), "done", model=model)
     async with anyio.create_task_group() as group:
         group.start_soon(agent.send, "go")
-        await model.called()
+        await model.wait_for_call()
         group.cancel_scope.cancel()
     async with anyio.create_task_group() as group:
         group.start_soon(agent.send, "go on")
-        (await model.called(2)).answer("here I am")
+        (await model.wait_for_call(2)).answer("here I am")
     history = await stored(agent.memory)
     assert history[-2].text == "here I am"
     assert_valid(history)

@@ -167,13 +167,13 @@ async def test_only_turns_up_to_an_age_are_kept(tmp_path: Path) -> None:
             "helper", model=ScriptedModel("ok"), memory=memory, explain_seconds=86400.0, clock=clock
         )
         old = (await agent.send("old")).turn
-        clock.forward(86_000)
+        clock.advance(86_000)
         new = (await agent.send("new")).turn
-        clock.forward(1_000)
+        clock.advance(1_000)
         with pytest.raises(UnknownTurn, match="1 days"):
             await agent.explain(old)
         assert (await agent.explain(new)).messages[-1].text == "new"
-        clock.forward(10_000)
+        clock.advance(10_000)
         await agent.send("newest")
         kept = await memory.store.read_records(agent._key("default", "default"), "context")
         names = [record.name for record in kept]
@@ -230,7 +230,7 @@ async def test_a_message_deleted_while_the_turn_goes_on_is_not_recorded(tmp_path
         agent = Agent("helper", "Helps.", model=model, memory=memory)
         async with anyio.create_task_group() as group:
             group.start_soon(agent.send, "SECRET " * 4000)
-            asked = await model.called()
+            asked = await model.wait_for_call()
             [message] = await stored(agent.memory)
             await agent.memory.delete_message("default", "default", message.id)
             asked.answer("ok")

@@ -73,7 +73,7 @@ async def test_mail_that_has_expired_is_not_read(memory: Memory) -> None:
     writer = Agent("writer", memory=memory, clock=clock)
     reader = Agent("reader", model=model, memory=memory, clock=clock)
     await writer.message(to="reader", content="quick", ttl_seconds=600, **WHERE)
-    clock.forward(600)
+    clock.advance(600)
     await reader.send("Anything?", **WHERE)
     assert not [text for text in shown(model) if "quick" in text]
 

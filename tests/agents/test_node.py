@@ -109,8 +109,8 @@ async def test_close_ends_everything_in_time_whatever_hangs(tmp_path: Path) -> N
             group.start_soon(ask, agent, f"wait {number}")
             group.start_soon(listen, agent)
         for model in models:
-            await model.called(2)
-        await writer.called()
+            await model.wait_for_call(2)
+        await writer.wait_for_call()
         with anyio.fail_after(CLOSING_SECONDS):
             await node.close()
     assert len(ended) == 12
@@ -198,7 +198,7 @@ async def main(node):
             say((await agent.send("hi")).text)
         case "hangs":
             async def tell():
-                await model.called()
+                await model.wait_for_call()
                 say("asked")
             async with anyio.create_task_group() as group:
                 group.start_soon(tell)
@@ -211,7 +211,7 @@ async def main(node):
                     pass
             async with anyio.create_task_group() as group:
                 group.start_soon(listen)
-                await model.called()
+                await model.wait_for_call()
                 say("asked")
         case "stops":
             await agent.send("hi")

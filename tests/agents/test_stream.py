@@ -183,13 +183,13 @@ async def test_leaving_the_loop_lets_the_turn_end_by_itself(memory: Memory) -> N
                 break
 
         group.start_soon(listen)
-        (await model.called()).answer(calls(call("look", place="Rome")))
-        last = await model.called(2)
+        (await model.wait_for_call()).answer(calls(call("look", place="Rome")))
+        last = await model.wait_for_call(2)
     last.answer("done")
     # The next turn of the conversation waits for the one that nobody listens to.
     async with anyio.create_task_group() as group:
         group.start_soon(agent.send, "next")
-        (await model.called(3)).answer("ok")
+        (await model.wait_for_call(3)).answer("ok")
     said = [text for _, text in spoken(await stored(agent.memory))]
     assert said == ["hi", "", "nothing in Rome", "done", "next", "ok"]
     await agent.close()
@@ -206,8 +206,8 @@ async def test_closing_the_stream_cancels_the_turn(memory: Memory) -> None:
                     assert isinstance(await anext(stream), ToolAnswered)
 
                 group.start_soon(first)
-                (await model.called()).answer(calls(call("look", place="Rome")))
-            await model.called(2)
+                (await model.wait_for_call()).answer(calls(call("look", place="Rome")))
+            await model.wait_for_call(2)
     assert agent._background.running == 0
     assert len(agent._turn_queue) == 0
     assert [event async for event in stream] == []
@@ -236,7 +236,7 @@ async def test_cancelling_whoever_listens_cancels_the_turn(memory: Memory) -> No
                 pass
 
         group.start_soon(listen)
-        await model.called()
+        await model.wait_for_call()
         group.cancel_scope.cancel()
     await agent._background.idle()
     assert len(agent._turn_queue) == 0
@@ -253,11 +253,11 @@ async def test_streams_of_one_conversation_queue_too(memory: Memory) -> None:
                 pass
 
         group.start_soon(listen, "one")
-        await model.called()
+        await model.wait_for_call()
         group.start_soon(listen, "two")
         await anyio.wait_all_tasks_blocked()
         model.calls[0].answer("1")
-        (await model.called(2)).answer("2")
+        (await model.wait_for_call(2)).answer("2")
     assert [text for _, text in spoken(await stored(agent.memory))] == ["one", "1", "two", "2"]
 
 
@@ -281,7 +281,7 @@ async def test_closing_the_agent_meanwhile_is_told_to_the_listener(memory: Memor
         with anyio.fail_after(5):
             async with anyio.create_task_group() as group:
                 group.start_soon(listen, "hangs")
-                await model.called()
+                await model.wait_for_call()
                 group.start_soon(listen, "waits")
                 await anyio.wait_all_tasks_blocked()
                 await agent.close()

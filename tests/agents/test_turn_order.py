@@ -24,7 +24,7 @@ async def test_turns_of_one_conversation_queue_and_others_run_side_by_side(memor
         for text in ("one", "two", "three"):
             group.start_soon(agent.send, text)
             await anyio.wait_all_tasks_blocked()
-        await model.called()
+        await model.wait_for_call()
 
         async def beside(scope: str, conversation: str) -> None:
             await agent.send("beside", scope=scope, conversation=conversation)
@@ -32,12 +32,12 @@ async def test_turns_of_one_conversation_queue_and_others_run_side_by_side(memor
         group.start_soon(beside, "default", "other")
         group.start_soon(beside, "other", "default")
         with anyio.fail_after(10):
-            await model.called(3)
+            await model.wait_for_call(3)
         assert [asked.messages[-1]["content"] for asked in model.calls] == ["one", "beside", "beside"]
         for number, asked in enumerate(list(model.calls)):
             asked.answer(f"answer {number}")
-        (await model.called(4)).answer("2")
-        (await model.called(5)).answer("3")
+        (await model.wait_for_call(4)).answer("2")
+        (await model.wait_for_call(5)).answer("3")
     said = spoken(await stored(agent.memory))
     assert [text for _, text in said] == ["one", "answer 0", "two", "2", "three", "3"]
     assert len(agent._turn_queue) == 0
@@ -126,14 +126,14 @@ async def test_two_turns_that_need_each_other_end_instead_of_waiting(memory: Mem
         async with anyio.create_task_group() as group:
             for name in agents:
                 group.start_soon(agents[name].send, "hi")
-            asked = [await models[name].called() for name in agents]
+            asked = [await models[name].wait_for_call() for name in agents]
             asked[0].answer(calls(call("ask_right", message="you?")))
             await anyio.wait_all_tasks_blocked()
             asked[1].answer(calls(call("ask_left", message="you?")))
             # The one that would have closed the circle is told, and so the other one gets its turn.
-            (await models["right"].called(2)).answer("right is done")
-            (await models["right"].called(3)).answer("right answers left")
-            (await models["left"].called(2)).answer("left is done")
+            (await models["right"].wait_for_call(2)).answer("right is done")
+            (await models["right"].wait_for_call(3)).answer("right answers left")
+            (await models["left"].wait_for_call(2)).answer("left is done")
     told = await stored(memory.for_agent("right"))
     assert "TurnWithinTurn" in told[2].text
     assert (await stored(memory.for_agent("left")))[2].text == "right answers left"
@@ -168,7 +168,7 @@ async def test_a_cancelled_turn_lets_the_next_one_go_on(memory: Memory) -> None:
             group.start_soon(agent.send, "second")
             scope.cancel()
             await agent.send("never begun")
-        asked = await model.called()
+        asked = await model.wait_for_call()
         asked.answer("ok")
     assert users(await stored(agent.memory)) == ["second"]
 
@@ -189,7 +189,7 @@ async def test_close_ends_turns_that_hang_and_those_that_wait(memory: Memory) ->
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             group.start_soon(ask, "hangs")
-            await model.called()
+            await model.wait_for_call()
             group.start_soon(ask, "waits")
             await anyio.wait_all_tasks_blocked()
             await agent.close()
@@ -210,7 +210,7 @@ async def test_close_lets_a_turn_end_that_is_about_to(memory: Memory) -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(ask)
-        asked = await model.called()
+        asked = await model.wait_for_call()
         group.start_soon(agent.close)
         await anyio.wait_all_tasks_blocked()
         asked.answer("just in time")

@@ -237,7 +237,7 @@ async def test_messages_added_while_the_model_writes_stay() -> None:
     context = talk(*"uauaua")
     async with anyio.create_task_group() as group:
         group.start_soon(SummarizeOldest(model, keep=1, max_messages=3).compact, {"main": context})
-        call = await model.called()
+        call = await model.wait_for_call()
         context.user("meanwhile")
         call.answer("short")
     assert texts(context) == ["[Conversation Summary]\nshort", "4", "5", "meanwhile"]

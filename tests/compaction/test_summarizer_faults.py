@@ -73,11 +73,11 @@ async def test_after_a_failure_the_model_is_asked_again_only_after_the_backoff(
         for attempt, least in enumerate([1.0, 2.0, 4.0], start=1):
             await turn(section, memory)
             assert len(model.calls) == attempt
-            clock.forward(least - 0.01)
+            clock.advance(least - 0.01)
             for _ in range(3):
                 await turn(section, memory)
             assert len(model.calls) == attempt
-            clock.forward(least * 0.25 + 0.02)
+            clock.advance(least * 0.25 + 0.02)
         await turn(section, memory)
         assert len(model.calls) == 4
         assert "at last" in (await shown(section, memory)).summary_text
@@ -93,7 +93,7 @@ async def test_there_are_at_most_twenty_attempts_in_the_first_hour(clock: Stoppe
         for _ in range(3600):
             section._summarizer.writer.breaker.record_success()  # it goes by another clock
             await turn(section, memory)
-            clock.forward(1)
+            clock.advance(1)
         assert 10 <= len(model.calls) <= 20
 
 
@@ -121,7 +121,7 @@ async def test_a_process_that_came_during_the_backoff_of_another_asks_after_it(
         await asks(memory, 9)
         await turn(first, memory)
         await turn(second, memory)
-        clock.forward(600)
+        clock.advance(600)
         await turn(second, memory)
         assert (await shown(second, memory)).summary is not None
 
@@ -133,16 +133,16 @@ async def test_two_refusals_stop_until_a_new_batch_has_accumulated(
     async with timed(model, clock) as section:
         await asks(memory, 9)
         await turn(section, memory)
-        clock.forward(2)
+        clock.advance(2)
         await turn(section, memory)
         assert len(model.calls) == 2
         for _ in range(5):
-            clock.forward(3600)
+            clock.advance(3600)
             await turn(section, memory)
         assert len(model.calls) == 2
         assert section.get_metrics()["refused_by_reason"] == {"empty": 2}
         await asks(memory, 4)
-        clock.forward(301)
+        clock.advance(301)
         await turn(section, memory)
         assert len(model.calls) == 3
         assert (await shown(section, memory)).window == [10, 11, 12, 13]
@@ -153,7 +153,7 @@ async def test_another_configuration_tries_what_was_refused(memory: Memory, cloc
     async with timed(ScriptedModel([""]), clock) as section:
         for _ in range(3):
             await turn(section, memory)
-            clock.forward(2)
+            clock.advance(2)
     async with timed(ScriptedModel(), clock, instructions="try it like this") as section:
         await turn(section, memory)
         assert (await shown(section, memory)).summary is not None
@@ -169,7 +169,7 @@ async def test_a_wrong_key_stops_until_somebody_acts(
         await asks(memory, 9, "bob")
         await turn(section, memory)
         for _ in range(5):
-            clock.forward(86400)
+            clock.advance(86400)
             await turn(section, memory)
             await turn(section, memory, "bob")
         assert len(model.calls) == 1
@@ -214,7 +214,7 @@ async def test_a_tripped_breaker_lets_one_try_again_after_the_delay(
         for number in range(5):
             await asks(memory, 9, f"user {number}")
             await turn(section, memory, f"user {number}")
-        clock.forward(400)
+        clock.advance(400)
         for number in range(5):
             await turn(section, memory, f"user {number}")
         assert len(model.calls) == 10
@@ -228,7 +228,7 @@ async def test_what_becomes_due_while_the_breaker_is_open_is_owed(
         for number in range(6):
             await asks(memory, 9, f"user {number}")
             await turn(section, memory, f"user {number}")
-    clock.forward(400)
+    clock.advance(400)
     async with timed(ScriptedModel(), clock) as section:
         await section.catch_up(memory)
         assert (await memory.summary("user 5", "trip")).segments != ()
@@ -242,7 +242,7 @@ def test_a_breaker_trips_after_five_failures_and_lets_one_try_at_a_time() -> Non
     assert breaker.seconds_until_allowed() == 0
     breaker.record_failure()
     assert 1 <= breaker.seconds_until_allowed() <= 1.25
-    clock.forward(1.26)
+    clock.advance(1.26)
     assert breaker.seconds_until_allowed() == 0
     breaker.record_attempt()
     assert breaker.seconds_until_allowed() > 0
@@ -331,10 +331,10 @@ async def test_two_processes_make_one_call_for_a_batch(memory: Memory, clock: St
     async with timed(model, clock) as first, timed(model, clock) as second:
         await asks(memory, 9)
         await shown(first, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         for _ in range(3):
             await turn(second, memory)
-            clock.forward(2)
+            clock.advance(2)
         assert len(model.calls) == 1
         call.answer()
         await first.settled()
@@ -351,10 +351,10 @@ async def test_a_holder_whose_lease_was_taken_over_loses_the_commit(
     async with timed(slow, clock) as first, timed(quick, clock) as second:
         await asks(memory, 9)
         await shown(first, memory)
-        late = await slow.called()
-        clock.forward(31)
+        late = await slow.wait_for_call()
+        clock.advance(31)
         await shown(second, memory)
-        good = await quick.called()
+        good = await quick.wait_for_call()
         if late_first:
             late.answer("late")
             await first.settled()
@@ -374,7 +374,7 @@ async def test_what_a_closed_section_left_is_finished_by_another(memory: Memory,
     async with timed(model, clock) as first:
         await asks(memory, 9)
         await shown(first, memory)
-        await model.called()
+        await model.wait_for_call()
     taking_over = ScriptedModel()
     taking_over.name = "held"  # the same task is owed
     async with timed(taking_over, clock) as second:
@@ -390,7 +390,7 @@ async def test_once_all_is_written_catch_up_says_that_nothing_is_owed(
     async with timed(model, clock) as first:
         await asks(memory, 9)
         await shown(first, memory)
-        await model.called()
+        await model.wait_for_call()
     taking_over = ScriptedModel()
     taking_over.name = "held"
     async with timed(taking_over, clock) as second:
@@ -402,13 +402,13 @@ async def test_work_left_by_others_counts_like_ones_own(memory: Memory, clock: S
     async with timed(left, clock) as first:
         await asks(memory, 9)
         await shown(first, memory)
-        await left.called()
+        await left.wait_for_call()
     async with timed(model, clock, parallel=1) as second:
         await asks(memory, 9, "bob")
         await shown(second, memory, "bob")
-        await model.called()
+        await model.wait_for_call()
         with anyio.move_on_after(0.2):
-            await model.called(2)
+            await model.wait_for_call(2)
         assert len(model.calls) == 1
 
 
@@ -420,10 +420,10 @@ async def test_what_a_killed_process_left_is_finished_after_the_lease(
     async with timed(model, clock) as hangs, timed(taking_over, clock) as other:
         await asks(memory, 9)
         await shown(hangs, memory)
-        await model.called()
+        await model.wait_for_call()
         await other.catch_up(memory)
         assert taking_over.calls == []
-        clock.forward(31)
+        clock.advance(31)
         await other.catch_up(memory)
         assert len(taking_over.calls) == 1
         assert (await memory.summary("ana", "trip")).covered == 5
@@ -437,7 +437,7 @@ async def test_what_was_waiting_in_a_closed_section_is_finished_by_another(
         for name in ("ana", "bob", "eve"):
             await asks(memory, 9, name)
             await shown(first, memory, name)
-        await model.called()
+        await model.wait_for_call()
         assert first.get_cache_info()["pending_summarizations"] == 3
         # What is owed is written down in the background, too.
         for _ in range(20):
@@ -460,7 +460,7 @@ async def test_no_more_conversations_than_allowed_are_summarized_at_once(
             await asks(memory, 9, f"user {number}")
             await shown(section, memory, f"user {number}")
         for done in range(1, 7):
-            call = await model.called(done)
+            call = await model.wait_for_call(done)
             unanswered = len(model.calls) - done + 1
             assert unanswered <= 2
             call.answer()
@@ -506,7 +506,7 @@ async def test_a_summary_survives_the_end_of_the_turn_that_started_it(memory: Me
             await shown(section, memory)
             scope.cancel()
             await anyio.lowlevel.checkpoint()
-        (await model.called()).answer()
+        (await model.wait_for_call()).answer()
         await section.settled()
         assert (await shown(section, memory)).window == [6, 7, 8, 9]
 
@@ -517,7 +517,7 @@ async def test_closing_while_a_model_hangs_returns_and_leaves_no_task(anyio_back
     async with SummarizedHistorySection(model, 4, 8) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        await model.called()
+        await model.wait_for_call()
         with anyio.fail_after(5):
             await section.close()
     await anyio.lowlevel.checkpoint()
@@ -541,7 +541,7 @@ async def test_a_running_summary_survives_a_garbage_collection(memory: Memory) -
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         for _ in range(3):
             gc.collect()
             await anyio.lowlevel.checkpoint()
@@ -556,14 +556,14 @@ async def test_a_memory_that_is_closed_while_a_summary_is_written_harms_nobody(m
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         await memory.close()
         call.answer()
         await section.settled()
         assert section.get_metrics()["summaries_committed"] == 0
         await asks(other, 9)
         await shown(section, other)
-        (await model.called(2)).answer()
+        (await model.wait_for_call(2)).answer()
         await section.settled()
         assert (await shown(section, other)).window == [6, 7, 8, 9]
 
@@ -588,11 +588,11 @@ def test_a_summary_lost_with_its_event_loop_is_written_in_the_next() -> None:
     async def begin() -> None:
         await asks(memory, 9)
         await shown(section, memory)
-        await model.called()
+        await model.wait_for_call()
 
     async def finish() -> None:
         await shown(section, memory)
-        (await model.called(2)).answer()
+        (await model.wait_for_call(2)).answer()
         await section.settled()
         assert (await shown(section, memory)).window == [6, 7, 8, 9]
 

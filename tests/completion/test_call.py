@@ -35,12 +35,14 @@ async def test_any_model_gets_dicts_and_the_options_that_it_takes() -> None:
             seen.update(messages=messages, max_tokens=max_tokens)
             return "hi"
 
-    reply = await complete(Narrow(), HELLO, tools=[TOOL], max_tokens=7, breakpoints=[0], answered=["c"])
+    reply = await complete(
+        Narrow(), HELLO, tools=[TOOL], max_tokens=7, breakpoints=[0], answered_call_ids=["c"]
+    )
     assert reply == ModelReply(parts=(TextContent("hi"),), stop="end")
     [sent] = seen["messages"]
     assert (sent["role"], sent["content"], seen["max_tokens"]) == ("user", "Hello?", 7)
     wide = ScriptedModel("hi")
-    await complete(wide, HELLO, tools=[TOOL], max_tokens=7, breakpoints=[0], answered=["c"])
+    await complete(wide, HELLO, tools=[TOOL], max_tokens=7, breakpoints=[0], answered_call_ids=["c"])
     assert wide.calls[0].options == {"stream": False, "tools": [TOOL], "max_tokens": 7}
 
 
@@ -51,10 +53,10 @@ async def test_messages_go_as_they_are_to_a_model_whose_class_takes_them() -> No
             return await super().complete_chat(messages, tools, **options)
 
     model = Recording("offline")
-    await complete(model, HELLO, breakpoints=[0], answered=["c"])
+    await complete(model, HELLO, breakpoints=[0], answered_call_ids=["c"])
     messages, options = model.seen
     assert messages is HELLO
-    assert (options["breakpoints"], options["answered"]) == ([0], ["c"])
+    assert (options["breakpoints"], options["answered_call_ids"]) == ([0], ["c"])
 
 
 def test_a_wrapper_and_a_mock_do_not_take_messages_as_they_are() -> None:

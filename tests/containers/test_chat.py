@@ -25,7 +25,7 @@ def numbered(**options: Any) -> ChatContext:
     clock, new_id = StoppedClock(), numbered_ids()
 
     def tick() -> datetime:
-        clock.forward(1)
+        clock.advance(1)
         return clock()
 
     return ChatContext(clock=tick, new_id=new_id, **options)
@@ -60,7 +60,7 @@ async def test_v2_what_is_added_while_summarize_waits_stays() -> None:
     context, model = talk(4), HeldModel()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: context.summarize(model, keep_recent_turns=1))
-        waiting = await model.called()
+        waiting = await model.wait_for_call()
         context.user("one more thing")
         context.insert(Message("user", "long forgotten", created_at=0))
         waiting.answer("they talked")
@@ -78,7 +78,7 @@ async def test_v2_what_is_removed_while_summarize_waits_stays_removed() -> None:
     context, model = talk(4), HeldModel()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: context.summarize(model, keep_recent_turns=1))
-        waiting = await model.called()
+        waiting = await model.wait_for_call()
         context.truncate(max_items=4)
         assert texts(context) == ["Be brief.", "answer 3", "question 4", "answer 4"]
         waiting.answer("they talked")
@@ -94,7 +94,7 @@ async def test_a_summary_that_comes_after_cleanup_does_not_bring_anything_back()
     context, model = talk(4), HeldModel()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: context.summarize(model, keep_recent_turns=1))
-        waiting = await model.called()
+        waiting = await model.wait_for_call()
         context.cleanup()
         context.user("a new start")
         waiting.answer("they talked")
@@ -106,7 +106,7 @@ async def test_two_summaries_at_once_leave_one() -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(2):
             tasks.start_soon(lambda: context.summarize(model, keep_recent_turns=1))
-        (await model.called(2)).answer("second")
+        (await model.wait_for_call(2)).answer("second")
         model.calls[0].answer("first")
     assert len([text for text in texts(context) if text.startswith("[Conversation Summary]")]) == 1
     assert texts(context)[-2:] == ["question 4", "answer 4"]
@@ -223,7 +223,7 @@ async def test_v10_a_filtered_fork_takes_nothing_away_when_it_comes_back() -> No
 
 def test_v11_a_call_without_arguments_is_a_call() -> None:
     made = ChatContext().add_function_call("now", "")
-    assert made.tool_calls[0].parsed_arguments() == {}
+    assert made.tool_calls[0].parse_arguments() == {}
 
 
 def test_v14_images_are_json() -> None:

@@ -416,7 +416,7 @@ async def test_a_context_cleared_while_it_is_summarized_stays_cleared() -> None:
     main.extend(Message("user", text) for text in "abcd")
     async with anyio.create_task_group() as group:
         group.start_soon(runtime.compacted)
-        call = await model.called()
+        call = await model.wait_for_call()
         main.clear()
         main.user("anew")
         call.answer("a summary of what is gone")

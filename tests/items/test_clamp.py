@@ -107,10 +107,10 @@ long_messages = messages | st.builds(
 @given(long_messages, st.integers(100, 500))
 def test_a_message_fits_and_keeps_all_but_its_content(message: Message, tokens: int) -> None:
     clamped = clamp_message(message, tokens, COUNTER)
-    if COUNTER.uncalibrated(message) <= tokens:
+    if COUNTER.count_uncalibrated(message) <= tokens:
         assert clamped is message
         return
-    assert COUNTER.uncalibrated(clamped) <= tokens
+    assert COUNTER.count_uncalibrated(clamped) <= tokens
     for field in ("role", "id", "created_at", "tool_call_id", "name", "is_error", "agent", "phase", "extra"):
         assert getattr(clamped, field) == getattr(message, field)
     assert [(call.id, call.name) for call in clamped.tool_calls] == [
@@ -142,7 +142,7 @@ def test_arguments_that_are_too_long_stay_json() -> None:
     call = ToolCall("c1", "write_file", json.dumps({"text": "abc " * 5000}))
     clamped = clamp_message(Message("assistant", "I write it.", tool_calls=[call]), 100, COUNTER)
     assert clamped.text == "I write it."
-    assert clamped.tool_calls[0].parsed_arguments() == {"not_shown": f"{len(call.arguments):,} characters"}
+    assert clamped.tool_calls[0].parse_arguments() == {"not_shown": f"{len(call.arguments):,} characters"}
 
 
 @some

@@ -115,7 +115,7 @@ def test_nothing_is_removed_from_a_context_that_is_within_its_limits() -> None:
     assert cut(history, 5) == ids(history)
     everything = truncate_items(history, counter=TokenCounter())
     assert everything.items == history
-    assert everything.met
+    assert everything.limits_met
 
 
 def test_structural_items_and_summaries_are_never_removed() -> None:
@@ -137,7 +137,7 @@ def test_a_limit_that_cannot_be_met_is_reported_with_what_is_too_much() -> None:
     history = [Message("system", "word " * 2000), Message("user", "hi"), Message("assistant", "hello")]
     found = truncate_items(history, max_items=1, max_tokens=100, counter=counter)
     assert found.items == history[:2]
-    assert not found.met
+    assert not found.limits_met
     assert found.over_items == 1
     assert found.over_tokens == counter.count_messages(history[:2]) - 100
 
@@ -380,7 +380,7 @@ def test_the_latest_instructions_and_tools_are_in_force() -> None:
     assert active_config(items, -3) == active_config(items, "4")
     assert active_config(items, "nobody") == active_config(items, 99) == active_config(items)
     assert active_config(items, -99) == (None, None)
-    assert active_config(items, ignoring={"4", "5"}).instructions == "first"
+    assert active_config(items, ignored_ids={"4", "5"}).instructions == "first"
 
 
 def test_a_summary_is_no_instruction() -> None:

@@ -93,13 +93,13 @@ def test_content_reads_the_same_in_every_spelling(content: Any, text: str, parts
 def test_a_call_reads_the_same_in_every_spelling(spelling: Any) -> None:
     [call] = Message("assistant", tool_calls=[spelling]).tool_calls
     assert call == ToolCall("c1", "add", '{"a": 1}')
-    assert call.parsed_arguments() == {"a": 1}
+    assert call.parse_arguments() == {"a": 1}
 
 
 @pytest.mark.parametrize("arguments", ["", "  \n", None])
 def test_empty_arguments_mean_no_arguments(arguments: str | None) -> None:
     [call] = Message("assistant", tool_calls=[{"id": "c", "name": "now", "arguments": arguments}]).tool_calls
-    assert call.parsed_arguments() == {}
+    assert call.parse_arguments() == {}
 
 
 def test_what_a_provider_sends_along_with_a_call_stays_with_it() -> None:

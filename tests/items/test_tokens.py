@@ -171,7 +171,7 @@ def test_the_calibration_does_not_change_what_is_stored_beside_a_message() -> No
     counter = TokenCounter(Letters())
     message = Message("user", "x" * 96)
     counter.observe([message], reported=200)
-    assert counter.uncalibrated(message) == 100
+    assert counter.count_uncalibrated(message) == 100
 
 
 @some

@@ -75,7 +75,9 @@ def test_nobody_can_speak_for_somebody_else(line_break: str) -> None:
 
 def test_a_long_message_is_cut_in_the_middle_and_says_so() -> None:
     long = "It starts. " + "More of it. " * 5000 + "It ends."
-    text = transcript([Message("user", long), Message("user", "Short.")], counter=COUNTER, longest=200)
+    text = transcript(
+        [Message("user", long), Message("user", "Short.")], counter=COUNTER, max_message_tokens=200
+    )
     assert text.startswith("User: It starts.")
     assert text.endswith("It ends.\n\nUser: Short.")
     assert re.search(
@@ -86,7 +88,9 @@ def test_a_long_message_is_cut_in_the_middle_and_says_so() -> None:
 
 def test_long_arguments_are_cut_but_the_text_beside_them_is_not() -> None:
     call = ToolCall("c1", "write", "abc " * 5000)
-    text = transcript([Message("assistant", "I write it.", tool_calls=[call])], counter=COUNTER, longest=100)
+    text = transcript(
+        [Message("assistant", "I write it.", tool_calls=[call])], counter=COUNTER, max_message_tokens=100
+    )
     assert text.startswith("Assistant: I write it.\nAssistant calls write(abc abc")
     assert "characters are not shown here" in text
     assert COUNTER.count_text(text) < 130

@@ -333,7 +333,9 @@ async def test_the_loop_goes_on_while_somebody_waits_for_the_index() -> None:
     free = threading.Event()
     # Whoever has the index waits for the loop: if the index were used on the loop, nobody would go on.
     async with anyio.create_task_group() as group:
-        group.start_soon(anyio.to_thread.run_sync, lambda: knowledge._locked(lambda _: free.wait(20)))
+        group.start_soon(
+            anyio.to_thread.run_sync, lambda: knowledge._with_connection(lambda _: free.wait(20))
+        )
         while not knowledge._lock.locked():
             await anyio.lowlevel.checkpoint()
         with anyio.move_on_after(0.01) as scope:

@@ -368,7 +368,7 @@ async def test_only_so_many_conversations_are_kept_the_latest_used_ones() -> Non
         await store.append(key, spoken(1, 2))
         await hot.read(key, limit=5)
         await hot.read(keys[0], limit=5)
-    assert len(hot._kept) == 3
+    assert len(hot._windows) == 3
     assert [await kept(hot, key) for key in (keys[0], keys[3], keys[4])] == [True, True, True]
     assert not await kept(hot, keys[1])
 
@@ -379,7 +379,7 @@ async def test_a_window_longer_than_the_bound_is_not_kept() -> None:
     await store.append(MAIN, spoken(1, MAX_WINDOW_MESSAGES + 10))
     for _ in range(2):
         assert not await kept(hot, MAIN, limit=MAX_WINDOW_MESSAGES + 1)
-    assert len(hot._kept) == 0
+    assert len(hot._windows) == 0
 
 
 async def test_a_kept_window_that_grows_keeps_its_length_within_the_bound() -> None:
@@ -390,7 +390,7 @@ async def test_a_kept_window_that_grows_keeps_its_length_within_the_bound() -> N
     await store.append(MAIN, spoken(MAX_WINDOW_MESSAGES + 1, MAX_WINDOW_MESSAGES + 9))
     window = await hot.read(MAIN, limit=MAX_WINDOW_MESSAGES)
     assert [entry.position for entry in window.entries] == list(range(10, MAX_WINDOW_MESSAGES + 10))
-    assert len(hot._kept[MAIN].entries) == MAX_WINDOW_MESSAGES
+    assert len(hot._windows[MAIN].entries) == MAX_WINDOW_MESSAGES
 
 
 async def test_a_window_with_more_text_than_the_bound_is_not_kept() -> None:
@@ -404,7 +404,7 @@ async def test_a_window_with_more_text_than_the_bound_is_not_kept() -> None:
     assert await kept(hot, MAIN, limit=2), "what fits is kept"
     await store.append(MAIN, spoken(5, 5, size=MAX_WINDOW_BYTES))
     await hot.read(MAIN, limit=2)
-    assert len(hot._kept) == 0, "a window that has outgrown the bound is dropped"
+    assert len(hot._windows) == 0, "a window that has outgrown the bound is dropped"
 
 
 @pytest.mark.parametrize(

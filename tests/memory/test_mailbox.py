@@ -69,7 +69,7 @@ async def test_mail_waits_whole_until_it_is_delivered_and_then_is_in_the_log(mem
 
 async def test_the_same_mail_sent_twice_is_there_once_before_and_after_delivery(memory: Memory) -> None:
     later = StoppedClock()
-    later.forward(5)
+    later.advance(5)
     assert await send(memory, mail(), mail(), mail(created_at=later())) == [True, False, False]
     assert await waiting(memory) == ["d1"]
     assert await deliver(memory, "d1", "d1") == 1
@@ -313,9 +313,9 @@ def test_mail_is_in_order_of_priority_then_time_then_arrival(stamps: list[tuple[
 async def test_mail_expires_exactly_when_its_time_is_over(memory: Memory) -> None:
     clock = StoppedClock()
     await send(memory, mail("d1", ttl_seconds=600), mail("d2"), mail("d3", ttl_seconds=0), clock=clock)
-    clock.forward(599.999999)
+    clock.advance(599.999999)
     assert await waiting(memory, clock=clock) == ["d1", "d2"]
-    clock.forward(0.000001)
+    clock.advance(0.000001)
     assert await waiting(memory, clock=clock) == ["d2"]
     # Reading removes nothing: by another clock it has not expired.
     assert await waiting(memory) == ["d1", "d2"]
@@ -325,14 +325,14 @@ async def test_what_expired_after_it_was_read_is_delivered(memory: Memory) -> No
     clock = StoppedClock()
     await send(memory, mail(ttl_seconds=10), clock=clock)
     assert await waiting(memory, clock=clock) == ["d1"]
-    clock.forward(11)
+    clock.advance(11)
     assert await deliver(memory, "d1", clock=clock) == 1
 
 
 async def test_mail_that_expired_unread_may_be_sent_again(memory: Memory) -> None:
     clock = StoppedClock()
     await send(memory, mail(ttl_seconds=10), clock=clock)
-    clock.forward(10)
+    clock.advance(10)
     assert await send(memory, mail(ttl_seconds=10, created_at=clock()), clock=clock) == [True]
     assert await waiting(memory, clock=clock) == ["d1"]
 
@@ -425,7 +425,7 @@ async def test_a_full_mailbox_refuses_and_loses_nothing_until_there_is_room() ->
     assert await waiting(memory, clock=clock) == before
     # Elsewhere there is room, and here too once some has expired or was delivered.
     assert await Mailbox(memory).send(mail("more"), scope="ana", conversation="other")
-    clock.forward(60)
+    clock.advance(60)
     assert await send(memory, mail("more", priority=1.0), clock=clock) == [True]
     assert await deliver(memory, "more", "d7", clock=clock) == 2
     assert await send(memory, mail("another"), clock=clock) == [True]

@@ -323,7 +323,7 @@ class MemoryMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([-86400.0, -3600.0, -0.000001, 1.5, 3600.0, 31_536_000.0]))
     def set_clock(self, seconds: float) -> None:
         if EARLIEST < self.clock.time + timedelta(seconds=seconds) < LATEST:
-            self.clock.forward(seconds)
+            self.clock.advance(seconds)
 
     # -- what must hold after every step ----------------------------------------------------------
 

@@ -122,7 +122,9 @@ def test_days_have_one_line_and_every_message_its_position() -> None:
         "2024-05-03, conversation trip",
         "[31] User: Ferry",
     ]
-    assert "2024-05-01" in render_recall(passages, 500, COUNTER, named=False).text.splitlines()
+    assert (
+        "2024-05-01" in render_recall(passages, 500, COUNTER, with_conversation_names=False).text.splitlines()
+    )
 
 
 def test_a_huge_message_is_cut_in_the_middle_and_says_so() -> None:

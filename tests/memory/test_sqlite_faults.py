@@ -990,11 +990,11 @@ class AtTheLastMoment(Worker):
 
     pause: Callable[[], object]
 
-    def wanted(self) -> bool:
-        wanted = super().wanted()
-        if not wanted:
+    def has_waiters(self) -> bool:
+        waited_for = super().has_waiters()
+        if not waited_for:
             self.pause()
-        return wanted
+        return waited_for
 
 
 async def test_an_append_that_comes_as_the_last_one_gives_up_is_not_forgotten(path: Path) -> None:
@@ -1285,7 +1285,11 @@ async def test_the_settings_that_durability_rests_on_are_in_force(
     assert pragma(store._writer.connection, "synchronous") == value
     assert pragma(store._writer.connection, "journal_mode") == "wal"
     assert pragma(store._writer.connection, "secure_delete") == 1
-    for opened in (store._writer.connection, store._reader.small, store._reader.large):
+    for opened in (
+        store._writer.connection,
+        store._reader.inline_connection,
+        store._reader.thread_connection,
+    ):
         assert pragma(opened, "wal_autocheckpoint") == 0
     await memory.close()
 

@@ -548,7 +548,7 @@ def test_a_model_may_be_used_in_one_loop_after_the_other() -> None:
 
     async def main() -> str:
         async with serving(FINE) as server:
-            model._access.given_url = server.url
+            model._request_builder.explicit_base_url = server.url
             return str(await model.complete_chat(ASKED))
 
     async def closing() -> str:

@@ -41,7 +41,7 @@ WEATHER = {
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for provider in PROVIDERS.values():
-        for name in (*provider.keys, *provider.urls):
+        for name in (*provider.key_variables, *provider.url_variables):
             monkeypatch.delenv(name, raising=False)
 
 
@@ -132,7 +132,9 @@ STREAMED = [
 def at(url: str, name: str, **options: Any) -> Model:
     """The model at an address that comes from the environment, so that prefixes keep their meaning."""
     model = Model(name, api_key="k", **options)
-    model._access.given_url = f"{url}/v1" if model._provider.words in ("openai", "responses") else url
+    model._request_builder.explicit_base_url = (
+        f"{url}/v1" if model._provider.wire_format in ("openai", "responses") else url
+    )
     return model
 
 
@@ -183,7 +185,7 @@ async def test_calls_of_tools_come_with_the_reply() -> None:
         reply = await model.complete_chat(ASKED, [{"type": "function", "function": WEATHER}])
         assert reply.stop == "tools"
         (call,) = reply.tool_calls
-        assert (call.id, call.name, call.parsed_arguments()) == ("c1", "weather", {"town": "Rome"})
+        assert (call.id, call.name, call.parse_arguments()) == ("c1", "weather", {"town": "Rome"})
         assert reply.message.tool_calls == (call,)
         assert server.seen[0].body["tools"] == [{"type": "function", "function": WEATHER}]
 
@@ -209,7 +211,7 @@ async def test_a_streamed_call_is_announced() -> None:
         first, last = [event async for event in await model.complete_chat(ASKED, [WEATHER], stream=True)]
         assert first == CallStarted("t1", "weather")
         assert isinstance(last, ReplyFinished)
-        assert last.reply.tool_calls[0].parsed_arguments() == {"town": "Rome"}
+        assert last.reply.tool_calls[0].parse_arguments() == {"town": "Rome"}
 
 
 async def test_messages_may_be_dicts_or_messages_and_options_go_along() -> None:
@@ -562,12 +564,14 @@ async def test_breakpoints_and_answered_calls_are_asked_for_and_not_sent_as_they
     call = ToolCall("c1", "look", "{}")
     history = [Message("user", "go"), Message("assistant", None, tool_calls=[call]), Message("user", "well?")]
     async with serving(as_json(claude("yes"))) as server, at(server.url, "claude-x") as model:
-        await model.complete_chat(history, breakpoints=[0], answered=["c1"], metadata={"user_id": "u"})
+        await model.complete_chat(
+            history, breakpoints=[0], answered_call_ids=["c1"], metadata={"user_id": "u"}
+        )
         body = server.seen[0].body
     assert body["messages"][0]["content"][-1]["cache_control"] == {"type": "ephemeral"}
     assert HIDDEN_RESULT in str(body["messages"])
     assert body["metadata"] == {"user_id": "u"}
-    assert not {"breakpoints", "answered"} & set(body)
+    assert not {"breakpoints", "answered_call_ids"} & set(body)
 
 
 async def test_another_model_is_not_an_option_of_a_request() -> None:

@@ -8,7 +8,7 @@ from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.providers import ALIASES, PROVIDERS, checked_url, choose_provider, join_url
 
-VARIABLES = {name for one in PROVIDERS.values() for name in (*one.keys, *one.urls)}
+VARIABLES = {name for one in PROVIDERS.values() for name in (*one.key_variables, *one.url_variables)}
 
 
 @pytest.fixture(autouse=True)

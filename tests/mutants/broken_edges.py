@@ -25,7 +25,7 @@ MUTANTS = [
     Mutant(
         "an argument that nobody asked for is refused",
         "tools/arguments.py",
-        "    if record.rest is None and (unknown := [",
+        "    if object_kind.rest is None and (unknown := [",
         "    if False and (unknown := [",
         "tests/tools/test_arguments.py",
     ),
@@ -130,22 +130,22 @@ MUTANTS = [
     Mutant(
         "an id of a call is used once in a request",
         "items/formats/outgoing.py",
-        "        self._taken.add(free)\n",
+        "        self._used.add(free)\n",
         "",
         PREPARED,
     ),
     Mutant(
         "tools whose names look alike stay apart",
         "items/formats/outgoing.py",
-        "        self._taken.add(name)\n",
+        "        self._used.add(name)\n",
         "",
         "tests/items/formats/test_openai.py",
     ),
     Mutant(
         "a call that has no result is answered as interrupted",
         "items/formats/outgoing.py",
-        " or _missing_result(call, own, answered, repairs)\n",
-        "\n            if found is None:\n                continue\n",
+        "            found = found or _missing_result(call, own, answered_call_ids, repairs)\n",
+        "            if found is None:\n                continue\n",
         PREPARED,
     ),
     Mutant(
@@ -167,8 +167,8 @@ MUTANTS = [
     Mutant(
         "what would be refused again is not asked again",
         "models/client.py",
-        "            if not found.again or tries",
-        "            if tries",
+        "                not found.retryable\n                or tries",
+        "                tries",
         "tests/models/test_client.py",
     ),
     Mutant(

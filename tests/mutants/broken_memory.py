@@ -11,8 +11,8 @@ MUTANTS = [
     Mutant(
         "acknowledged after the commit",
         "memory/sqlite/threads.py",
-        '        connection.execute("COMMIT")\n        self._fold',
-        '        connection.execute("ROLLBACK")\n        self._fold',
+        '        connection.execute("COMMIT")\n        self._must_truncate_wal',
+        '        connection.execute("ROLLBACK")\n        self._must_truncate_wal',
         STORES,
     ),
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = [
     Mutant(
         "deleted text leaves the log",
         "memory/sqlite/threads.py",
-        "        self._fold = self._fold or transaction.deleted\n",
+        "        self._must_truncate_wal = self._must_truncate_wal or transaction.has_deleted\n",
         "",
         "tests/memory/test_sqlite_faults.py",
     ),
@@ -81,7 +81,7 @@ MUTANTS = [
     Mutant(
         "a refused append is taken back whole",
         "memory/sqlite/log.py",
-        "                    self._undo(kept, before, last_user)\n",
+        "                    self._undo(row, before, last_user)\n",
         "",
         STORES,
     ),
@@ -109,31 +109,31 @@ MUTANTS = [
     Mutant(
         "positions are never used again",
         "memory/in_process.py",
-        "    kept.head = Head(kept.head.position, len(kept.entries)",
-        "    kept.head = Head(kept.entries[-1].position if kept.entries else 0, len(kept.entries)",
+        "    log.head = Head(log.head.position, len(log.entries)",
+        "    log.head = Head(log.entries[-1].position if log.entries else 0, len(log.entries)",
         STORES,
     ),
     Mutant(
         "keys are tuples",
         "memory/in_process.py",
-        "        kept = self._conversations.get(key)\n"
-        "        if kept is None:\n            return Window(Head(), [])",
+        "        log = self._conversations.get(key)\n"
+        "        if log is None:\n            return Window(Head(), [])",
         '        joined = {":".join(k): v for k, v in self._conversations.items()}\n'
-        '        kept = joined.get(":".join(key))\n'
-        "        if kept is None:\n            return Window(Head(), [])",
+        '        log = joined.get(":".join(key))\n'
+        "        if log is None:\n            return Window(Head(), [])",
         STORES,
     ),
     Mutant(
         "a kept window is checked against the head",
         "memory/window_cache.py",
-        "            elif head != kept.head:",
+        "            elif head != cached.head:",
         "            elif False:",
         "tests/memory/test_hot.py",
     ),
     Mutant(
         "a kept window knows which file it came from",
         "memory/window_cache.py",
-        "            if kept.identity != self._log.identity:",
+        "            if cached.identity != self._log.identity:",
         "            if False:",
         "tests/memory/test_hot.py",
     ),
@@ -154,15 +154,15 @@ MUTANTS = [
     Mutant(
         "a dict comes back as it was given",
         "items/wire.py",
-        '    put(message, "_form", form)\n',
-        '    put(message, "_form", None)\n',
+        '    put(message, "_source_form", form)\n',
+        '    put(message, "_source_form", None)\n',
         "tests/items/test_wire.py",
     ),
     Mutant(
         "what is handed out is a copy",
         "items/wire.py",
-        "    form: dict[str, Any] = thaw(message._form)\n",
-        "    form: dict[str, Any] = message._form\n",
+        "    form: dict[str, Any] = thaw(message._source_form)\n",
+        "    form: dict[str, Any] = message._source_form\n",
         "tests/items/test_wire.py",
     ),
     Mutant(
@@ -330,7 +330,7 @@ MUTANTS = [
     Mutant(
         "mail of a deleted conversation does not come back",
         "memory/mailbox.py",
-        "            await self._take_back(key, logged)\n",
+        "            await self._undo_append(key, logged)\n",
         "",
         MAIL,
     ),

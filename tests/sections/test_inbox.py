@@ -75,7 +75,7 @@ async def test_the_inbox_is_that_of_its_agent_scope_and_conversation(memory: Mem
 async def test_expired_mail_and_mail_for_another_node_is_not_shown(memory: Memory) -> None:
     clock = StoppedClock()
     await send(memory, mail("d1", ttl_seconds=60), mail("d2", target_node_id="west"), mail("d3"))
-    clock.forward(60)
+    clock.advance(60)
     section = InboxSection("ben", node="east", clock=clock)
     assert [one["id"] for one in await section.get_messages(memory, "ana", "trip", {})] == ["d3"]
 

@@ -101,7 +101,7 @@ async def test_a_summary_that_lands_after_their_past_has_changed_is_discarded() 
     model = HeldModel()
     async with summarized(model) as section:
         await shown(section, theirs)
-        call = await model.called()
+        call = await model.wait_for_call()
         del theirs.kept["ana", "trip"][1]
         assert "said 2" not in (await shown(section, theirs)).texts
         call.answer("said 2 was a secret")

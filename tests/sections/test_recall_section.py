@@ -73,7 +73,7 @@ async def test_what_a_summary_covers_comes_back_verbatim(memory: Memory) -> None
     await talk(memory, "What is our hotel in Riga called?")
     before = await composed(memory, RecallSection(), history)
     assert not [one for one in before.messages if "<recalled " in one.text], "everything is still verbatim"
-    (await model.called()).answer("They spoke about a hotel and the weather.")
+    (await model.wait_for_call()).answer("They spoke about a hotel and the weather.")
     await history.settled()
     after = await composed(memory, RecallSection(), history)
     assert "[2] Assistant: The Lighthouse Inn." in after.messages[-1].text

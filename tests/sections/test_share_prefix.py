@@ -105,7 +105,7 @@ async def test_a_context_that_has_left_the_cache_is_not_sent() -> None:
         template = ContextTemplate([SystemInstructionsSection("rule " * 600), section])
         await said(memory, 1, 9)
         await template.compose(memory, "ana", "trip")
-        clock.forward(61)
+        clock.advance(61)
         await section.settled()
         assert not any(is_shared(call) for call in model.calls)
 
@@ -193,7 +193,7 @@ class Priced(ScriptedModel):
 @asynccontextmanager
 async def reading(reader: Any, writer: Any) -> AsyncIterator[SummarizedHistorySection]:
     """A section whose context is read by another model than the one that writes summaries."""
-    async with Background(grace=0) as background:
+    async with Background(grace_seconds=0) as background:
         yield SummarizedHistorySection(writer, 4, 8, share_prefix=True, reader=reader, background=background)
 
 

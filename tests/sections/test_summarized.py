@@ -65,7 +65,7 @@ async def test_one_more_than_the_ceiling_starts_one_summary_and_no_turn_waits(me
         await asks(memory, 9)
         for _ in range(3):
             assert (await shown(section, memory)).messages == users(9)
-        await model.called()
+        await model.wait_for_call()
         assert (await shown(section, memory)).messages == users(9)
         assert section.get_cache_info()["pending_summarizations"] == 1
         assert len(model.calls) == 1
@@ -112,7 +112,7 @@ async def test_what_is_said_while_a_summary_is_written_is_in_the_window(memory: 
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         await asks(memory, 3)
         assert (await shown(section, memory)).messages == users(12)
         call.answer()
@@ -127,11 +127,11 @@ async def test_while_a_second_summary_runs_the_first_and_all_since_are_shown(mem
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        (await model.called()).answer("the first record")
+        (await model.wait_for_call()).answer("the first record")
         await section.settled()
         await asks(memory, 5)
         found = await shown(section, memory)
-        call = await model.called(2)
+        call = await model.wait_for_call(2)
         assert (found.window, "the first record" in found.summary_text) == (list(range(6, 15)), True)
         assert "the first record" in call.prompt
         assert "said 1\n" not in call.prompt
@@ -148,7 +148,7 @@ async def test_the_summarizer_is_asked_the_documented_way(memory: Memory) -> Non
     async with summarized(model, size=512) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         assert call.options == {"stream": False, "max_tokens": 512}
         assert {message["role"] for message in call.messages} == {"system", "user"}
         for number in range(1, 6):
@@ -377,11 +377,11 @@ async def test_undo_goes_back_to_the_summary_before(memory: Memory) -> None:
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        (await model.called()).answer("one")
+        (await model.wait_for_call()).answer("one")
         await section.settled()
         await asks(memory, 5)
         await shown(section, memory)
-        (await model.called(2)).answer("two")
+        (await model.wait_for_call(2)).answer("two")
         await section.settled()
         assert await memory.undo_summary("ana", "trip")
         found = await shown(section, memory)
@@ -397,11 +397,11 @@ async def test_a_summary_that_lands_after_an_undo_is_discarded(memory: Memory) -
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        (await model.called()).answer("one")
+        (await model.wait_for_call()).answer("one")
         await section.settled()
         await asks(memory, 5)
         await shown(section, memory)
-        call = await model.called(2)
+        call = await model.wait_for_call(2)
         await memory.undo_summary("ana", "trip")
         call.answer("made of what was taken back")
         await section.settled()
@@ -429,7 +429,7 @@ async def test_a_summary_that_lands_after_a_drop_is_discarded(memory: Memory) ->
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         await section.drop_summaries(memory, "ana", "trip")
         call.answer("late")
         await section.settled()
@@ -454,7 +454,7 @@ async def test_a_summary_that_lands_after_a_deletion_is_refused(memory: Memory, 
     async with summarized(model) as section:
         await asks(memory, 9)
         await shown(section, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         if what == "message":
             await memory.delete_message("ana", "trip", "m2")
         elif what == "conversation":
@@ -647,7 +647,7 @@ async def test_instructions_and_content_with_braces_are_taken_literally(
             "ana", "trip", Message("user", 'set {"a": {0}} %s {conversation}', id="j"), *users(8, 2)
         )
         await shown(section, memory)
-        call = await model.called()
+        call = await model.wait_for_call()
         for piece in instructions.split("{conversation}"):
             assert piece.strip() in call.prompt
         assert 'set {"a": {0}} %s {conversation}' in call.prompt
@@ -664,7 +664,7 @@ async def test_the_system_section_never_reaches_the_summarizer(memory: Memory) -
         await asks(memory, 9)
         composed = await template.compose(memory, "ana", "trip")
         assert "the hidden rules" in composed.messages[0].text
-        assert "the hidden rules" not in (await model.called()).prompt
+        assert "the hidden rules" not in (await model.wait_for_call()).prompt
 
 
 async def test_two_tenants_never_see_each_others_words(memory: Memory) -> None:
@@ -861,7 +861,7 @@ async def test_with_lead_a_summary_starts_before_the_ceiling_is_passed(memory: M
 
         await say(1, 13)
         await shown(section, memory)
-        (await model.called()).answer()
+        (await model.wait_for_call()).answer()
         await section.settled()
         await say(14, 7)
         assert len((await shown(section, memory)).window) == 11

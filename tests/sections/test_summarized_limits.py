@@ -131,7 +131,7 @@ async def test_with_a_dead_model_no_context_passes_the_hard_limit() -> None:
                 assert "provisional digest" in found.summary_text
                 assert found.segments[0].first == 1
                 assert found.segments[-1].last == found.window[0] - 1
-            clock.forward(1)
+            clock.advance(1)
         state = await memory.summary("ana", "trip")
         assert state.covered > 180
         assert state.written == 0
@@ -140,7 +140,7 @@ async def test_with_a_dead_model_no_context_passes_the_hard_limit() -> None:
 
         section._summarizer.writer.breaker.reset()
         model._answers = ["the model is back"]
-        clock.forward(400)
+        clock.advance(400)
         await shown(section, memory)
         await section.settled()
         found = await shown(section, memory)

@@ -40,7 +40,7 @@ class Process:
     def __init__(self, url: str, clock: StoppedClock, options: dict[str, Any]) -> None:
         self.memory = Memory(url, clock=clock, synchronous="NORMAL")
         self.model = HeldModel()
-        self.background = Background(grace=0)
+        self.background = Background(grace_seconds=0)
         self.section = SummarizedHistorySection(
             self.model, background=self.background, clock=lambda: clock().timestamp(), **options
         )
@@ -260,7 +260,7 @@ class SummaryMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-3600.0, 0.5, 2.0, 31.0, 301.0, 86400.0]))
     def set_clock(self, seconds: float) -> None:
-        self.clock.forward(seconds)
+        self.clock.advance(seconds)
 
     # -- composing --------------------------------------------------------------------------------
 

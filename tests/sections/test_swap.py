@@ -97,9 +97,9 @@ async def test_a_cold_cache_makes_the_swap_free() -> None:
         clock=lambda: clock().timestamp(),
     ) as section:
         assert (await talked(section, memory, 10)).segments == ()
-        clock.forward(99)
+        clock.advance(99)
         assert (await talked(section, memory, 1)).segments == ()
-        clock.forward(100)
+        clock.advance(100)
         found = await talked(section, memory, 1)
         assert found.segments
         whole(found, 12)
@@ -189,7 +189,7 @@ async def test_a_digest_is_not_kept_when_the_real_summary_is_there() -> None:
     async with summarized(model, 2, 4, hard_limit=6, swap=never) as section:
         await asks(memory, 9)
         assert (await shown(section, memory)).segments[0].provisional
-        (await model.called()).answer("the real one")
+        (await model.wait_for_call()).answer("the real one")
         await section.settled()
         found = await shown(section, memory)
         assert [segment.provisional for segment in found.segments] == [False]

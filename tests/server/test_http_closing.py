@@ -51,7 +51,7 @@ async def test_a_turn_that_is_underway_may_end() -> None:
             answers.append(await here.client.post(ASK, json={"message": "hello"}))
 
         group.start_soon(ask)
-        call = await model.called()
+        call = await model.wait_for_call()
         group.start_soon(here.node.close)
         await refused(here)
         assert not answers

@@ -100,7 +100,7 @@ async def test_while_there_is_nothing_to_say_comments_keep_the_connection_open()
     ):
         events = events_of(response)
         assert [(await anext(events)).event for _ in range(3)] == ["comment"] * 3
-        (await model.called()).answer("Here I am.")
+        (await model.wait_for_call()).answer("Here I am.")
         told = [one.event async for one in events]
     assert [event for event in told if event != "comment"] == ["text", "done"]
 
@@ -147,7 +147,7 @@ async def test_after_a_client_hung_up_the_conversation_goes_on(stream: bool) -> 
             group.start_soon(
                 lambda: impatient.post(ASK, json={**STREAM, "stream": stream, "message_id": "m1"})
             )
-            await model.called()
+            await model.wait_for_call()
             group.cancel_scope.cancel()
         await impatient.aclose()
         with anyio.fail_after(10):
@@ -158,7 +158,7 @@ async def test_after_a_client_hung_up_the_conversation_goes_on(stream: bool) -> 
                     again.append(await here.client.post(ASK, json={"message": "hello", "message_id": "m1"}))
 
                 group.start_soon(ask)
-                (await model.called(2)).answer("Welcome back.")
+                (await model.wait_for_call(2)).answer("Welcome back.")
         assert again[0].json()["text"] == "Welcome back."
         assert [one["role"] for one in await here.agent.history()] == ["user", "assistant"]
 

@@ -399,7 +399,7 @@ async def test_mail_is_sorted_shown_to_its_target_and_not_once_it_has_expired() 
     built = manager(EventBusContextSource(bus, clock=clock))
     shown = [text.split("] ")[-1] for text in await texts(built, asks())]
     assert shown == ["mail 2", "mail 1", "mail 3", "mail 6", "What now?"]
-    clock.forward(13)
+    clock.advance(13)
     assert "mail 3" not in " ".join(await texts(built, asks()))
     # Whoever does not say who they are reads nobody's mail.
     assert await texts(built, asks(target_agent="")) == ["What now?"]

@@ -52,8 +52,8 @@ class AnthropicReader:
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, Mapping[str, Any]] = {}
-        self._grown: dict[int, dict[str, list[str]]] = {}
-        self._closed: set[int] = set()
+        self._deltas: dict[int, dict[str, list[str]]] = {}
+        self._finished_blocks: set[int] = set()
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
         """What one event says; a `StreamError` if it is an error, nothing if it is unknown."""
@@ -64,11 +64,11 @@ class AnthropicReader:
                 self._message.update({name: message.get(name) for name in ("id", "model", "stop_reason")})
                 self._usage.update(as_mapping(message.get("usage")))
             case "content_block_start":
-                return self._started(index, as_mapping(data.get("content_block")))
+                return self._start_block(index, as_mapping(data.get("content_block")))
             case "content_block_delta":
-                return self._added(index, as_mapping(data.get("delta")))
+                return self._add_delta(index, as_mapping(data.get("delta")))
             case "content_block_stop":
-                self._closed.add(index)
+                self._finished_blocks.add(index)
             case "message_delta":
                 self._message["stop_reason"] = as_mapping(data.get("delta")).get("stop_reason")
                 told = as_mapping(data.get("usage")).items()
@@ -84,18 +84,18 @@ class AnthropicReader:
     def finish(self) -> ModelReply:
         """The reply; of a stream that ended too early what came, without calls that were not complete."""
         blocks = [
-            self._whole(index)
+            self._assemble_block(index)
             for index in sorted(self._blocks)
             # Half of a call must not be run; half of a text is still worth reading.
             if self._blocks[index].get("type") != "tool_use"
-            or index in self._closed
+            or index in self._finished_blocks
             or self._message.get("stop_reason")
         ]
         return self._read_message({**self._message, "usage": self._usage, "content": blocks})
 
-    def _started(self, index: int, block: Mapping[str, Any]) -> Sequence[StreamEvent]:
+    def _start_block(self, index: int, block: Mapping[str, Any]) -> Sequence[StreamEvent]:
         self._blocks[index] = block
-        self._grown[index] = {}
+        self._deltas[index] = {}
         match block.get("type"):
             case "tool_use":
                 return (CallStarted(as_nonempty_text(block.get("id")), as_text(block.get("name"))),)
@@ -105,7 +105,7 @@ class AnthropicReader:
                 return (ThinkingDelta(thought),)
         return ()
 
-    def _added(self, index: int, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
+    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
         kind, source, target = _DELTA_FIELDS.get(as_text(delta.get("type")), ("", "", ""))
         more = as_text(delta.get(source))
         if not more:
@@ -113,18 +113,18 @@ class AnthropicReader:
         if index not in self._blocks:
             if kind == "tool_use":
                 return ()
-            self._started(index, {"type": kind})
+            self._start_block(index, {"type": kind})
         if self._blocks[index].get("type") != kind:
             return ()
-        self._grown[index].setdefault(target, []).append(more)
+        self._deltas[index].setdefault(target, []).append(more)
         if target == "text":
             return (TextDelta(more),)
         return (ThinkingDelta(more),) if target == "thinking" else ()
 
-    def _whole(self, index: int) -> dict[str, Any]:
+    def _assemble_block(self, index: int) -> dict[str, Any]:
         """A block as it would stand in a whole message."""
         block = dict(self._blocks[index])
-        for name, pieces in self._grown[index].items():
+        for name, pieces in self._deltas[index].items():
             begun = "" if name == "input" else as_text(block.get(name))
             block[name] = begun + "".join(pieces)
         return block
@@ -155,26 +155,29 @@ class AnthropicFormat:
     name = "anthropic"
 
     def request(
-        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that the provider takes; sampling parameters only if `options` has them."""
-        talk = build_conversation(messages, _FEATURES, asked)
+        talk = build_conversation(messages, _FEATURES, request_options)
         body: dict[str, Any] = {
             "model": model,
-            "max_tokens": _default_max_tokens(asked.options)
-            if asked.max_tokens is None
-            else asked.max_tokens,
+            "max_tokens": _default_max_tokens(request_options.options)
+            if request_options.max_tokens is None
+            else request_options.max_tokens,
         }
         if talk.system:
             body["system"] = [_encode_block(text) for text in talk.system]
         body["messages"] = [_encode_turn(turn) for turn in talk.turns]
         if talk.tools:
             body["tools"] = [_encode_tool(offer) for offer in talk.tools]
-            if not talk.offered:
+            if not talk.tools_offered:
                 body["tool_choice"] = {"type": "none"}
-        if asked.stream:
+        if request_options.stream:
             body["stream"] = True
-        return WireRequest(path="/messages", body={**body, **asked.options}, repairs=talk.repairs)
+        return WireRequest(path="/messages", body={**body, **request_options.options}, repairs=talk.repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
@@ -248,7 +251,7 @@ def _encode_turn(turn: BlockTurn) -> dict[str, Any]:
 
 def _encode_block(block: Block) -> dict[str, Any]:
     spelled = _encode_content(block)
-    if block.cut:
+    if block.cache_breakpoint:
         spelled["cache_control"] = {"type": "ephemeral"}
     return spelled
 
@@ -257,7 +260,7 @@ def _encode_content(block: Block) -> dict[str, Any]:
     match block:
         case TextBlock(text=text):
             return {"type": "text", "text": text}
-        case ImageBlock(picture=picture):
+        case ImageBlock(image=picture):
             if picture.url:
                 return {"type": "image", "source": {"type": "url", "url": picture.url}}
             source = {"type": "base64", "media_type": picture.media_type, "data": picture.data}

@@ -24,17 +24,17 @@ def tag_signature(owner: str, signature: str) -> str:
     return f"{owner}:{signature}"
 
 
-def signature_of(owner: str, signature: str | None, *, unmarked: bool = False) -> str | None:
+def signature_of(owner: str, signature: str | None, *, accept_untagged: bool = False) -> str | None:
     """The signature as its owner gave it, if it is this owner's, else None.
 
-    With `unmarked`, one without any owner's name counts, too: it was not read by this library, or by
+    With `accept_untagged`, one without any owner's name counts, too: it was not read by this library, or by
     a version of it that gave no names to Anthropic's and Bedrock's.
     """
     if not signature:
         return None
     name, colon, own = signature.partition(":")
     if not colon or name not in OWNERS:
-        return signature if unmarked else None
+        return signature if accept_untagged else None
     return own or None if name == owner else None
 
 
@@ -151,8 +151,8 @@ class RequestOptions:
     """What a request says besides the messages.
 
     `tools` are `{"name", "description", "parameters"}`. `breakpoints` are indexes of messages after
-    which a prompt cache may be cut, at most 4; formats without them ignore them. `answered` are ids of
-    calls whose results exist but are not among the messages: the model is told so, where it would
+    which a prompt cache may be cut, at most 4; formats without them ignore them. `answered_call_ids` are
+    ids of calls whose results exist but are not among the messages: the model is told so, where it would
     otherwise read that they were interrupted. `options` go into the body as they are.
     """
 
@@ -160,7 +160,7 @@ class RequestOptions:
     max_tokens: int | None = None
     stream: bool = False
     breakpoints: Sequence[int] = ()
-    answered: Collection[str] = ()
+    answered_call_ids: Collection[str] = ()
     options: Mapping[str, Any] = field(default=EMPTY)
 
 
@@ -199,7 +199,10 @@ class Format(ReplyFormat, Protocol):
     """One provider's words."""
 
     def request(
-        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that the provider takes."""
 

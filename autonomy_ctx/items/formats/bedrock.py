@@ -80,7 +80,7 @@ class BedrockReader:
                     self._block(index).use = use
                     return (CallStarted(as_nonempty_text(use.get("toolUseId")), as_text(use.get("name"))),)
             case "contentBlockDelta":
-                return self._added(self._block(index), as_mapping(data.get("delta")))
+                return self._add_delta(self._block(index), as_mapping(data.get("delta")))
             case "contentBlockStop":
                 self._block(index).closed = True
             case "messageStop":
@@ -91,14 +91,14 @@ class BedrockReader:
 
     def finish(self) -> ModelReply:
         """The reply; of a stream that ended too early what came, without calls that were not complete."""
-        content = [made for _, block in sorted(self._blocks.items()) for made in self._whole(block)]
+        content = [made for _, block in sorted(self._blocks.items()) for made in self._assemble_block(block)]
         output = {"message": {"role": "assistant", "content": content}}
         return self._read_response({"output": output, "stopReason": self._stop, "usage": self._usage})
 
     def _block(self, index: int) -> _BlockBuffer:
         return self._blocks.setdefault(index, _BlockBuffer())
 
-    def _added(self, block: _BlockBuffer, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
+    def _add_delta(self, block: _BlockBuffer, delta: Mapping[str, Any]) -> Sequence[StreamEvent]:
         reasoning = as_mapping(delta.get("reasoningContent"))
         block.arguments.append(as_text(as_mapping(delta.get("toolUse")).get("input")))
         block.signature.append(as_text(reasoning.get("signature")))
@@ -111,7 +111,7 @@ class BedrockReader:
             return (TextDelta(said),)
         return ()
 
-    def _whole(self, block: _BlockBuffer) -> Sequence[Mapping[str, Any]]:
+    def _assemble_block(self, block: _BlockBuffer) -> Sequence[Mapping[str, Any]]:
         """A block as it would stand in a whole response; none of a call that was not complete."""
         if block.use is not None:
             # Half of a call must not be run; half of a text is still worth reading.
@@ -150,11 +150,14 @@ class BedrockFormat:
     name = "bedrock"
 
     def request(
-        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that the provider takes; `inferenceConfig` and `toolConfig` of `options` are added to."""
-        talk = build_conversation(messages, _FEATURES, asked)
-        options = dict(asked.options)
+        talk = build_conversation(messages, _FEATURES, request_options)
+        options = dict(request_options.options)
         body: dict[str, Any] = {}
         if talk.system:
             body["system"] = _encode_blocks(talk.system)
@@ -162,10 +165,10 @@ class BedrockFormat:
         if talk.tools:
             offered = {"tools": [_encode_tool(offer) for offer in talk.tools]}
             body["toolConfig"] = {**offered, **as_mapping(options.pop("toolConfig", None))}
-        if asked.max_tokens is not None:
+        if request_options.max_tokens is not None:
             given = as_mapping(options.pop("inferenceConfig", None))
-            body["inferenceConfig"] = {**given, "maxTokens": asked.max_tokens}
-        path = f"/model/{quote(model, safe='')}/{'converse-stream' if asked.stream else 'converse'}"
+            body["inferenceConfig"] = {**given, "maxTokens": request_options.max_tokens}
+        path = f"/model/{quote(model, safe='')}/{'converse-stream' if request_options.stream else 'converse'}"
         return WireRequest(path=path, body={**body, **options}, repairs=talk.repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
@@ -230,7 +233,7 @@ def _encode_blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
     spelled: list[dict[str, Any]] = []
     for block in blocks:
         spelled.append(_encode_block(block))
-        if block.cut:
+        if block.cache_breakpoint:
             spelled.append({"cachePoint": {"type": "default"}})
     return spelled
 
@@ -239,7 +242,7 @@ def _encode_block(block: Block) -> dict[str, Any]:
     match block:
         case TextBlock(text=text):
             return {"text": text}
-        case ImageBlock(picture=picture):
+        case ImageBlock(image=picture):
             kind = picture.media_type.removeprefix("image/")
             return {"image": {"format": kind, "source": {"bytes": picture.data}}}
         case ThinkingBlock(redacted=redacted) if redacted:

@@ -39,8 +39,8 @@ from autonomy_ctx.items.transcript import NEUTRAL_BRACKET
 class PositionedBlock:
     """Where a block comes from: the index of its message; and whether a prompt cache is cut after it."""
 
-    at: int
-    cut: bool = False
+    message_index: int
+    cache_breakpoint: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class TextBlock(PositionedBlock):
 class ImageBlock(PositionedBlock):
     """A picture that the provider takes."""
 
-    picture: EncodedImage
+    image: EncodedImage
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,13 +108,13 @@ class OfferedTool:
 class BlockConversation:
     """A request in blocks: turns that alternate, the user's first, every call answered in the next.
 
-    `offered` is false when the tools are only there because the history calls them.
+    `tools_offered` is false when the tools are only there because the history calls them.
     """
 
     system: list[TextBlock]
     turns: list[BlockTurn]
     tools: list[OfferedTool]
-    offered: bool
+    tools_offered: bool
     repairs: tuple[str, ...]
 
 
@@ -139,109 +139,115 @@ class ProviderFeatures:
 class BlockWriter:
     """Writes messages as blocks, and down in `repairs` what it had to change."""
 
-    def __init__(self, carries: ProviderFeatures, names: ToolNames, repairs: list[str]) -> None:
-        self._carries = carries
+    def __init__(self, features: ProviderFeatures, names: ToolNames, repairs: list[str]) -> None:
+        self._features = features
         self._names = names
         self._repairs = repairs
 
-    def rule(self, at: int, message: Message) -> list[TextBlock]:
+    def system_blocks(self, index: int, message: Message) -> list[TextBlock]:
         """A message of the system at the start: text only."""
-        texts = [self._text(at, self._worded(part)) for part in message.parts]
-        return self._some(message, [text for text in texts if text is not None])
+        texts = [self._text(index, self._part_text(part)) for part in message.parts]
+        return self._note_if_empty(message, [text for text in texts if text is not None])
 
-    def note(self, at: int, message: Message) -> list[Block]:
+    def note_blocks(self, index: int, message: Message) -> list[Block]:
         """A message of the system in the middle of the conversation, marked as what it is."""
         text = message.text
         blocks: list[Block] = []
         if text.strip():
             inside = _NOTE_TAG_PATTERN.sub(NEUTRAL_BRACKET, replace_surrogates(text))
-            blocks.append(TextBlock(at=at, text=f"<{SYSTEM_NOTE_TAG}>\n{inside}\n</{SYSTEM_NOTE_TAG}>"))
+            blocks.append(
+                TextBlock(message_index=index, text=f"<{SYSTEM_NOTE_TAG}>\n{inside}\n</{SYSTEM_NOTE_TAG}>")
+            )
         images = [part for part in message.parts if isinstance(part, ImageContent)]
-        return self._some(message, blocks + [self._image(at, image) for image in images])
+        return self._note_if_empty(message, blocks + [self._image(index, image) for image in images])
 
-    def asked(self, at: int, message: Message) -> list[Block]:
+    def user_blocks(self, index: int, message: Message) -> list[Block]:
         """A message of the user."""
-        return [*self._content(at, message)] or [
-            TextBlock(at=at, text=empty_message_text(message, self._repairs))
+        return [*self._content(index, message)] or [
+            TextBlock(message_index=index, text=empty_message_text(message, self._repairs))
         ]
 
-    def result(self, at: int, message: Message) -> ToolResultBlock:
+    def result_block(self, index: int, message: Message) -> ToolResultBlock:
         """The result of a call of the message before."""
-        content = self._content(at, message)
+        content = self._content(index, message)
         if message.is_error and any(isinstance(block, ImageBlock) for block in content):
             self._repairs.append("an image in the result of a call that failed: replaced by a note")
             content = [
-                block if isinstance(block, TextBlock) else TextBlock(at=at, text=NO_IMAGE)
+                block if isinstance(block, TextBlock) else TextBlock(message_index=index, text=NO_IMAGE)
                 for block in content
             ]
         return ToolResultBlock(
-            at=at,
+            message_index=index,
             id=message.tool_call_id or "",
-            content=content or [TextBlock(at=at, text=NO_OUTPUT)],
+            content=content or [TextBlock(message_index=index, text=NO_OUTPUT)],
             is_error=message.is_error,
         )
 
-    def answered(self, at: int, message: Message) -> list[Block]:
+    def assistant_blocks(self, index: int, message: Message) -> list[Block]:
         """A message of the assistant: thinking, text, calls."""
         blocks: list[Block] = []
         for part in message.parts:
             if isinstance(part, ThinkingContent):
-                block: Block | None = self._thinking(at, part)
+                block: Block | None = self._thinking(index, part)
             else:
-                block = self._text(at, self._worded(part))
+                block = self._text(index, self._part_text(part))
             blocks += [] if block is None else [block]
-        return self._some(message, blocks + [self._use(at, call) for call in message.tool_calls])
+        return self._note_if_empty(message, blocks + [self._use(index, call) for call in message.tool_calls])
 
-    def _use(self, at: int, call: ToolCall) -> ToolUseBlock:
+    def _use(self, index: int, call: ToolCall) -> ToolUseBlock:
         name = wire_tool_name(call.name, self._names, self._repairs)
         arguments = replace_json_surrogates(arguments_object(call, self._repairs))
-        return ToolUseBlock(at=at, id=call.id or "", name=name, input=arguments)
+        return ToolUseBlock(message_index=index, id=call.id or "", name=name, input=arguments)
 
-    def _content(self, at: int, message: Message) -> list[TextBlock | ImageBlock]:
+    def _content(self, index: int, message: Message) -> list[TextBlock | ImageBlock]:
         """What a user or a tool said: text that cannot pass for a note of the system, and images."""
         blocks: list[TextBlock | ImageBlock] = []
         for part in message.parts:
             if isinstance(part, ImageContent):
-                blocks.append(self._image(at, part))
+                blocks.append(self._image(index, part))
             elif isinstance(part, TextContent):
-                text = self._text(at, _NOTE_TAG_PATTERN.sub(NEUTRAL_BRACKET, part.text))
+                text = self._text(index, _NOTE_TAG_PATTERN.sub(NEUTRAL_BRACKET, part.text))
                 blocks += [] if text is None else [text]
         return blocks
 
-    def _image(self, at: int, image: ImageContent) -> TextBlock | ImageBlock:
-        picture = encode_image(image)
-        if picture is not None and (picture.data or self._carries.url_images):
-            return ImageBlock(at=at, picture=picture)
-        if picture is None:
+    def _image(self, index: int, image: ImageContent) -> TextBlock | ImageBlock:
+        encoded = encode_image(image)
+        if encoded is not None and (encoded.data or self._features.url_images):
+            return ImageBlock(message_index=index, image=encoded)
+        if encoded is None:
             self._repairs.append("an image of a kind that cannot be carried: replaced by a note")
-            return TextBlock(at=at, text=NO_IMAGE)
+            return TextBlock(message_index=index, text=NO_IMAGE)
         self._repairs.append("an image given as a URL cannot be carried: replaced by a note")
-        shown = len(picture.url) <= _MAX_URL_LENGTH
-        return TextBlock(at=at, text=f"(an image that cannot be shown: {picture.url})" if shown else NO_IMAGE)
+        shown = len(encoded.url) <= _MAX_URL_LENGTH
+        return TextBlock(
+            message_index=index, text=f"(an image that cannot be shown: {encoded.url})" if shown else NO_IMAGE
+        )
 
-    def _worded(self, part: TextContent | ImageContent | ThinkingContent) -> str:
+    def _part_text(self, part: TextContent | ImageContent | ThinkingContent) -> str:
         """A part where only text may be."""
         if isinstance(part, ImageContent):
             self._repairs.append("an image outside the messages of users and tools: replaced by a note")
             return NO_IMAGE
         return part.text if isinstance(part, TextContent) else ""
 
-    def _thinking(self, at: int, part: ThinkingContent) -> ThinkingBlock | None:
-        owner = self._carries.owner
-        if signature := signature_of(owner, part.signature, unmarked=True):
+    def _thinking(self, index: int, part: ThinkingContent) -> ThinkingBlock | None:
+        owner = self._features.owner
+        if signature := signature_of(owner, part.signature, accept_untagged=True):
             return ThinkingBlock(
-                at=at, text=replace_surrogates(part.text), signature=replace_surrogates(signature)
+                message_index=index,
+                text=replace_surrogates(part.text),
+                signature=replace_surrogates(signature),
             )
-        redacted = signature_of(owner, part.redacted, unmarked=True)
-        if redacted and (self._carries.redacted_text or is_base64(redacted)):
-            return ThinkingBlock(at=at, redacted=replace_surrogates(redacted))
+        redacted = signature_of(owner, part.redacted, accept_untagged=True)
+        if redacted and (self._features.redacted_text or is_base64(redacted)):
+            return ThinkingBlock(message_index=index, redacted=replace_surrogates(redacted))
         self._repairs.append("thinking that this provider did not sign: left out")
         return None
 
-    def _text(self, at: int, text: str) -> TextBlock | None:
-        return TextBlock(at=at, text=replace_surrogates(text)) if text.strip() else None
+    def _text(self, index: int, text: str) -> TextBlock | None:
+        return TextBlock(message_index=index, text=replace_surrogates(text)) if text.strip() else None
 
-    def _some(self, message: Message, blocks: list[_B]) -> list[_B]:
+    def _note_if_empty(self, message: Message, blocks: list[_B]) -> list[_B]:
         if not blocks:
             note_omission(message, self._repairs)
         return blocks
@@ -251,22 +257,22 @@ MAX_BREAKPOINTS = 4
 
 
 def build_conversation(
-    messages: Sequence[Message], carries: ProviderFeatures, asked: RequestOptions
+    messages: Sequence[Message], features: ProviderFeatures, request_options: RequestOptions
 ) -> BlockConversation:
     """A request in blocks that only have to be spelled."""
-    ready = repair_messages(messages, answered=asked.answered)
+    ready = repair_messages(messages, answered_call_ids=request_options.answered_call_ids)
     repairs, said = list(ready.repairs), ready.messages
-    names = wire_tool_names(asked.tools)
-    writer = BlockWriter(carries, names, repairs)
+    names = wire_tool_names(request_options.tools)
+    writer = BlockWriter(features, names, repairs)
     first = next((at for at, message in enumerate(said) if message.role not in INSTRUCTION_ROLES), len(said))
-    system = [text for at, rule in enumerate(said[:first]) for text in writer.rule(at, rule)]
+    system = [text for at, rule in enumerate(said[:first]) for text in writer.system_blocks(at, rule)]
     turns = _build_turns(writer, said, first, repairs)
     if not turns or turns[0].role == "assistant":
-        turns.insert(0, BlockTurn("user", [TextBlock(at=first, text=opening_text(repairs))]))
+        turns.insert(0, BlockTurn("user", [TextBlock(message_index=first, text=opening_text(repairs))]))
     if turns[-1].role == "assistant":
-        turns.append(BlockTurn("user", [TextBlock(at=len(said), text=closing_text(repairs))]))
-    _mark_breakpoints(system, turns, _locate_breakpoints(messages, said, asked.breakpoints))
-    offers = _offered_tools(asked.tools, names, repairs)
+        turns.append(BlockTurn("user", [TextBlock(message_index=len(said), text=closing_text(repairs))]))
+    _mark_breakpoints(system, turns, _locate_breakpoints(messages, said, request_options.breakpoints))
+    offers = _offered_tools(request_options.tools, names, repairs)
     if not offers and (called := _called_tool_names(turns)):
         repairs.append("the history calls tools but none are offered: they are described without arguments")
         offers = [OfferedTool(name=name, description="", schema={"type": "object"}) for name in called]
@@ -274,7 +280,7 @@ def build_conversation(
         system=system,
         turns=turns,
         tools=offers,
-        offered=bool(asked.tools),
+        tools_offered=bool(request_options.tools),
         repairs=tuple(dict.fromkeys(repairs)),
     )
 
@@ -286,13 +292,13 @@ def _build_turns(
     turns: list[BlockTurn] = []
     for at, message in enumerate(messages[first:], start=first):
         if message.role is ChatRole.ASSISTANT:
-            turn = BlockTurn("assistant", writer.answered(at, message))
+            turn = BlockTurn("assistant", writer.assistant_blocks(at, message))
         elif message.role is ChatRole.TOOL:
-            turn = BlockTurn("user", [writer.result(at, message)])
+            turn = BlockTurn("user", [writer.result_block(at, message)])
         elif message.role in INSTRUCTION_ROLES:
-            turn = BlockTurn("user", writer.note(at, message))
+            turn = BlockTurn("user", writer.note_blocks(at, message))
         else:
-            turn = BlockTurn("user", writer.asked(at, message))
+            turn = BlockTurn("user", writer.user_blocks(at, message))
         turns.append(turn)
     turns = _merge_turns(turns)
     kept = [turn for turn in turns if not all(isinstance(block, ThinkingBlock) for block in turn.blocks)]
@@ -347,11 +353,11 @@ def _mark_breakpoints(system: Sequence[TextBlock], turns: Sequence[BlockTurn], p
     able: list[Block] = [block for block in blocks if not isinstance(block, ThinkingBlock)]
     marked: list[Block] = []
     for place in places:
-        last = next((block for block in reversed(able) if block.at <= place), None)
+        last = next((block for block in reversed(able) if block.message_index <= place), None)
         if last is not None and (not marked or last is not marked[-1]):
             marked.append(last)
     for block in marked[-MAX_BREAKPOINTS:]:
-        block.cut = True
+        block.cache_breakpoint = True
 
 
 def _offered_tools(

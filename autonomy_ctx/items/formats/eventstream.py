@@ -37,7 +37,7 @@ class EventStreamDecoder:
         self._buffer = bytearray()
 
     @property
-    def unfinished(self) -> bool:
+    def has_partial_frame(self) -> bool:
         """Whether a frame has begun that is not complete: at the end, the connection was cut."""
         return bool(self._buffer)
 

@@ -90,19 +90,19 @@ class GoogleReader:
         self._calls: list[ToolCall] = []
         self._stop: str | None = None
         self._usage: Mapping[str, Any] = EMPTY
-        self._about: dict[str, str] = {}
+        self._metadata: dict[str, str] = {}
 
     def feed(self, data: Mapping[str, Any], event: str | None = None) -> list[StreamEvent]:
         """What one event says; an error in the middle of a stream is raised."""
         if data.get("error"):
             raise stream_error(data["error"])
-        return self.take(data)
+        return self.add_body(data)
 
-    def take(self, body: Mapping[str, Any]) -> list[StreamEvent]:
+    def add_body(self, body: Mapping[str, Any]) -> list[StreamEvent]:
         """Note what one response, whole or a piece, says."""
         for name in ("responseId", "modelVersion"):
             if as_nonempty_text(body.get(name)):
-                self._about[name] = body[name]
+                self._metadata[name] = body[name]
         self._usage = as_mapping(body.get("usageMetadata")) or self._usage
         self._stop = failure_reason(body) or self._stop
         if as_nonempty_text(as_mapping(body.get("promptFeedback")).get("blockReason")):
@@ -123,8 +123,8 @@ class GoogleReader:
             tool_calls=tuple(self._calls),
             stop=stop,
             usage=_usage(self._usage),
-            model=self._about.get("modelVersion"),
-            id=self._about.get("responseId"),
+            model=self._metadata.get("modelVersion"),
+            id=self._metadata.get("responseId"),
         )
 
     def _part(self, part: Mapping[str, Any]) -> list[StreamEvent]:
@@ -185,7 +185,7 @@ def user_parts(message: Message, repairs: list[str]) -> list[GooglePart]:
 
 
 def model_parts(
-    message: Message, names: ToolNames, repairs: list[str], *, unsigned_refused: bool
+    message: Message, names: ToolNames, repairs: list[str], *, signatures_required: bool
 ) -> list[GooglePart]:
     """What a model said and called."""
     parts: list[GooglePart] = []
@@ -201,7 +201,7 @@ def model_parts(
         called = {"id": call.id, "name": name, "args": arguments_object(call, repairs)}
         written: GooglePart = {"functionCall": called}
         signature = _call_signature(call, repairs)
-        if signature is None and unsigned_refused and number == 0:
+        if signature is None and signatures_required and number == 0:
             repairs.append(f"call {call.id!r} has no thought signature: marked as made elsewhere")
             signature = SKIP_SIGNATURE_CHECK
         parts.append(written | {"thoughtSignature": signature} if signature else written)
@@ -237,9 +237,9 @@ def function_response(
 
 
 def _image_part(image: ImageContent, repairs: list[str]) -> GooglePart:
-    picture = encode_image(image)
-    if picture is not None and picture.data:
-        return {"inlineData": {"mimeType": picture.media_type, "data": picture.data}}
+    encoded = encode_image(image)
+    if encoded is not None and encoded.data:
+        return {"inlineData": {"mimeType": encoded.media_type, "data": encoded.data}}
     if _URL_PATTERN.fullmatch(image.image):
         ending = image.image.partition("?")[0].rpartition(".")[2].lower()
         # A type must be given; most pictures are JPEG.
@@ -282,35 +282,38 @@ class GoogleFormat:
         self._new_id = new_id
 
     def request(
-        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that the provider takes; it caches prefixes by itself."""
         repairs: list[str] = []
-        names = wire_tool_names(asked.tools)
+        names = wire_tool_names(request_options.tools)
         made = google_contents(
             messages,
             repairs,
             names=names,
-            unsigned_refused=requires_signatures(model),
-            answered=asked.answered,
+            signatures_required=requires_signatures(model),
+            answered_call_ids=request_options.answered_call_ids,
         )
         body: dict[str, Any] = {"contents": made.contents}
         if made.system:
             body["systemInstruction"] = {"parts": [{"text": made.system}]}
-        if asked.tools:
-            body["tools"] = [{"functionDeclarations": _declarations(asked.tools, names, repairs)}]
-        body |= asked.options
-        if asked.max_tokens is not None:
-            configured = asked.options.get("generationConfig") or {}
-            body["generationConfig"] = {"maxOutputTokens": asked.max_tokens, **configured}
+        if request_options.tools:
+            body["tools"] = [{"functionDeclarations": _declarations(request_options.tools, names, repairs)}]
+        body |= request_options.options
+        if request_options.max_tokens is not None:
+            configured = request_options.options.get("generationConfig") or {}
+            body["generationConfig"] = {"maxOutputTokens": request_options.max_tokens, **configured}
         place = quote(model if "/" in model else f"models/{model}", safe="/-._~@")
-        verb = "streamGenerateContent?alt=sse" if asked.stream else "generateContent"
+        verb = "streamGenerateContent?alt=sse" if request_options.stream else "generateContent"
         return build_request(f"/{place}:{verb}", body, repairs)
 
     def reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole response says."""
         reader = self.reader()
-        reader.take(body)
+        reader.add_body(body)
         return reader.finish()
 
     def reader(self) -> GoogleReader:
@@ -329,15 +332,16 @@ def google_contents(
     *,
     names: ToolNames | None = None,
     thought_signatures: Mapping[str, str | bytes] | None = None,
-    unsigned_refused: bool = False,
-    answered: Collection[str] = (),
+    signatures_required: bool = False,
+    answered_call_ids: Collection[str] = (),
 ) -> GoogleContents:
     """Messages as contents; `repairs` gets what was mended.
 
     `thought_signatures`, by call id, are used for calls that carry none themselves.
     """
     ready = repair_messages(
-        [_add_signatures(message, thought_signatures or {}) for message in messages], answered=answered
+        [_add_signatures(message, thought_signatures or {}) for message in messages],
+        answered_call_ids=answered_call_ids,
     )
     repairs += ready.repairs
     names = names or ToolNames(())
@@ -362,8 +366,8 @@ def google_contents(
             text = message_text(message, repairs)
             system += [text] if text else []
         else:
-            called = {call.id: google_tool_name(names.of(call.name)) for call in message.tool_calls}
-            told = model_parts(message, names, repairs, unsigned_refused=unsigned_refused)
+            called = {call.id: google_tool_name(names.wire_name(call.name)) for call in message.tool_calls}
+            told = model_parts(message, names, repairs, signatures_required=signatures_required)
             turns.append(("model", told))
             if not told:
                 note_omission(message, repairs)

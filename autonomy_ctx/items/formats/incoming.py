@@ -103,16 +103,16 @@ class CallDraft:
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
-    told: bool = False
+    start_sent: bool = False
 
-    def started(self) -> list[CallStarted]:
+    def start_events(self) -> list[CallStarted]:
         """The event that it has begun: once, when its name is known."""
-        if self.told or not self.name:
+        if self.start_sent or not self.name:
             return []
-        self.told = True
+        self.start_sent = True
         return [CallStarted(self.id, self.name)]
 
-    def call(self) -> ToolCall:
+    def to_call(self) -> ToolCall:
         """The call as far as it came."""
         return ToolCall(self.id, self.name, "".join(self.arguments), self.extra or EMPTY)
 

@@ -63,8 +63,8 @@ def chat_reply(body: Mapping[str, Any], new_id: Callable[[], str]) -> ModelReply
     """What a whole response says."""
     reader = ChatReader(new_id)
     for choice in as_mappings(body.get("choices"))[:1]:
-        reader.take(choice, "message")
-    reader.told(body)
+        reader.add_choice(choice, "message")
+    reader.note_metadata(body)
     return reader.finish()
 
 
@@ -78,7 +78,7 @@ class ChatReader:
         self._drafts: list[CallDraft] = []
         self._stop: str | None = None
         self._refused = False
-        self._about: dict[str, Any] = {}
+        self._metadata: dict[str, Any] = {}
         self._usage = Usage()
         self._failure: str | None = None
 
@@ -86,17 +86,17 @@ class ChatReader:
         """What one chunk says; an error in the middle of a stream is raised."""
         if data.get("error"):
             raise stream_error(data["error"])
-        self.told(data)
+        self.note_metadata(data)
         events: list[StreamEvent] = []
         for choice in as_mappings(data.get("choices"))[:1]:
-            events += self.take(choice, "delta")
+            events += self.add_choice(choice, "delta")
         return events
 
     def finish(self) -> ModelReply:
         """The reply, with what came when the stream ended too early."""
         for draft in self._drafts:
             draft.id = draft.id or self._new_id()
-        calls = tuple(draft.call() for draft in self._drafts if draft.name)
+        calls = tuple(draft.to_call() for draft in self._drafts if draft.name)
         stop = _STOP_REASONS.get(self._stop or "", self._stop)
         if stop == "end":
             stop = "tools" if calls else "refused" if self._refused else "end"
@@ -105,20 +105,20 @@ class ChatReader:
             tool_calls=calls,
             stop=self._failure or stop,
             usage=self._usage,
-            model=self._about.get("model"),
-            id=self._about.get("id"),
+            model=self._metadata.get("model"),
+            id=self._metadata.get("id"),
         )
 
-    def told(self, body: Mapping[str, Any]) -> None:
+    def note_metadata(self, body: Mapping[str, Any]) -> None:
         """Note what is not part of the answer: id, model, usage."""
         for name in ("id", "model"):
             if as_nonempty_text(body.get(name)):
-                self._about[name] = body[name]
+                self._metadata[name] = body[name]
         if as_mapping(body.get("usage")):
             self._usage = _usage(as_mapping(body["usage"]))
         self._failure = failure_reason(body)
 
-    def take(self, choice: Mapping[str, Any], key: str) -> list[StreamEvent]:
+    def add_choice(self, choice: Mapping[str, Any], key: str) -> list[StreamEvent]:
         """Note one choice's message, or the next piece of it."""
         said = as_mapping(choice.get(key))
         self._stop = as_nonempty_text(choice.get("finish_reason")) or self._stop
@@ -143,7 +143,7 @@ class ChatReader:
                 draft.extra["extra_content"] = call["extra_content"]
             if draft.name and not draft.id:
                 draft.id = self._new_id()
-            events += draft.started()
+            events += draft.start_events()
         return events
 
     def _draft(self, call: Mapping[str, Any]) -> CallDraft:
@@ -202,13 +202,16 @@ class OpenAIFormat:
         self._new_id = new_id
 
     def request(
-        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that every server of these words takes; it caches prefixes by itself."""
-        options = dict(asked.options)
+        options = dict(request_options.options)
         reasons = resolve_reasoning(model, options, self.reasoning_model)
         repairs: list[str] = []
-        names = wire_tool_names(asked.tools)
+        names = wire_tool_names(request_options.tools)
         body: dict[str, Any] = {
             "model": model,
             "messages": openai_messages(
@@ -216,12 +219,12 @@ class OpenAIFormat:
                 repairs,
                 names=names,
                 reasoning_model=reasons,
-                attached="gemini" in model.lower(),
-                closed=bool(_USER_LAST_MODELS.search(model.lower())),
-                answered=asked.answered,
+                send_extra_content="gemini" in model.lower(),
+                end_with_user=bool(_USER_LAST_MODELS.search(model.lower())),
+                answered_call_ids=request_options.answered_call_ids,
             ),
         }
-        if asked.tools:
+        if request_options.tools:
             body["tools"] = [
                 {
                     "type": "function",
@@ -231,11 +234,11 @@ class OpenAIFormat:
                         "parameters": spec.parameters,
                     },
                 }
-                for spec in tool_specs(asked.tools, names, repairs)
+                for spec in tool_specs(request_options.tools, names, repairs)
             ]
-        if asked.max_tokens is not None:
-            body["max_completion_tokens" if reasons else "max_tokens"] = asked.max_tokens
-        if asked.stream:
+        if request_options.max_tokens is not None:
+            body["max_completion_tokens" if reasons else "max_tokens"] = request_options.max_tokens
+        if request_options.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return build_request("/chat/completions", body | options, repairs)
 
@@ -266,12 +269,12 @@ def openai_messages(
     *,
     names: ToolNames | None = None,
     reasoning_model: bool = False,
-    attached: bool = False,
-    closed: bool = False,
-    answered: Collection[str] = (),
+    send_extra_content: bool = False,
+    end_with_user: bool = False,
+    answered_call_ids: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Messages as chat completions take them; `repairs` gets what was mended."""
-    ready = repair_messages(messages, answered=answered, longest_id=MAX_CALL_ID_LENGTH)
+    ready = repair_messages(messages, answered_call_ids=answered_call_ids, max_id_length=MAX_CALL_ID_LENGTH)
     repairs += ready.repairs
     names = names or ToolNames(())
     out: list[dict[str, Any]] = []
@@ -286,7 +289,10 @@ def openai_messages(
             out.append(_user_message(message, repairs))
         elif message.role is ChatRole.ASSISTANT:
             text = message_text(message, repairs)
-            calls = [_encode_call(call, names, repairs, attached=attached) for call in message.tool_calls]
+            calls = [
+                _encode_call(call, names, repairs, send_extra_content=send_extra_content)
+                for call in message.tool_calls
+            ]
             if calls:
                 out.append({"role": "assistant", "content": text or None, "tool_calls": calls})
             elif text:
@@ -300,7 +306,7 @@ def openai_messages(
             else:
                 note_omission(message, repairs)
     _flush_images(pending, out)
-    if closed and out and out[-1]["role"] == "assistant":
+    if end_with_user and out and out[-1]["role"] == "assistant":
         out.append({"role": "user", "content": closing_text(repairs)})
     return out or [{"role": "user", "content": opening_text(repairs)}]
 
@@ -350,13 +356,15 @@ def _content_parts(message: Message, repairs: list[str]) -> list[dict[str, Any]]
 
 def image_url(image: ImageContent) -> str | None:
     """An image as a URL of the web or a `data:` URL; None when it is neither."""
-    picture = encode_image(image)
-    if picture is None:
+    encoded = encode_image(image)
+    if encoded is None:
         return None
-    return picture.url or f"data:{picture.media_type};base64,{picture.data}"
+    return encoded.url or f"data:{encoded.media_type};base64,{encoded.data}"
 
 
-def _encode_call(call: ToolCall, names: ToolNames, repairs: list[str], *, attached: bool) -> dict[str, Any]:
+def _encode_call(
+    call: ToolCall, names: ToolNames, repairs: list[str], *, send_extra_content: bool
+) -> dict[str, Any]:
     sent = {
         "id": call.id,
         "type": "function",
@@ -367,6 +375,6 @@ def _encode_call(call: ToolCall, names: ToolNames, repairs: list[str], *, attach
     }
     return (
         sent | {EXTRA_CONTENT: call.extra[EXTRA_CONTENT]}
-        if attached and call.extra.get(EXTRA_CONTENT)
+        if send_extra_content and call.extra.get(EXTRA_CONTENT)
         else sent
     )

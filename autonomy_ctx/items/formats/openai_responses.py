@@ -232,21 +232,28 @@ class ResponsesFormat:
         self._new_id = new_id
 
     def request(
-        self, model: str, messages: Sequence[Message], asked: RequestOptions = DEFAULT_REQUEST_OPTIONS
+        self,
+        model: str,
+        messages: Sequence[Message],
+        request_options: RequestOptions = DEFAULT_REQUEST_OPTIONS,
     ) -> WireRequest:
         """A request that carries the whole conversation; the server caches prefixes by itself."""
-        options = dict(asked.options)
+        options = dict(request_options.options)
         reasons = resolve_reasoning(model, options, self.reasoning_model)
         repairs: list[str] = []
-        names = wire_tool_names(asked.tools)
+        names = wire_tool_names(request_options.tools)
         items = responses_input(
-            messages, repairs, names=names, reasoning_model=reasons, answered=asked.answered
+            messages,
+            repairs,
+            names=names,
+            reasoning_model=reasons,
+            answered_call_ids=request_options.answered_call_ids,
         )
         body: dict[str, Any] = {"model": model, "input": items, "store": False}
         if reasons:
             # Other models refuse to be asked for it.
             body["include"] = [ENCRYPTED_REASONING]
-        if asked.tools:
+        if request_options.tools:
             body["tools"] = [
                 {
                     "type": "function",
@@ -256,13 +263,13 @@ class ResponsesFormat:
                     # Strict is the default here, and not every schema is fit for it.
                     "strict": False,
                 }
-                for spec in tool_specs(asked.tools, names, repairs)
+                for spec in tool_specs(request_options.tools, names, repairs)
             ]
-        if (most := asked.max_tokens) is not None:
+        if (most := request_options.max_tokens) is not None:
             if most < MIN_OUTPUT_TOKENS:
                 repairs.append(f"`max_tokens` {most} is sent as {MIN_OUTPUT_TOKENS}, the least there is")
             body["max_output_tokens"] = max(most, MIN_OUTPUT_TOKENS)
-        if asked.stream:
+        if request_options.stream:
             body["stream"] = True
         return build_request("/responses", body | options, repairs)
 
@@ -281,10 +288,10 @@ def responses_input(
     *,
     names: ToolNames | None = None,
     reasoning_model: bool = False,
-    answered: Collection[str] = (),
+    answered_call_ids: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Messages as input items; `repairs` gets what was mended."""
-    ready = repair_messages(messages, answered=answered)
+    ready = repair_messages(messages, answered_call_ids=answered_call_ids)
     repairs += ready.repairs
     names = names or ToolNames(())
     items: list[dict[str, Any]] = []

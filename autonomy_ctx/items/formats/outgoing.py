@@ -32,19 +32,19 @@ class UniqueNames:
     """Gives out names that a provider takes, and none of them twice."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def new(self, text: str) -> str:
         """The text itself if it will do and is still free, otherwise something like it."""
         stem = name = sanitize_name(text)
         number = self._numbers.get(stem, 2)
-        while name in self._taken:
+        while name in self._used:
             suffix = f"-{number}"
             name = stem[: MAX_NAME_LENGTH - len(suffix)] + suffix
             number += 1
         self._numbers[stem] = number
-        self._taken.add(name)
+        self._used.add(name)
         return name
 
 
@@ -54,25 +54,25 @@ class CallIds:
     An id that has to change gets a mark made from itself: it stays the same when a window begins later.
     """
 
-    def __init__(self, longest: int = MAX_NAME_LENGTH) -> None:
-        self._longest = longest
-        self._taken: set[str] = set()
+    def __init__(self, max_length: int = MAX_NAME_LENGTH) -> None:
+        self._max_length = max_length
+        self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def new(self, call_id: str) -> str:
         """The id itself if it will do and is still free, otherwise something like it."""
-        fits = _VALID_NAME.fullmatch(call_id) and len(call_id) <= self._longest
-        free, number = call_id if fits else self._marked(call_id), self._numbers.get(call_id, 1)
-        while free in self._taken:
+        fits = _VALID_NAME.fullmatch(call_id) and len(call_id) <= self._max_length
+        free, number = call_id if fits else self._hashed_id(call_id), self._numbers.get(call_id, 1)
+        while free in self._used:
             number += 1
-            free = self._marked(f"{call_id} {number}")
+            free = self._hashed_id(f"{call_id} {number}")
         self._numbers[call_id] = number
-        self._taken.add(free)
+        self._used.add(free)
         return free
 
-    def _marked(self, call_id: str) -> str:
+    def _hashed_id(self, call_id: str) -> str:
         mark = sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        return f"{_INVALID_CHARACTERS.sub('_', call_id)[: self._longest - 9]}_{mark}"
+        return f"{_INVALID_CHARACTERS.sub('_', call_id)[: self._max_length - 9]}_{mark}"
 
 
 class ToolNames:
@@ -82,9 +82,9 @@ class ToolNames:
         self._distinct = UniqueNames()
         self._names: dict[str, str] = {}
         for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
-            self.of(name)
+            self.wire_name(name)
 
-    def of(self, name: str) -> str:
+    def wire_name(self, name: str) -> str:
         """The name on the wire, always the same for the same tool."""
         if name not in self._names:
             self._names[name] = self._distinct.new(name)
@@ -105,7 +105,11 @@ def original_tool_names(offered: Iterable[str]) -> dict[str, str]:
     """The own names of tools by those they have on the wire, for those that differ."""
     own = list(offered)
     wire = ToolNames(own)
-    sent = [(variant, name) for name in own for variant in (wire.of(name), google_tool_name(wire.of(name)))]
+    sent = [
+        (variant, name)
+        for name in own
+        for variant in (wire.wire_name(name), google_tool_name(wire.wire_name(name)))
+    ]
     return {variant: name for variant, name in sent if variant != name}
 
 
@@ -149,7 +153,7 @@ def decode_arguments(call: ToolCall) -> dict[str, Any] | None:
     try:
         # Checked too: JSON text can hold NaN, numbers beyond a float, and nesting without end.
         arguments: dict[str, Any] = replace_json_surrogates(
-            validate_json(call.parsed_arguments(), "arguments")
+            validate_json(call.parse_arguments(), "arguments")
         )
     except (InvalidMessage, RecursionError):
         return None
@@ -240,7 +244,7 @@ def tool_specs(tools: Sequence[Mapping[str, Any]], names: ToolNames, repairs: li
 
 def wire_tool_name(name: str, names: ToolNames, repairs: list[str]) -> str:
     """A tool's name on the wire, and a repair when it is another one."""
-    sent = names.of(name)
+    sent = names.wire_name(name)
     if sent != name:
         repairs.append(f"the tool {name!r} is sent as `{sent}`")
     return sent
@@ -330,16 +334,19 @@ class RepairedMessages:
 
 
 def repair_messages(
-    messages: Sequence[Message], *, answered: Collection[str] = (), longest_id: int = MAX_NAME_LENGTH
+    messages: Sequence[Message],
+    *,
+    answered_call_ids: Collection[str] = (),
+    max_id_length: int = MAX_NAME_LENGTH,
 ) -> RepairedMessages:
     """The messages with every call answered once, right after it; a summary as a record, not a rule.
 
-    Each call has an id that providers take and that no other call has. `answered` are ids, as memory
+    Each call has an id that providers take and that no other call has. `answered_call_ids` are ids, as memory
     has them, of calls whose results are known to exist although they are not among the messages.
     """
     repairs: list[str] = []
     results = _results_by_call(messages, repairs)
-    ids = CallIds(longest_id)
+    ids = CallIds(max_id_length)
     renamed: list[str] = []
     out: list[Message] = []
     for index, message in enumerate(messages):
@@ -353,7 +360,8 @@ def repair_messages(
         out.append(message if same else replace(message, tool_calls=calls))
         for call, own in zip(calls, message.tool_calls, strict=True):
             # Of calls with one id in a message, the first has the result.
-            found = results.pop((index, own.id or ""), None) or _missing_result(call, own, answered, repairs)
+            found = results.pop((index, own.id or ""), None)
+            found = found or _missing_result(call, own, answered_call_ids, repairs)
             out.append(_link_result(found, call))
     return RepairedMessages(out, tuple(repairs + renamed))
 
@@ -388,10 +396,12 @@ def _assign_call_ids(message: Message, ids: CallIds, renamed: list[str]) -> tupl
     return tuple(calls)
 
 
-def _missing_result(call: ToolCall, own: ToolCall, answered: Collection[str], repairs: list[str]) -> Message:
+def _missing_result(
+    call: ToolCall, own: ToolCall, answered_call_ids: Collection[str], repairs: list[str]
+) -> Message:
     """What stands where a result should be."""
     name = own.id or call.id
-    if own.id is not None and own.id in answered:
+    if own.id is not None and own.id in answered_call_ids:
         repairs.append(f"the result of call {name!r} of `{call.name}` is not in the context: said so")
         return Message("tool", HIDDEN_RESULT)
     repairs.append(f"call {name!r} of `{call.name}` has no result: answered as interrupted")

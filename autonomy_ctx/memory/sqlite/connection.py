@@ -231,25 +231,25 @@ class OpenFile:
         self.identity: tuple[int, int, int] | None = None
         self._opens = 0
         self.was_open = False
-        self._seen = 0.0
+        self._checked_at = 0.0
 
-    def in_place(self) -> bool:
+    def matches_path(self) -> bool:
         """Whether what is open is still what is at the path; looked up now and then."""
         if self.identity is None:
             return False
         now = time.monotonic()
-        if now - self._seen < STAT_INTERVAL_SECONDS:
+        if now - self._checked_at < STAT_INTERVAL_SECONDS:
             return True
         if _file_identity(self.path) != self.identity[:2]:
             return False
-        self._seen = now
+        self._checked_at = now
         return True
 
-    def look_again(self) -> None:
+    def invalidate(self) -> None:
         """Look at the file the next time, however soon that is."""
-        self._seen = 0.0
+        self._checked_at = 0.0
 
-    def opened(self) -> None:
+    def note_open(self) -> None:
         """Note which file is open now."""
         found = os.stat(self.path)
         self._opens += 1
@@ -258,7 +258,7 @@ class OpenFile:
         file = self.identity[:2]
         _open_files[file] = _open_files.get(file, 0) + 1
 
-    def closed(self) -> None:
+    def note_closed(self) -> None:
         """Note that it is no longer open."""
         if self.identity is None:
             return

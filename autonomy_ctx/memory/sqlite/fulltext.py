@@ -58,20 +58,20 @@ def find_scope_number(connection: sqlite3.Connection, agent: str, scope: str) ->
 def ensure_scope_number(connection: sqlite3.Connection, agent: str, scope: str) -> int:
     """The number of a scope of an agent."""
     connection.execute("INSERT OR IGNORE INTO search_place (agent, scope) VALUES (?, ?)", (agent, scope))
-    place = find_scope_number(connection, agent, scope)
-    assert place is not None
-    return place
+    scope_number = find_scope_number(connection, agent, scope)
+    assert scope_number is not None
+    return scope_number
 
 
 def add_message(
-    connection: sqlite3.Connection, place: int, conversation_id: int, position: int, text: str
+    connection: sqlite3.Connection, scope_number: int, conversation_id: int, position: int, text: str
 ) -> None:
     """Put a message into the index."""
-    add_messages(connection, place, conversation_id, {position: text})
+    add_messages(connection, scope_number, conversation_id, {position: text})
 
 
 def add_messages(
-    connection: sqlite3.Connection, place: int, conversation_id: int, texts: Mapping[int, str]
+    connection: sqlite3.Connection, scope_number: int, conversation_id: int, texts: Mapping[int, str]
 ) -> None:
     """Put messages of a conversation into the index, by their positions; together it is much faster."""
     if not texts:
@@ -80,7 +80,7 @@ def add_messages(
     entered = dict(
         connection.execute(_SELECT_ENTRY_IDS, (conversation_id, min(texts), max(texts))).fetchall()
     )
-    mark, own = f"{place}x", f"c{conversation_id}"
+    mark, own = f"{scope_number}x", f"c{conversation_id}"
     connection.executemany(
         _INSERT_TERMS,
         [(entered[position], _index_terms(mark, text), own) for position, text in texts.items()],
@@ -93,10 +93,14 @@ def _index_terms(mark: str, text: str) -> str:
 
 
 def find_hits(
-    connection: sqlite3.Connection, place: int, conversation_id: int | None, wanted: Sequence[str], limit: int
+    connection: sqlite3.Connection,
+    scope_number: int,
+    conversation_id: int | None,
+    terms: Sequence[str],
+    limit: int,
 ) -> list[FullTextHit]:
     """What matches any of the terms, best first; of equals the newest."""
-    match = f"text : ({fts_or_query(f'{place}x{term}' for term in wanted)})"
+    match = f"text : ({fts_or_query(f'{scope_number}x{term}' for term in terms)})"
     if conversation_id is not None:
         match = f'({match}) AND (place : "c{conversation_id}")'
     # SQLite takes no larger number; no index has so many rows.

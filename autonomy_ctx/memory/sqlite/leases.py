@@ -32,7 +32,7 @@ _SELECT_LEASED_CONVERSATION = """
 
 def owe(transaction: Transaction, key: Key, task: str, now: float) -> bool:
     """Owe a conversation a task."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     found = connection.execute(_SELECT_NONEMPTY_CONVERSATION, key).fetchone()
     if found is not None:
         connection.execute(_UPSERT_WORK, (*found, task, now))
@@ -43,7 +43,7 @@ def claim(
     transaction: Transaction, key: Key, owner: str, task: str, seconds: float, now: float
 ) -> Lease | float | None:
     """Owe a conversation a task and take it if it is free and due."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     found = connection.execute(_SELECT_NONEMPTY_CONVERSATION, key).fetchone()
     if found is None:
         return None
@@ -64,7 +64,7 @@ def claim_next(
     transaction: Transaction, owner: str, task: str, seconds: float, now: float
 ) -> Lease | float | None:
     """Take what has been due for the longest time, or say when something could be."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     found = connection.execute(_SELECT_DUE_WORK, (task, now)).fetchone()
     if found is not None:
         return _acquire_lease(connection, found[0], Key(*found[1:]), owner, now + seconds)
@@ -76,28 +76,30 @@ def claim_next(
 
 def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -> bool:
     """Move the end of a lease; false when it was lost."""
-    connection = transaction.flushed()
-    held = _leased_conversation(connection, lease)
-    if held is not None:
-        connection.execute("UPDATE work SET lease_until = ? WHERE conversation_id = ?", (now + seconds, held))
-    return held is not None
+    connection = transaction.flushed_connection()
+    conversation_id = _leased_conversation(connection, lease)
+    if conversation_id is not None:
+        connection.execute(
+            "UPDATE work SET lease_until = ? WHERE conversation_id = ?", (now + seconds, conversation_id)
+        )
+    return conversation_id is not None
 
 
 def settle(transaction: Transaction, lease: Lease, again_in: float | None, now: float) -> bool:
     """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
-    connection = transaction.flushed()
-    held = _leased_conversation(connection, lease)
-    if held is None:
+    connection = transaction.flushed_connection()
+    conversation_id = _leased_conversation(connection, lease)
+    if conversation_id is None:
         return False
     if again_in is None:
-        connection.execute("DELETE FROM work WHERE conversation_id = ?", (held,))
+        connection.execute("DELETE FROM work WHERE conversation_id = ?", (conversation_id,))
         return True
     connection.execute(
         """
         UPDATE work SET due = ?, attempts = ?, refusals = ?, refused = ?, owner = NULL, lease_until = NULL
         WHERE conversation_id = ?
         """,
-        (now + again_in, lease.attempts, lease.refusals, lease.refused, held),
+        (now + again_in, lease.attempts, lease.refusals, lease.refused, conversation_id),
     )
     return True
 

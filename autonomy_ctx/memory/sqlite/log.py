@@ -64,65 +64,63 @@ class Transaction:
         self._connection = connection
         # One cursor for the statement that runs once per message.
         self._insert_row = connection.cursor().execute
-        self._touched: dict[Key, _ConversationRow] = {}
-        self.deleted = False
+        self._open_rows: dict[Key, _ConversationRow] = {}
+        self.has_deleted = False
         # Whether this transaction has taken a step of the search index: one is enough for a commit.
-        self.indexed = False
+        self.has_indexed = False
 
     def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
         """Store drafts at the next positions, all of them or none."""
-        kept = self._touched.get(key) or self._conversation(key)
-        before, last_user = kept.position, kept.last_user
+        row = self._open_rows.get(key) or self._conversation(key)
+        before, last_user = row.position, row.last_user
         positions: list[int] = []
         for draft in drafts:
             # The unique index finds a known id; asking first would cost every new message a query.
             try:
-                self._insert(kept.id, kept.position + 1, draft)
+                self._insert(row.id, row.position + 1, draft)
             except sqlite3.IntegrityError:
-                found = self._connection.execute(
-                    _SELECT_BY_MESSAGE_ID, (kept.id, draft.message.id)
-                ).fetchone()
+                found = self._connection.execute(_SELECT_BY_MESSAGE_ID, (row.id, draft.message.id)).fetchone()
                 if found is None:
                     raise UnreadableRow("the head of a conversation contradicts its log") from None
                 position, body = found
                 if not same_content(body, draft.whole or draft.body):
-                    self._undo(kept, before, last_user)
+                    self._undo(row, before, last_user)
                     raise ConflictingMessage(message_id=draft.message.id, position=position) from None
                 positions.append(position)
                 continue
-            kept.position += 1
-            positions.append(kept.position)
+            row.position += 1
+            positions.append(row.position)
             if draft.message.role is ChatRole.USER:
-                kept.last_user = kept.position
-        kept.count += kept.position - before
-        self._touched[key] = kept
+                row.last_user = row.position
+        row.count += row.position - before
+        self._open_rows[key] = row
         return positions
 
     def delete(
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
     ) -> int:
         """Delete messages and raise the generation of every conversation that lost one."""
-        meant = find_conversation_ids(self.flushed(), scope, agent, conversation)
+        meant = find_conversation_ids(self.flushed_connection(), scope, agent, conversation)
         return sum(self._delete_from(conversation_id, ids) for conversation_id in meant)
 
     def conversation_id(self, key: Key) -> int:
         """A conversation's number in the tables; a row is made for one that is new."""
-        kept = self._touched.get(key)
-        return (kept or self._conversation(key)).id
+        row = self._open_rows.get(key)
+        return (row or self._conversation(key)).id
 
-    def flushed(self) -> sqlite3.Connection:
+    def flushed_connection(self) -> sqlite3.Connection:
         """The connection, with every conversation's row as this transaction has left it."""
         self.flush()
         return self._connection
 
     def flush(self) -> None:
         """Write the conversations' rows; done before the commit."""
-        for kept in self._touched.values():
+        for row in self._open_rows.values():
             self._connection.execute(
                 "UPDATE conversation SET head = ?, count = ?, last_user = ? WHERE id = ?",
-                (kept.position, kept.count, kept.last_user, kept.id),
+                (row.position, row.count, row.last_user, row.id),
             )
-        self._touched.clear()
+        self._open_rows.clear()
 
     def _conversation(self, key: Key) -> _ConversationRow:
         found = self._connection.execute(_SELECT_CONVERSATION, key).fetchone()
@@ -152,14 +150,14 @@ class Transaction:
                 "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, position, draft.whole)
             )
 
-    def _undo(self, kept: _ConversationRow, position: int, last_user: int) -> None:
+    def _undo(self, row: _ConversationRow, position: int, last_user: int) -> None:
         """Take back what this append has inserted; other appends of the transaction stay."""
         for table in ("message", "whole"):
             self._connection.execute(
                 f"DELETE FROM {table} WHERE conversation_id = ? AND position > ?",  # noqa: S608  # our names
-                (kept.id, position),
+                (row.id, position),
             )
-        kept.position, kept.last_user = position, last_user
+        row.position, row.last_user = position, last_user
 
     def _delete_from(self, conversation_id: int, ids: Sequence[str] | None) -> int:
         execute = self._connection.execute
@@ -170,7 +168,7 @@ class Transaction:
             execute("DELETE FROM record WHERE conversation_id = ?", (conversation_id,))
             unlist_entries(self._connection, conversation_id)
             # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
-            self.deleted = True
+            self.has_deleted = True
         else:
             positions = [at for message_id in ids for at in self._delete_one(conversation_id, message_id)]
             if not positions:
@@ -179,7 +177,7 @@ class Transaction:
             execute("DELETE FROM record WHERE conversation_id = ? AND derived", (conversation_id,))
         derived = self._delete_derived(conversation_id, first)
         if deleted or derived:
-            self.deleted = True
+            self.has_deleted = True
             execute(
                 """
                 UPDATE conversation SET count = count - ?2, generation = generation + 1, last_user = coalesce(
@@ -232,14 +230,14 @@ def read_rows(
     after: int,
     before: int | None,
     limit: int | None,
-    most_bytes: int,
-    most_rows: int,
+    max_bytes: int,
+    max_rows: int,
 ) -> Window | None:
     """A window, or None when it holds more than it may: then not all of it was read."""
     if limit == 0:
         return Window(read_head(connection, key), [])
-    wanted = (
-        most_bytes,
+    parameters = (
+        max_bytes,
         after,
         _MAX_POSITION if before is None else before,
         *key,
@@ -248,7 +246,7 @@ def read_rows(
     head, total = Head(), 0
     entries: list[Entry] = []
     # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
-    with closing(connection.execute(_SELECT_WINDOW, wanted)) as cursor:
+    with closing(connection.execute(_SELECT_WINDOW, parameters)) as cursor:
         for (
             last,
             count,
@@ -267,10 +265,10 @@ def read_rows(
                 head = Head(last, count, generation, last_user, revision)
                 if position is None:
                     break
-                if min(count, last - after, most_rows + 1 if limit is None else limit) > most_rows:
+                if min(count, last - after, max_rows + 1 if limit is None else limit) > max_rows:
                     return None
             total += size
-            if total > most_bytes:
+            if total > max_bytes:
                 return None
             entries.append(decode_entry(position, message_id, created, tokens, counter, body))
     entries.reverse()
@@ -375,9 +373,12 @@ def read_blocks(
             return Window(Head(), [])
         conversation_id, head = found
         entries: list[Entry] = []
-        end, wanted = _MAX_POSITION if before is None else before, _MAX_POSITION if limit is None else limit
-        while len(entries) < wanted:
-            size = min(BLOCK_ROWS, wanted - len(entries))
+        end, row_limit = (
+            _MAX_POSITION if before is None else before,
+            _MAX_POSITION if limit is None else limit,
+        )
+        while len(entries) < row_limit:
+            size = min(BLOCK_ROWS, row_limit - len(entries))
             block = _read_block(connection, key, conversation_id, after, end, size)
             entries += block
             if len(block) < size:

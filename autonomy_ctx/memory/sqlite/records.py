@@ -52,7 +52,7 @@ def put_records(
 ) -> list[int]:
     """Store records at the end, or none of them when the conversation has another generation."""
     bodies = [encode_text(body) for _, body in records]
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     if generation is not None:
         found = find_conversation(connection, key)
         if generation != (0 if found is None else found[1].generation):
@@ -75,19 +75,21 @@ def read_records(
     name: str | None,
     after: int,
     limit: int | None,
-    most_bytes: int = _NO_LIMIT,
-    most_rows: int = _NO_LIMIT,
+    max_bytes: int = _NO_LIMIT,
+    max_rows: int = _NO_LIMIT,
 ) -> list[Record] | None:
     """Records, or None when they are more than they may be: then not all were read."""
-    wanted: list[Any] = [most_bytes, *key, kind, after, *([] if name is None else [name])]
-    wanted.append(-1 if limit is None else limit)
+    parameters: list[Any] = [max_bytes, *key, kind, after, *([] if name is None else [name])]
+    parameters.append(-1 if limit is None else limit)
     total = 0
     rows: list[tuple[int, str, float, str]] = []
     # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
-    with closing(connection.execute(_SELECT_NEWEST if name is None else _SELECT_BY_NAME, wanted)) as cursor:
+    with closing(
+        connection.execute(_SELECT_NEWEST if name is None else _SELECT_BY_NAME, parameters)
+    ) as cursor:
         for number, called, at, size, body in cursor:
             total += size
-            if total > most_bytes or len(rows) >= most_rows:
+            if total > max_bytes or len(rows) >= max_rows:
                 return None
             rows.append((number, called, at, body))
     return [_decode_record(*row) for row in reversed(rows)]
@@ -97,7 +99,7 @@ def drop_records(
     transaction: Transaction, key: Key, kind: str, names: Sequence[str] | None, before: float | None
 ) -> list[str]:
     """Remove records; the names of those that were there, oldest first."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if found is None:
         return []

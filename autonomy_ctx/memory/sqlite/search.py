@@ -51,29 +51,29 @@ class SearchScope(NamedTuple):
 class PendingIndexWork(NamedTuple):
     """What must be done before a search: conversations to index up to a position, and perhaps a purge."""
 
-    behind: list[tuple[int, int]]
-    purge: bool
+    unindexed: list[tuple[int, int]]
+    needs_purge: bool
 
 
-def pending_index_work(connection: sqlite3.Connection, place: SearchScope) -> PendingIndexWork | None:
+def pending_index_work(connection: sqlite3.Connection, search_scope: SearchScope) -> PendingIndexWork | None:
     """What the index lacks; None when it has everything."""
-    behind = connection.execute(_SELECT_UNINDEXED, place).fetchall()
-    purge = fulltext.needs_purge(connection)
-    return PendingIndexWork(behind, purge) if behind or purge else None
+    unindexed = connection.execute(_SELECT_UNINDEXED, search_scope).fetchall()
+    needs_purge = fulltext.needs_purge(connection)
+    return PendingIndexWork(unindexed, needs_purge) if unindexed or needs_purge else None
 
 
 def index_next_block(
-    transaction: Transaction, place: SearchScope, behind: Sequence[tuple[int, int]]
+    transaction: Transaction, search_scope: SearchScope, unindexed: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """Take the next block of messages into the index; what is still behind."""
-    if transaction.indexed:
-        return list(behind)
-    transaction.indexed = True
-    connection = transaction.flushed()
+    if transaction.has_indexed:
+        return list(unindexed)
+    transaction.has_indexed = True
+    connection = transaction.flushed_connection()
     fulltext.create_index(connection)
-    number = fulltext.ensure_scope_number(connection, place.agent, place.scope)
+    number = fulltext.ensure_scope_number(connection, search_scope.agent, search_scope.scope)
     rows, size = _BLOCK_ROWS, _BLOCK_BYTES
-    for done, (conversation_id, target) in enumerate(behind):
+    for done, (conversation_id, target) in enumerate(unindexed):
         [(indexed, head)] = connection.execute(
             "SELECT indexed, head FROM conversation WHERE id = ?", (conversation_id,)
         )
@@ -93,9 +93,9 @@ def index_next_block(
         fulltext.add_messages(connection, number, conversation_id, texts)
         connection.execute("UPDATE conversation SET indexed = ? WHERE id = ?", (indexed, conversation_id))
         if indexed < target:
-            return list(behind[done:])
+            return list(unindexed[done:])
         if rows <= 0 or size <= 0:
-            return list(behind[done + 1 :])
+            return list(unindexed[done + 1 :])
     return []
 
 
@@ -110,22 +110,27 @@ def _row_text(position: int, message_id: str, created: int, tokens: int, counter
 def purge_step(transaction: Transaction) -> bool:
     """Take a step of the purge; the last one also folds the write-ahead log."""
     # Rows that were taken out reach the parts of the index with the commit; merged before, they stay.
-    if transaction.indexed:
+    if transaction.has_indexed:
         return True
-    transaction.indexed = True
-    more = fulltext.purge_index_step(transaction.flushed())
-    transaction.deleted = transaction.deleted or not more
+    transaction.has_indexed = True
+    more = fulltext.purge_index_step(transaction.flushed_connection())
+    transaction.has_deleted = transaction.has_deleted or not more
     return more
 
 
 def search_messages(
-    connection: sqlite3.Connection, place: SearchScope, terms: Sequence[str], limit: int, *, anyway: bool
+    connection: sqlite3.Connection,
+    search_scope: SearchScope,
+    terms: Sequence[str],
+    limit: int,
+    *,
+    even_if_stale: bool,
 ) -> list[SearchHit] | PendingIndexWork:
     """What the search finds, in one snapshot; or what has to be done first."""
     connection.execute("BEGIN")
     try:
-        first = None if anyway else pending_index_work(connection, place)
-        return _read_hits(connection, place, terms, limit) if first is None else first
+        first = None if even_if_stale else pending_index_work(connection, search_scope)
+        return _read_hits(connection, search_scope, terms, limit) if first is None else first
     finally:
         connection.execute("COMMIT")
 
@@ -135,7 +140,7 @@ def read_indexed(
     agent: str,
     scope: str,
     places: Sequence[tuple[str, int]],
-    largest: int = 2**62,
+    max_bytes: int = 2**62,
 ) -> list[IndexedMessage] | None:
     """The messages at many places; None when one of them is larger than it may be."""
     positions: dict[str, list[int]] = {}
@@ -144,7 +149,7 @@ def read_indexed(
     found: list[IndexedMessage] = []
     for conversation, some in positions.items():
         rows = connection.execute(
-            _SELECT_MESSAGES, (agent, scope, conversation, str(some), largest)
+            _SELECT_MESSAGES, (agent, scope, conversation, str(some), max_bytes)
         ).fetchall()
         if any(row[-1] is None for row in rows):
             return None
@@ -153,14 +158,14 @@ def read_indexed(
 
 
 def _read_hits(
-    connection: sqlite3.Connection, place: SearchScope, terms: Sequence[str], limit: int
+    connection: sqlite3.Connection, search_scope: SearchScope, terms: Sequence[str], limit: int
 ) -> list[SearchHit]:
-    number = fulltext.find_scope_number(connection, place.agent, place.scope)
+    number = fulltext.find_scope_number(connection, search_scope.agent, search_scope.scope)
     if number is None:
         return []
     conversation_id = None
-    if place.conversation is not None:
-        one = connection.execute(_SELECT_CONVERSATION, place).fetchone()
+    if search_scope.conversation is not None:
+        one = connection.execute(_SELECT_CONVERSATION, search_scope).fetchone()
         if one is None:
             return []
         # To tell conversations apart takes as long as to search; where there is one, nothing is to be told.
@@ -168,11 +173,13 @@ def _read_hits(
             conversation_id = one[0]
     hits = fulltext.find_hits(connection, number, conversation_id, terms, limit)
     names = {
-        one: connection.execute(_SELECT_CONVERSATION_NAME, (one, place.agent, place.scope)).fetchone()
+        one: connection.execute(
+            _SELECT_CONVERSATION_NAME, (one, search_scope.agent, search_scope.scope)
+        ).fetchone()
         for one in {hit.conversation_id for hit in hits}
     }
     places = [(name[0], hit.position) for hit in hits if (name := names[hit.conversation_id])]
-    read = read_indexed(connection, place.agent, place.scope, places)
+    read = read_indexed(connection, search_scope.agent, search_scope.scope, places)
     messages = {(conversation, position): message for conversation, position, message in read or ()}
     return [
         SearchHit(conversation=name[0], position=hit.position, message=message, score=hit.score)

@@ -83,13 +83,13 @@ class SqliteStore:
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
-        window = await self._read_here(
+        window = await self._read_inline(
             lambda connection: read_rows(
                 connection, key, after, before, limit, SMALL_READ_BYTES, SMALL_READ_ROWS
             )
         )
         if window is None:
-            window = await self._read_there(
+            window = await self._read_in_thread(
                 lambda connection: read_blocks(connection, key, after, before, limit)
             )
         return window
@@ -98,11 +98,11 @@ class SqliteStore:
         def read(connection: sqlite3.Connection) -> Head:
             return read_head(connection, key)
 
-        head = await self._read_here(read)
-        return head if head is not None else await self._read_there(read)
+        head = await self._read_inline(read)
+        return head if head is not None else await self._read_in_thread(read)
 
     async def whole(self, key: Key, message_id: str) -> str | None:
-        return await self._read_there(lambda connection: read_whole(connection, key, message_id))
+        return await self._read_in_thread(lambda connection: read_whole(connection, key, message_id))
 
     async def delete(
         self,
@@ -113,7 +113,7 @@ class SqliteStore:
     ) -> int:
         def work(transaction: Transaction) -> tuple[int, bool]:
             deleted = transaction.delete(scope, agent, conversation, ids)
-            return deleted, needs_purge(transaction.flushed())
+            return deleted, needs_purge(transaction.flushed_connection())
 
         deleted, purge = await self._write(work)
         if purge:
@@ -121,11 +121,11 @@ class SqliteStore:
         return deleted
 
     async def summary(self, key: Key) -> SummaryState:
-        state = await self._read_here(
+        state = await self._read_inline(
             lambda connection: summaries.read_small_summary(connection, key, SMALL_READ_BYTES)
         )
         if state is None:
-            state = await self._read_there(lambda connection: summaries.read_summary(connection, key))
+            state = await self._read_in_thread(lambda connection: summaries.read_summary(connection, key))
         return state
 
     async def commit_segment(
@@ -195,12 +195,14 @@ class SqliteStore:
     ) -> list[Record]:
         check_read(kind, limit)
 
-        def read(connection: sqlite3.Connection, *most: int) -> list[Record] | None:
-            return record_rows.read_records(connection, key, kind, name, after, limit, *most)
+        def read(connection: sqlite3.Connection, *limits: int) -> list[Record] | None:
+            return record_rows.read_records(connection, key, kind, name, after, limit, *limits)
 
-        found = await self._read_here(lambda connection: read(connection, SMALL_READ_BYTES, SMALL_READ_ROWS))
+        found = await self._read_inline(
+            lambda connection: read(connection, SMALL_READ_BYTES, SMALL_READ_ROWS)
+        )
         if found is None:
-            found = await self._read_there(lambda connection: read(connection))
+            found = await self._read_in_thread(lambda connection: read(connection))
         return found or []
 
     async def drop_records(
@@ -214,38 +216,40 @@ class SqliteStore:
     async def search(
         self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
     ) -> list[SearchHit]:
-        wanted, place = query_terms(query, limit), search_rows.SearchScope(agent, scope, conversation)
-        if not wanted:
-            self._usable()
+        terms, search_scope = query_terms(query, limit), search_rows.SearchScope(agent, scope, conversation)
+        if not terms:
+            self._check_usable()
             return []
 
         def look(
-            connection: sqlite3.Connection, *, anyway: bool = False
+            connection: sqlite3.Connection, *, even_if_stale: bool = False
         ) -> list[SearchHit] | search_rows.PendingIndexWork:
-            return search_rows.search_messages(connection, place, wanted, limit, anyway=anyway)
+            return search_rows.search_messages(
+                connection, search_scope, terms, limit, even_if_stale=even_if_stale
+            )
 
-        found = await self._read_there(look)
+        found = await self._read_in_thread(look)
         if isinstance(found, search_rows.PendingIndexWork):
-            if found.purge:
+            if found.needs_purge:
                 await self._purge()
-            await self._catch_up(place, found.behind)
-            found = await self._read_there(lambda connection: look(connection, anyway=True))
+            await self._update_index(search_scope, found.unindexed)
+            found = await self._read_in_thread(lambda connection: look(connection, even_if_stale=True))
         assert not isinstance(found, search_rows.PendingIndexWork)
         return found
 
     async def read_indexed(
         self, agent: str, scope: str, places: Sequence[tuple[str, int]]
     ) -> list[IndexedMessage]:
-        def read(connection: sqlite3.Connection, *largest: int) -> list[IndexedMessage] | None:
-            return search_rows.read_indexed(connection, agent, scope, places, *largest)
+        def read(connection: sqlite3.Connection, *max_bytes: int) -> list[IndexedMessage] | None:
+            return search_rows.read_indexed(connection, agent, scope, places, *max_bytes)
 
         found = None
         if len(places) <= SMALL_READ_MESSAGES:
-            found = await self._read_here(
+            found = await self._read_inline(
                 lambda connection: read(connection, SMALL_READ_BYTES // SMALL_READ_MESSAGES)
             )
         if found is None:
-            found = await self._read_there(lambda connection: read(connection))
+            found = await self._read_in_thread(lambda connection: read(connection))
         return found or []
 
     @property
@@ -254,7 +258,7 @@ class SqliteStore:
 
     async def check(self) -> None:
         for file in (self._writer.file, self._reader.file):
-            file.look_again()
+            file.invalidate()
         await self._write(lambda transaction: None)
 
     async def close(self) -> None:
@@ -268,16 +272,18 @@ class SqliteStore:
         with anyio.CancelScope(shield=True):
             for end in ends:
                 if end is not None:
-                    await end.rung()
+                    await end.wait()
 
-    async def _catch_up(self, place: search_rows.SearchScope, behind: list[tuple[int, int]]) -> None:
+    async def _update_index(
+        self, search_scope: search_rows.SearchScope, unindexed: list[tuple[int, int]]
+    ) -> None:
         """Have the index follow the log, in turn with whoever else writes."""
 
         def work(transaction: Transaction) -> list[tuple[int, int]]:
-            return search_rows.index_next_block(transaction, place, behind)
+            return search_rows.index_next_block(transaction, search_scope, unindexed)
 
-        while behind:
-            behind = await self._write(work)
+        while unindexed:
+            unindexed = await self._write(work)
 
     async def _purge(self) -> None:
         """Take what was deleted out of the search index."""
@@ -285,25 +291,25 @@ class SqliteStore:
             pass
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
-        self._usable()
-        return await self._done(self._writer.worker.submit(work))
+        self._check_usable()
+        return await self._result_of(self._writer.worker.submit(work))
 
-    async def _read_here(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+    async def _read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run a small read in the caller's thread; None when it should not run there."""
-        self._usable()
+        self._check_usable()
         if not self._reader.ready:
-            await self._read_there(lambda connection: None)
-        return self._reader.try_here(work)
+            await self._read_in_thread(lambda connection: None)
+        return self._reader.try_inline(work)
 
-    async def _read_there(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        self._usable()
+    async def _read_in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_usable()
         try:
-            return await self._done(self._reader.worker.submit(work))
+            return await self._result_of(self._reader.worker.submit(work))
         except SchemaNotReady:
             await self.check()
-            return await self._done(self._reader.worker.submit(work))
+            return await self._result_of(self._reader.worker.submit(work))
 
-    async def _done(self, job: WorkerJob[T]) -> T:
+    async def _result_of(self, job: WorkerJob[T]) -> T:
         outcome = await job.wait()
         if outcome is JobOutcome.WITHDRAWN:
             raise StoreBusy(path=self.path, seconds=self.timeout)
@@ -317,7 +323,7 @@ class SqliteStore:
             raise job.error
         return job.result  # type: ignore[return-value]  # set by the thread when there is no error
 
-    def _usable(self) -> None:
+    def _check_usable(self) -> None:
         if self._closed:
             raise StoreClosed(self.path)
         if os.getpid() != self._pid:

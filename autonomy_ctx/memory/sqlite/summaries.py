@@ -32,21 +32,21 @@ def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
         return SummaryState(Head()) if found is None else _read_state(connection, *found)
 
 
-def read_small_summary(connection: sqlite3.Connection, key: Key, most_bytes: int) -> SummaryState | None:
+def read_small_summary(connection: sqlite3.Connection, key: Key, max_bytes: int) -> SummaryState | None:
     """The same, or None when the pinned messages are larger than that."""
     with _snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return SummaryState(Head())
         [(pinned,)] = connection.execute(_SELECT_PINNED_BYTES, found[:1])
-        return _read_state(connection, *found) if pinned <= most_bytes else None
+        return _read_state(connection, *found) if pinned <= max_bytes else None
 
 
 def commit_segment(
     transaction: Transaction, key: Key, segment: StoredSegment, generation: int, fence: int | None, now: float
 ) -> bool:
     """Put a segment in force, or change nothing when it does not fit any more."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if found is None or found[1].generation != generation:
         return False
@@ -68,7 +68,7 @@ def commit_segment(
 
 def undo_segment(transaction: Transaction, key: Key) -> bool:
     """Take back the newest commit; false when there is none."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if found is None:
         return False
@@ -92,7 +92,7 @@ def undo_segment(transaction: Transaction, key: Key) -> bool:
 
 def drop_segments(transaction: Transaction, scope: str, agent: str | None, conversation: str | None) -> int:
     """Delete all segments and what is owed; how many of the segments were in force."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     in_force = 0
     for conversation_id in find_conversation_ids(connection, scope, agent, conversation):
         meant = (conversation_id,)
@@ -102,14 +102,14 @@ def drop_segments(transaction: Transaction, scope: str, agent: str | None, conve
         )
         in_force += active
         if connection.execute("DELETE FROM segment WHERE conversation_id = ?", meant).rowcount:
-            transaction.deleted = True
+            transaction.has_deleted = True
             _increment_revision(connection, conversation_id, new_generation=True)
     return in_force
 
 
 def pin(transaction: Transaction, key: Key, message_id: str, pinned: bool) -> bool:
     """Pin a message or let it go; false when there is no such message."""
-    connection = transaction.flushed()
+    connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     at = None if found is None else connection.execute(_SELECT_POSITION, (found[0], message_id)).fetchone()
     if found is None or at is None:

@@ -40,67 +40,67 @@ class Reader:
         self.file = OpenFile(path)
         self.worker = Worker("autonomy_ctx-reader", timeout, self._batch, self._close)
         self._timeout, self._connect = timeout, connect
-        self.small: sqlite3.Connection | None = None
-        self.large: sqlite3.Connection | None = None
-        self._small_lock = threading.Lock()
+        self.inline_connection: sqlite3.Connection | None = None
+        self.thread_connection: sqlite3.Connection | None = None
+        self._inline_lock = threading.Lock()
 
     @property
     def ready(self) -> bool:
         """Whether small reads can run; if not, any job for the worker will see to it."""
-        return self.small is not None and self.file.in_place()
+        return self.inline_connection is not None and self.file.matches_path()
 
-    def try_here(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+    def try_inline(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """Run a small read in the caller's thread; None when it would have to wait."""
-        if not self._small_lock.acquire(blocking=False):
+        if not self._inline_lock.acquire(blocking=False):
             return None
         try:
-            return None if self.small is None else work(self.small)
+            return None if self.inline_connection is None else work(self.inline_connection)
         except (sqlite3.Error, UnreadableRow) as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 return None
             problem = translate_error(error, self.file.path, self._timeout)
         finally:
-            self._small_lock.release()
+            self._inline_lock.release()
         # Raised out here, without the error it stands for: SQLite's may quote what users said.
         raise problem
 
     def _batch(self, worker: Worker) -> None:
-        for job in worker.take():
+        for job in worker.take_batch():
             try:
-                job.result = job.work(self._opened())
+                job.result = job.work(self._ensure_open())
             except Exception as error:
                 job.error = translate_error(error, self.file.path, self._timeout)
                 self._close()
             finish_jobs([job])
 
-    def _opened(self) -> sqlite3.Connection:
-        if self.large is None or not self.file.in_place():
+    def _ensure_open(self) -> sqlite3.Connection:
+        if self.thread_connection is None or not self.file.matches_path():
             self._close()
             if self.file.was_open:
                 check_file_present(self.file.path)
             elif file_size(self.file.path) < 0:
                 raise SchemaNotReady
-            large = self._connect(self._timeout, False)
+            thread_connection = self._connect(self._timeout, False)
             try:
-                if not is_current(large, self.file.path):
+                if not is_current(thread_connection, self.file.path):
                     raise SchemaNotReady
-                small = self._connect(0, False)
-                self.file.opened()
+                inline_connection = self._connect(0, False)
+                self.file.note_open()
             except BaseException:
-                large.close()
+                thread_connection.close()
                 raise
-            self.large, self.small = large, small
-        return self.large
+            self.thread_connection, self.inline_connection = thread_connection, inline_connection
+        return self.thread_connection
 
     def _close(self) -> None:
-        with self._small_lock:
-            small, self.small = self.small, None
-        large, self.large = self.large, None
-        for connection in (small, large):
+        with self._inline_lock:
+            inline_connection, self.inline_connection = self.inline_connection, None
+        thread_connection, self.thread_connection = self.thread_connection, None
+        for connection in (inline_connection, thread_connection):
             if connection is not None:
                 with suppress(sqlite3.Error):
                     connection.close()
-        self.file.closed()
+        self.file.note_closed()
 
 
 class SchemaNotReady(Exception):
@@ -122,24 +122,24 @@ class Writer:
         self.worker = Worker("autonomy_ctx-writer", timeout, self._batch, self._close)
         self._path, self._timeout, self._synchronous, self._connect = path, timeout, synchronous, connect
         # A file that was there once is never made anew: history would silently start again.
-        self._may_make = file_size(path) < 0
+        self._may_create = file_size(path) < 0
         self.connection: sqlite3.Connection | None = None
         self.lock: FileLock | None = None
         # After a deletion: what was deleted stands in the write-ahead log until that is folded in.
-        self._fold = False
+        self._must_truncate_wal = False
         self._batches = 0
 
     def _batch(self, worker: Worker) -> None:
         jobs: list[WorkerJob[Any]] = []
         try:
-            connection, lock = self._opened(worker)
+            connection, lock = self._ensure_open(worker)
             with lock:
                 if not self._begin(connection, worker):
-                    worker.forget_withdrawn()
+                    worker.drop_withdrawn()
                     return
-                jobs = worker.take()
+                jobs = worker.take_batch()
                 self._run(connection, jobs)
-                if self._fold:
+                if self._must_truncate_wal:
                     self._checkpoint(connection, "TRUNCATE")
                 finish_jobs(jobs)
                 jobs = []
@@ -147,7 +147,7 @@ class Writer:
                     self._checkpoint(connection, "PASSIVE")
         except Exception as error:
             # First the answer, then the clean-up: closing may have to wait for the lock.
-            failed, shown = jobs or worker.take(), translate_error(error, self._path, self._timeout)
+            failed, shown = jobs or worker.take_batch(), translate_error(error, self._path, self._timeout)
             for job in failed:
                 job.error = shown
             finish_jobs(failed)
@@ -155,7 +155,7 @@ class Writer:
 
     def _begin(self, connection: sqlite3.Connection, worker: Worker, start: str = "BEGIN IMMEDIATE") -> bool:
         """Start a transaction, for as long as somebody waits for it."""
-        while worker.wanted():
+        while worker.has_waiters():
             try:
                 connection.execute(start)
             except sqlite3.OperationalError as error:
@@ -192,12 +192,12 @@ class Writer:
                 job.error = error
         transaction.flush()
         connection.execute("COMMIT")
-        self._fold = self._fold or transaction.deleted
+        self._must_truncate_wal = self._must_truncate_wal or transaction.has_deleted
 
-    def _opened(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock]:
+    def _ensure_open(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock]:
         # Every time: what is written to a file that is gone is gone with it.
-        self.file.look_again()
-        if self.connection is None or self.lock is None or not self.file.in_place():
+        self.file.invalidate()
+        if self.connection is None or self.lock is None or not self.file.matches_path():
             self._close()
             self._open(worker)
         assert self.connection is not None
@@ -208,13 +208,13 @@ class Writer:
         if self.file.was_open:
             check_file_present(self._path)
         self.lock = FileLock(f"{self._path}.lock")
-        connection = self._connect(_BUSY_TIMEOUT_SECONDS, self._may_make and not self.file.was_open)
+        connection = self._connect(_BUSY_TIMEOUT_SECONDS, self._may_create and not self.file.was_open)
         try:
             with self.lock:
                 self._set_up(connection, worker)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA secure_delete = ON")
-            self.file.opened()
+            self.file.note_open()
         except BaseException:
             connection.close()
             raise
@@ -228,7 +228,10 @@ class Writer:
                     migrate(connection, self._path)
                 return
             except sqlite3.OperationalError as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY or not worker.wanted():
+                if (
+                    getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY
+                    or not worker.has_waiters()
+                ):
                     raise
 
     def _wal_is_large(self) -> bool:
@@ -242,7 +245,7 @@ class Writer:
         with suppress(sqlite3.OperationalError):
             busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
             if mode == "TRUNCATE":
-                self._fold = bool(busy)
+                self._must_truncate_wal = bool(busy)
 
     def _close(self) -> None:
         """Close under the lock: closing may checkpoint."""
@@ -253,7 +256,7 @@ class Writer:
                 if connection is not None:
                     connection.close()
             lock.close()
-        self.file.closed()
+        self.file.note_closed()
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

@@ -245,7 +245,7 @@ def test_a_streamed_reply_is_the_same_as_a_whole_one_through_frames() -> None:
         for found in decoder.feed(wire[at : at + 7]):
             events += reader.feed(found.data, found.event)
     assert reader.finish() == REPLY
-    assert not decoder.unfinished
+    assert not decoder.has_partial_frame
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Looking."
     assert "".join(event.text for event in events if isinstance(event, ThinkingDelta)) == "Which city?"
     calls = [event for event in events if isinstance(event, CallStarted)]

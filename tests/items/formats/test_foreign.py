@@ -104,7 +104,7 @@ class Dumped:
 
 def assert_looks(reply: ModelReply) -> None:
     [made] = reply.tool_calls
-    assert (made.id, made.name, made.parsed_arguments()) == ("c1", "look", ARGUMENTS)
+    assert (made.id, made.name, made.parse_arguments()) == ("c1", "look", ARGUMENTS)
     assert reply.text == "I look."
     assert reply.stop == "tools"
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (7, 5)

@@ -98,7 +98,7 @@ def test_however_a_stream_is_cut_it_says_the_same(
     for piece in pieces(text, cuts):
         reader.feed(piece_of({"text": piece}))
     for call in calls:
-        called = {"id": call.id, "name": call.name, "args": call.parsed_arguments()}
+        called = {"id": call.id, "name": call.name, "args": call.parse_arguments()}
         reader.feed(piece_of({"functionCall": called}))
     reply = reader.finish()
     assert reply.parts == (ThinkingContent(thought), TextContent(text))

@@ -62,7 +62,7 @@ def test_every_call_is_followed_by_its_results_in_order(history: list[Message]) 
 def test_an_id_is_used_once_in_a_request_and_is_one_that_providers_take(
     history: list[Message], longest: int
 ) -> None:
-    messages = repair_messages(history, longest_id=longest).messages
+    messages = repair_messages(history, max_id_length=longest).messages
     ids = [
         made.id or "" for message in messages for made in message.tool_calls if message.role == "assistant"
     ]
@@ -160,7 +160,7 @@ def test_many_uses_of_one_id_are_told_apart_without_a_search_from_the_start() ->
 
 
 def test_a_call_whose_result_is_known_to_exist_says_that_it_is_not_shown() -> None:
-    made = repair_messages([call("a", "b"), said("user", "?", 5)], answered={"a"})
+    made = repair_messages([call("a", "b"), said("user", "?", 5)], answered_call_ids={"a"})
     shown, interrupted = made.messages[1:3]
     assert (shown.text, shown.is_error, shown.tool_call_id, shown.name) == (HIDDEN_RESULT, False, "a", "look")
     assert (interrupted.text, interrupted.is_error) == (INTERRUPTED_RESULT, True)
@@ -169,14 +169,14 @@ def test_a_call_whose_result_is_known_to_exist_says_that_it_is_not_shown() -> No
 
 
 def test_a_result_that_is_there_is_shown_whatever_is_known_of_it() -> None:
-    assert repair_messages([call("a"), result("a")], answered=["a"]).messages[1].text == "done"
+    assert repair_messages([call("a"), result("a")], answered_call_ids=["a"]).messages[1].text == "done"
 
 
 @pytest.mark.parametrize("words", FORMATS, ids=lambda words: words.name)
 def test_every_format_can_be_told_that_a_result_exists(words: Format) -> None:
     odd = "a:1"  # an id that is sent as another
     history = [said("user", "?", 0), call(odd), said("user", "well?", 5)]
-    body = json.dumps(requested(words, "m", history, answered=[odd]).body)
+    body = json.dumps(requested(words, "m", history, answered_call_ids=[odd]).body)
     assert HIDDEN_RESULT in body
     assert INTERRUPTED_RESULT not in body
     assert INTERRUPTED_RESULT in json.dumps(requested(words, "m", history).body)

@@ -113,10 +113,10 @@ def test_a_thought_signature_of_a_call_goes_to_google_alone() -> None:
 def test_a_mark_is_taken_off_by_its_owner_only(owner: str) -> None:
     for other in OWNERS:
         for unmarked in (False, True):
-            found = signature_of(other, tag_signature(owner, "s:s"), unmarked=unmarked)
+            found = signature_of(other, tag_signature(owner, "s:s"), accept_untagged=unmarked)
             assert found == ("s:s" if other == owner else None)
     assert signature_of(owner, "s") is None
-    assert signature_of(owner, "s", unmarked=True) == "s"
-    assert signature_of(owner, "other:s", unmarked=True) == "other:s"
+    assert signature_of(owner, "s", accept_untagged=True) == "s"
+    assert signature_of(owner, "other:s", accept_untagged=True) == "other:s"
     for nothing in (None, "", tag_signature(owner, "")):
-        assert signature_of(owner, nothing, unmarked=True) is None
+        assert signature_of(owner, nothing, accept_untagged=True) is None
