@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 ACCESS = "tests/server/test_http_access.py"
 FILES = "tests/tools/test_files.py"
+PATTERNS = "tests/test_patterns.py"
 PREPARED = "tests/items/formats/test_prepared.py"
 MUTANTS = [
     Mutant(
@@ -14,6 +15,20 @@ MUTANTS = [
         "    return isinstance(value, kind) and not isinstance(value, bool)\n",
         "    return isinstance(value, kind)\n",
         "tests/test_validation.py",
+    ),
+    Mutant(
+        "a file that begins with blank lines is read at once",
+        "knowledge/documents.py",
+        r"\A(?:[^\S\n]*+\n)*+#\s++(.{1,200})$",
+        r"\A(?:\s*\n)*#\s+(.{1,200})$",
+        PATTERNS,
+    ),
+    Mutant(
+        "a long docstring is read in linear time",
+        "tools/schema.py",
+        r"(\w++)\s*+(?:\([^)]*+\)\s*+)?:",
+        r"(\w+)\s*(?:\([^)]*\))?\s*:",
+        PATTERNS,
     ),
     Mutant(
         "a tool is given what its annotations say",

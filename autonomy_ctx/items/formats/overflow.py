@@ -56,7 +56,7 @@ _WORDINGS = tuple(
     )
 )
 _FIELDS = ("message", "Message", "type", "__type", "code", "Code", "error", "detail")
-_CLASS_NAME = re.compile(r"overflow|context\w*exceeded", re.IGNORECASE)
+_CLASS_NAME = re.compile(r"overflow|context\w{0,80}exceeded", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
