@@ -31,6 +31,27 @@ MUTANTS = [
         PATTERNS,
     ),
     Mutant(
+        "a window that no model has is not believed",
+        "items/formats/overflow.py",
+        "    return value if is_number and 0 < value < _MAX_WINDOW else None",
+        "    return value if is_number and 0 < value else None",
+        "tests/agents/test_any_body.py",
+    ),
+    Mutant(
+        "a window that is no number is none",
+        "items/formats/overflow.py",
+        "        value = int(digits) if _NUMBER.fullmatch(digits) else None",
+        "        value = int(digits)",
+        "tests/agents/test_any_body.py",
+    ),
+    Mutant(
+        "a count of tokens that nobody can send is no count",
+        "items/formats/incoming.py",
+        " and 0 < value < MAX_COUNT else 0",
+        " and 0 < value else 0",
+        "tests/agents/test_any_body.py",
+    ),
+    Mutant(
         "a tool is given what its annotations say",
         "tools/arguments.py",
         "    elif type(value) is kind.type:\n",
