@@ -91,7 +91,8 @@ def _make_span(text: str, start: int, end: int) -> TextSpan:
 
 MAX_DOCUMENT_BYTES = 16 * 2**20
 _BINARY_PROBE_BYTES = 8192
-_TITLE = re.compile(r"\A(?:\s*\n)*#\s+(.{1,200})$", re.MULTILINE)
+# Possessive: every way to divide a run of blank lines would be tried before it fails.
+_TITLE = re.compile(r"\A(?:[^\S\n]*+\n)*+#\s++(.{1,200})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

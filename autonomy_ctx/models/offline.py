@@ -7,9 +7,10 @@ context always gives the same answer, so it suits demos and tests.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio.lowlevel
 import anyio.to_thread
@@ -45,10 +46,9 @@ MIN_RECORD_TOKENS = 90
 # Characters from which ranking is left to a thread.
 INLINE_CHARACTERS = 100_000
 
-_BLOCK = lazy_pattern(
-    rf"<({CONVERSATION_LABEL}|{SEGMENT_LABEL}|{BACKGROUND_LABEL}) ([0-9a-f]{{16}})>\n(.*?)\n</\1 \2>",
-    re.DOTALL,
-)
+_LABEL_AND_SECRET = rf"({CONVERSATION_LABEL}|{SEGMENT_LABEL}|{BACKGROUND_LABEL}) ([0-9a-f]{{16}})"
+_BLOCK_START = lazy_pattern(rf"<{_LABEL_AND_SECRET}>\n")
+_BLOCK_END = lazy_pattern(rf"\n</{_LABEL_AND_SECRET}>")
 _TOKEN_CAP = lazy_pattern(r"\bat most (\d{1,7}) tokens", re.IGNORECASE)
 _RECORD_REQUEST = lazy_pattern(
     r"\bsummari[sz]e\b|\b(?:write|make|give|create)\b[^.?!\n]{0,40}\b(?:record|summary|digest)\b",
@@ -127,22 +127,23 @@ class OfflineModel:
     def _record(self, messages: Sequence[Message], asked: int) -> str | None:
         """The record that is asked for; None when the newest message of the user asks for none."""
         request = messages[asked].text
-        own_words = _BLOCK.sub("", request)
+        own_blocks = _find_blocks(request)
+        own_words = _without_blocks(request, own_blocks)
         said = [message.text for message in messages if message.role is ChatRole.USER]
-        blocks = [found for text in said for found in _BLOCK.finditer(text)]
-        if not _RECORD_REQUEST.search(own_words) and not _BLOCK.search(request):
+        blocks = [found for text in said for found in _find_blocks(text)]
+        if not _RECORD_REQUEST.search(own_words) and not own_blocks:
             return None
         rules = "\n".join(message.text for message in messages if message.role is ChatRole.SYSTEM)
         caps = _TOKEN_CAP.findall(own_words) or _TOKEN_CAP.findall(rules)
         cap = int(caps[-1]) if caps else RECORD_TOKENS
-        kept = [block[3] for block in blocks if block[1] == SEGMENT_LABEL]
+        kept = [block.inside for block in blocks if block.label == SEGMENT_LABEL]
         if "carry over" in rules:
-            kept += [block[3] for block in blocks if block[1] == BACKGROUND_LABEL]
+            kept += [block.inside for block in blocks if block.label == BACKGROUND_LABEL]
         spoken = [
             message
             for block in blocks
-            if block[1] == CONVERSATION_LABEL
-            for message in _parse_transcript(block[3])
+            if block.label == CONVERSATION_LABEL
+            for message in _parse_transcript(block.inside)
         ]
         if not blocks:
             spoken = [one for one in messages[:asked] if one.role is not ChatRole.SYSTEM]
@@ -204,6 +205,40 @@ class ReplyStream(AsyncIterator[StreamEvent]):
 
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
+
+
+class TextBlock(NamedTuple):
+    """A block of a prompt: its label, where it stands, and the text inside."""
+
+    label: str
+    start: int
+    end: int
+    inside: str
+
+
+def _find_blocks(text: str) -> list[TextBlock]:
+    """The blocks of a text that are closed, each up to the first end with its own secret.
+
+    Not one pattern for both: it would read to the end of the text again for every start without an end.
+    """
+    ends: dict[tuple[str, str], deque[re.Match[str]]] = {}
+    for end in _BLOCK_END.finditer(text):
+        ends.setdefault((end[1], end[2]), deque()).append(end)
+    found: list[TextBlock] = []
+    for start in _BLOCK_START.finditer(text):
+        own = ends.get((start[1], start[2]), deque())
+        while own and own[0].start() < start.end():
+            own.popleft()
+        if own and not (found and start.start() < found[-1].end):
+            inside = text[start.end() : own[0].start()]
+            found.append(TextBlock(start[1], start.start(), own[0].end(), inside))
+    return found
+
+
+def _without_blocks(text: str, blocks: Sequence[TextBlock]) -> str:
+    starts = [0, *(block.end for block in blocks)]
+    ends = [*(block.start for block in blocks), len(text)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _split_question(text: str) -> tuple[str, list[str]]:

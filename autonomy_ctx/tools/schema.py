@@ -28,8 +28,11 @@ from autonomy_ctx.items.json_values import encode_json
 
 _TITLE = re.compile(r"(args|arguments|parameters|params|attributes|keyword args|keyword arguments):\s*", re.I)
 _SECTION = re.compile(r"[A-Z][A-Za-z ]{2,30}:\s*")
-_GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
-_REST = re.compile(r":(?:param|parameter|arg|argument|ivar|var)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
+_GOOGLE = re.compile(r"\*{0,2}(\w++)\s*+(?:\([^)]*+\)\s*+)?:\s*+(.*)")
+# Before the name may stand the words of a type: each followed by another word.
+_REST = re.compile(
+    r":(?:param|parameter|arg|argument|ivar|var)\s++(?:[^:\s]++\s++(?!:))*+\*{0,2}(\w++)\s*+:\s*+(.*)"
+)
 _NUMPY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
 _NUMPY_TITLES = {"parameters", "other parameters", "attributes"}
 _SCALARS = (str, int, float, bool, type(None))

@@ -162,6 +162,17 @@ async def test_a_file_is_added_under_its_path_and_its_first_heading_is_its_title
     assert "\r" not in found.text
 
 
+async def test_a_file_that_begins_with_many_blank_lines_is_read_at_once(
+    knowledge: TextKnowledge, tmp_path: Path
+) -> None:
+    for name, end in (("titled.md", "# Boats\nThe ferry leaves."), ("untitled.md", "The ferry leaves.")):
+        file = tmp_path / name
+        file.write_text(" \n" * 100_000 + end)
+        await knowledge.add_file(file)
+    found = await knowledge.search("ferry", 3)
+    assert {passage.title for passage in found} == {"Boats", None}
+
+
 async def test_a_folder_again_reads_what_changed_and_drops_what_is_gone(
     knowledge: TextKnowledge, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 ACCESS = "tests/server/test_http_access.py"
 FILES = "tests/tools/test_files.py"
+PATTERNS = "tests/test_patterns.py"
 PREPARED = "tests/items/formats/test_prepared.py"
 MUTANTS = [
     Mutant(
@@ -14,6 +15,41 @@ MUTANTS = [
         "    return isinstance(value, kind) and not isinstance(value, bool)\n",
         "    return isinstance(value, kind)\n",
         "tests/test_validation.py",
+    ),
+    Mutant(
+        "a file that begins with blank lines is read at once",
+        "knowledge/documents.py",
+        r"\A(?:[^\S\n]*+\n)*+#\s++(.{1,200})$",
+        r"\A(?:\s*\n)*#\s+(.{1,200})$",
+        PATTERNS,
+    ),
+    Mutant(
+        "a long docstring is read in linear time",
+        "tools/schema.py",
+        r"(\w++)\s*+(?:\([^)]*+\)\s*+)?:",
+        r"(\w+)\s*(?:\([^)]*\))?\s*:",
+        PATTERNS,
+    ),
+    Mutant(
+        "a window that no model has is not believed",
+        "items/formats/overflow.py",
+        "    return value if is_number and 0 < value < _MAX_WINDOW else None",
+        "    return value if is_number and 0 < value else None",
+        "tests/agents/test_any_body.py",
+    ),
+    Mutant(
+        "a window that is no number is none",
+        "items/formats/overflow.py",
+        "        value = int(digits) if _NUMBER.fullmatch(digits) else None",
+        "        value = int(digits)",
+        "tests/agents/test_any_body.py",
+    ),
+    Mutant(
+        "a count of tokens that nobody can send is no count",
+        "items/formats/incoming.py",
+        " and 0 < value < MAX_COUNT else 0",
+        " and 0 < value else 0",
+        "tests/agents/test_any_body.py",
     ),
     Mutant(
         "a tool is given what its annotations say",

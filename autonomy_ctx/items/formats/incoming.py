@@ -35,9 +35,13 @@ def as_nonempty_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+# More than anybody sends. A JSON number may have thousands of digits, more than any calculation takes.
+MAX_COUNT = 10**12
+
+
 def as_count(value: Any) -> int:
-    """The value if it is a whole number that counts something."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """The value if it is a whole number that can count something."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_COUNT else 0
 
 
 def failure_reason(body: Mapping[str, Any]) -> str | None:

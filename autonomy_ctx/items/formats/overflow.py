@@ -17,6 +17,8 @@ _TOO_LARGE = 413
 _OTHER_STATUSES = (401, 403, 429)
 _LONGEST_TEXT = 4000
 _DEPTH = 4
+# No model has it. A JSON number may have thousands of digits, more than any calculation takes.
+_MAX_WINDOW = 10**12
 
 # Where a wording names the window, it is the first group.
 _WORDINGS = tuple(
@@ -56,7 +58,8 @@ _WORDINGS = tuple(
     )
 )
 _FIELDS = ("message", "Message", "type", "__type", "code", "Code", "error", "detail")
-_CLASS_NAME = re.compile(r"overflow|context\w*exceeded", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,12}")
+_CLASS_NAME = re.compile(r"overflow|context\w{0,80}exceeded", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,5 +165,6 @@ def _context_size(body: Any) -> int | None:
 def _whole(value: Any) -> int | None:
     if isinstance(value, str):
         digits = value.replace(",", "")
-        value = int(digits) if re.fullmatch(r"[0-9]{1,12}", digits) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+        value = int(digits) if _NUMBER.fullmatch(digits) else None
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 < value < _MAX_WINDOW else None
