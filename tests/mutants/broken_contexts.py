@@ -177,4 +177,12 @@ MUTANTS = [
         "        key=lambda share: (-share.placement.priority, -share.index),\n",
         BUDGET,
     ),
+    Mutant(
+        "what a tool found never chooses its role",
+        "sections/queue_and_pool.py",
+        "    text = content if isinstance(content, str)",
+        '    role = content.get("role", role) if isinstance(content, dict) else role\n'
+        "    text = content if isinstance(content, str)",
+        "tests/sections/test_shelves.py",
+    ),
 ]
