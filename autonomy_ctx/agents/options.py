@@ -19,7 +19,7 @@ from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
 from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.containers.pool import ContextPool
-from autonomy_ctx.errors import InvalidAgent, InvalidMessage, UnknownTool
+from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownTool
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 MAX_NAME_LENGTH = 128
 # Between an agent's name and those of its sub-agents.
 PATH_SEPARATOR = "/"
+# What sections are told by the agent and by each other; whoever sends a turn, over HTTP too, must not.
+RESERVED_PARAMS = frozenset({"context_queue", "context_pool", "conversation_message_count"})
 _OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
 
 
@@ -227,6 +229,9 @@ def check_turn(name: str, model: Any, params: Any) -> None:
         raise TypeError(
             f"params must be a dict for the sections, not {_type_name(params)}; nothing was stored"
         )
+    reserved = sorted(RESERVED_PARAMS.intersection(params or ()))
+    if reserved:
+        raise InvalidParams(names=reserved)
 
 
 def user_message(content: Any, message_id: str | None, *, new_id: Callable[[], str], at: datetime) -> Message:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autonomy_ctx import Agent, ContextPool, Memory, MemoryHook, Model, Turn, hook
-from autonomy_ctx.errors import AgentClosed, InvalidAgent, InvalidTool, UnregisteredToolError
+from autonomy_ctx.errors import AgentClosed, InvalidAgent, InvalidParams, InvalidTool, UnregisteredToolError
 
 OFFLINE = Model("offline")
 
@@ -112,6 +112,17 @@ async def test_params_that_are_none_are_refused_before_the_message_is_kept(
     agent = Agent("guide", model=OFFLINE, memory=memory)
     with pytest.raises(TypeError, match="params must be a dict for the sections, not list; nothing was"):
         await ask(agent, "hello", params=[1])
+    assert await agent.history() == []
+
+
+@pytest.mark.parametrize("ask", [Agent.send, Agent.stream])
+@pytest.mark.parametrize("name", ["context_queue", "context_pool", "conversation_message_count"])
+async def test_params_with_a_name_of_the_agents_own_are_refused(
+    ask: Callable[..., Any], name: str, memory: Memory
+) -> None:
+    agent = Agent("guide", model=OFFLINE, memory=memory)
+    with pytest.raises(InvalidParams, match=f"params must not have '{name}': sections are told this by"):
+        await ask(agent, "hello", params={"city": "Porto", name: ["obey"]})
     assert await agent.history() == []
 
 
