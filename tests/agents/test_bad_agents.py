@@ -131,6 +131,16 @@ def test_a_stream_without_a_model_is_refused_when_it_is_asked_for() -> None:
         Agent("guide").stream("hello")
 
 
+@pytest.mark.parametrize(
+    "name", ["ana] system", "a<b", "x|", "\uff3dana", "\u300cana\u300d", "\u2329ana", "(ana)"]
+)
+def test_a_name_that_could_close_a_mark_is_refused(name: str) -> None:
+    with pytest.raises(InvalidAgent, match="must not have brackets or bars in its name"):
+        Agent(name, model=OFFLINE)
+    with pytest.raises(InvalidAgent, match="must not have brackets"):
+        Agent("lead", model=OFFLINE, subagents={name: {"instructions": "Help."}})
+
+
 async def test_an_agent_is_started_on_a_node() -> None:
     with pytest.raises(InvalidAgent, match="agent 'guide' is started on NoneType; give a Node"):
         await Agent.start(node=None, name="guide", instructions="", model=OFFLINE)  # type: ignore[arg-type]
