@@ -27,6 +27,7 @@ __all__ = [
     "InvalidKey",
     "InvalidMessage",
     "InvalidModelReply",
+    "InvalidParams",
     "InvalidPassage",
     "InvalidRange",
     "InvalidResult",
@@ -504,6 +505,17 @@ class InvalidAgent(AutonomyCtxError, ValueError):
     def __init__(self, agent: str, problem: str) -> None:
         super().__init__(f"agent {agent!r} {problem}")
         self.agent, self.problem = agent, problem
+
+
+class InvalidParams(AutonomyCtxError, ValueError):
+    """`params` of a turn with a name that is the agent's own; nothing was stored."""
+
+    def __init__(self, *, names: list[str]) -> None:
+        super().__init__(
+            f"params must not have {', '.join(map(repr, names))}: sections are told this by the agent; "
+            f"use another name"
+        )
+        self.names = names
 
 
 class UnknownAgent(AutonomyCtxError, LookupError):

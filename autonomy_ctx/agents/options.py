@@ -19,10 +19,11 @@ from autonomy_ctx.agents.explain import ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
 from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.containers.pool import ContextPool
-from autonomy_ctx.errors import InvalidAgent, InvalidMessage, UnknownTool
+from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownTool
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.transcript import may_close
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name
 from autonomy_ctx.template.template import ContextTemplate
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 MAX_NAME_LENGTH = 128
 # Between an agent's name and those of its sub-agents.
 PATH_SEPARATOR = "/"
+# What sections are told by the agent and by each other; whoever sends a turn, over HTTP too, must not.
+RESERVED_PARAMS = frozenset({"context_queue", "context_pool", "conversation_message_count"})
 _OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
 
 
@@ -163,11 +166,19 @@ def check_agent_name(name: Any) -> str:
     check_name("agent", name)
     if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         raise InvalidAgent(str(name)[:40], f"needs a name of 1 to {MAX_NAME_LENGTH} printable characters")
+    _check_closing_characters(name)
     if PATH_SEPARATOR in name:
         raise InvalidAgent(
             name, f"must not have {PATH_SEPARATOR!r} in its name: it stands before the names of sub-agents"
         )
     return str(name)
+
+
+def _check_closing_characters(name: str) -> None:
+    if any(map(may_close, name)):
+        raise InvalidAgent(
+            name, "must not have brackets or bars in its name: it stands between such marks in prompts"
+        )
 
 
 def check_model(name: str, model: Any) -> Any:
@@ -215,6 +226,8 @@ def check_subagents(name: str, subagents: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(subagents, Mapping | None):
         raise InvalidAgent(name, f"has subagents of type {_type_name(subagents)}; {form}")
     for one, options in (subagents or {}).items():
+        if isinstance(one, str):
+            _check_closing_characters(one)
         if not isinstance(options, Mapping):
             raise InvalidAgent(name, f"has a sub-agent {one!r} of type {_type_name(options)}; {form}")
     return {one: dict(options) for one, options in (subagents or {}).items()}
@@ -228,6 +241,9 @@ def check_turn(name: str, model: Any, params: Any) -> None:
         raise TypeError(
             f"params must be a dict for the sections, not {_type_name(params)}; nothing was stored"
         )
+    reserved = sorted(RESERVED_PARAMS.intersection(params or ()))
+    if reserved:
+        raise InvalidParams(names=reserved)
 
 
 def user_message(content: Any, message_id: str | None, *, new_id: Callable[[], str], at: datetime) -> Message:

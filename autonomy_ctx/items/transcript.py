@@ -2,33 +2,84 @@
 
 `transcript` writes one block for each message. `wrap_untrusted` puts text between tags that carry a
 secret, so the text cannot close its own block; tags that look like ours and the role tokens of chat
-templates are neutralized.
+templates are neutralized, also those inside others and those in full-width characters.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
 
 from autonomy_ctx.items.clamp import clamp_text, fair_share
 from autonomy_ctx.items.message import ChatRole, Message, TextContent, ThinkingContent
+from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.items.tokens import TokenCounter
 
 # The labels of our own blocks.
 CONVERSATION_LABEL, BACKGROUND_LABEL, SEGMENT_LABEL = "conversation", "background", "segment"
 
-# Marks by which chat templates tell roles and turns apart; some servers obey them inside a text too.
-ROLE_MARK_PATTERN = (
-    r"<[|\uff5c][^\s<>|\uff5c]{1,40}[|\uff5c]>|<(?:start|end)_of_turn>|<</?SYS>>|</?s>"
-    r"|\[/?INST\]|\[TOOL_CALLS\]"
+# Beside the full-width form of each ASCII character: other forms that a server may fold to it.
+_OTHER_FORMS = {
+    "<": "\ufe64",
+    ">": "\ufe65",
+    "[": "\ufe47",
+    "]": "\ufe48",
+    "|": "\uffe8",
+    "-": "\ufe63",
+    "_": "\ufe33\ufe34\ufe4d\ufe4e\ufe4f",
+}
+
+
+def _forms(characters: str) -> str:
+    """Characters and their look-alikes of another width, to stand in a class of a pattern."""
+    return "".join(re.escape(one) + chr(ord(one) + 0xFEE0) + _OTHER_FORMS.get(one, "") for one in characters)
+
+
+def any_width(text: str) -> str:
+    """A pattern that finds an ASCII text, also written in full-width or small forms."""
+    return "".join(f"[{_forms(one)}]" for one in text)
+
+
+@cache
+def opening_tag(label: str) -> str:
+    """A pattern that finds the bracket of a tag, opening or closing, of that label, however it goes on."""
+    space = r"\s{0,4}"
+    return rf"[{_forms('<')}](?={space}[{_forms('/')}]?{space}{any_width(label)}\b)"
+
+
+def _mark_patterns() -> tuple[str, str]:
+    """What follows `<` in a mark, and what follows `[`.
+
+    Marks by which chat templates tell roles and turns apart, as some servers obey them inside a text too;
+    and marks in the form of ours, with any secret or none.
+    """
+    left, right, bar, slash = (f"[{_forms(one)}]" for one in "<>|/")
+    inside, hexadecimal, space = _forms("<>|"), _forms("0123456789abcdef"), r"\s{0,4}"
+    labels = "|".join(map(any_width, (CONVERSATION_LABEL, BACKGROUND_LABEL, SEGMENT_LABEL)))
+    secret = rf"\s{{1,4}}[{hexadecimal}]"
+    own = rf"(?:{labels})(?:{secret}{{1,64}})?|[\w{_forms('-')}]{{1,32}}{secret}{{16}}"
+    angle = [
+        rf"{bar}[^\s{inside}]{{1,40}}{bar}{right}",
+        rf"(?:{any_width('start')}|{any_width('end')}){any_width('_of_turn')}{right}",
+        rf"{left}{slash}?{any_width('SYS')}{right}{right}",
+        rf"{slash}?{any_width('s')}{right}",
+        rf"{space}{slash}?{space}(?:{own}){space}{right}",
+    ]
+    square = [rf"{slash}?{any_width('INST]')}", any_width("TOOL_CALLS]")]
+    return "|".join(angle), "|".join(square)
+
+
+_ANGLE_MARK, _SQUARE_MARK = _mark_patterns()
+MARK_PATTERN = lazy_pattern(
+    rf"[{_forms('<')}](?:{_ANGLE_MARK})|[{_forms('[')}](?:{_SQUARE_MARK})", re.IGNORECASE
 )
-# Marks in the form of ours, with any secret or none.
-DELIMITER_PATTERN = (
-    rf"<\s{{0,4}}/?\s{{0,4}}(?:(?:{CONVERSATION_LABEL}|{BACKGROUND_LABEL}|{SEGMENT_LABEL})(?:\s{{1,4}}[0-9a-f]{{1,64}})?"
-    r"|[\w-]{1,32}\s{1,4}[0-9a-f]{16})\s{0,4}>"
+# Only the bracket is taken, so that a mark which begins inside another one is found, too.
+_MARK_BRACKET = lazy_pattern(
+    rf"[{_forms('<')}](?={_ANGLE_MARK})|[{_forms('[')}](?={_SQUARE_MARK})", re.IGNORECASE
 )
-MARK_PATTERN = re.compile(rf"{ROLE_MARK_PATTERN}|{DELIMITER_PATTERN}", re.IGNORECASE)
 # Reads like the bracket it replaces, but opens nothing.
 NEUTRAL_BRACKET = "\u2039"
 
@@ -48,24 +99,45 @@ def wrap_untrusted(label: str, text: str, secret: str) -> str:
     """The text between lines `<label secret>` and `</label secret>`, unable to close them itself."""
     inside = neutralize_text(text, secret)
     # Inside, this label opens nothing, however the tag goes on.
-    tag = re.compile(rf"<(?=\s{{0,4}}/?\s{{0,4}}{re.escape(label)}\b)", re.IGNORECASE)
-    inside = tag.sub(NEUTRAL_BRACKET, inside)
+    inside = re.sub(opening_tag(label), NEUTRAL_BRACKET, inside, flags=re.IGNORECASE)
     return f"<{label} {secret}>\n{inside}\n</{label} {secret}>"
 
 
 def neutralize_text(text: str, secret: str) -> str:
     """The text with the secret blotted out and all marks broken but legible."""
     if secret:
-        text = re.sub(re.escape(secret), "****", text, flags=re.IGNORECASE)
+        pattern = re.escape(secret) if text.isascii() else any_width(secret)
+        text = re.sub(pattern, "****", text, flags=re.IGNORECASE)
     return neutralize_marks(text)
 
 
 def neutralize_marks(text: str) -> str:
-    """The text with the first character of every mark replaced, so that it marks nothing."""
-    return MARK_PATTERN.sub(lambda found: NEUTRAL_BRACKET + found[0][1:], text)
+    """The text with the first character of every mark replaced, so that it marks nothing.
+
+    Repeated until nothing changes: no mark that only a replacement puts together is left.
+    """
+    while (broken := _MARK_BRACKET.sub(NEUTRAL_BRACKET, text)) != text:
+        text = broken
+    return text
 
 
 MAX_LABEL_LENGTH = 64
+# What may not stand in a name: brackets of every script, by their categories, and what marks are made of.
+_CLOSING_CATEGORIES = frozenset({"Ps", "Pe"})
+_CLOSING_CHARACTERS = frozenset("<>|")
+
+
+def may_close(character: str) -> bool:
+    """Whether a character, in any width, could close what a name stands in."""
+    return any(
+        one in _CLOSING_CHARACTERS or unicodedata.category(one) in _CLOSING_CATEGORIES
+        for one in unicodedata.normalize("NFKC", character)
+    )
+
+
+def closed_name(name: str) -> str:
+    """A name on one line, with `_` for every character that could close what it stands in."""
+    return "".join("_" if may_close(one) else one for one in short_name(name))
 
 
 def transcript(messages: Sequence[Message], *, counter: TokenCounter, max_message_tokens: int = 2000) -> str:

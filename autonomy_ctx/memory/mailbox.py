@@ -18,6 +18,7 @@ from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, MailboxFull, MessageTooLarge
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import ChatRole, Message, now
+from autonomy_ctx.items.transcript import closed_name, nonce, wrap_untrusted
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.memory.encoding import check_id
 from autonomy_ctx.memory.memory import Memory
@@ -26,6 +27,7 @@ from autonomy_ctx.validation import check_int
 
 # What marks a message of the log as mail, with all that was sent beside the content.
 MAIL_EXTRA_KEY = "direct_message"
+MAIL_LABEL = "mail"
 CHUNK_SIZE = 200
 
 
@@ -75,13 +77,14 @@ def sort_by_urgency(waiting: Sequence[PendingMail]) -> list[PendingMail]:
 
 
 def as_message(mail: DirectMessage) -> Message:
-    """Mail as a model reads it, under the mail's own id."""
+    """Mail as a model reads it, under the mail's own id: who wrote it, and the content between marks."""
     form = item_to_dict(mail)
     del form["type"], form["content"]
-    source = " ".join(mail.source_agent.split())
+    source = closed_name(mail.source_agent)
+    heading = f"[Direct message from {source}]" if source else "[Direct message]"
     return Message(
         ChatRole.USER,
-        f"[Direct message from {source}] {mail.content}" if source else f"[Direct message] {mail.content}",
+        f"{heading}\n{wrap_untrusted(MAIL_LABEL, mail.content, nonce(mail.content))}",
         id=mail.id,
         created_at=mail.created_at,
         extra={MAIL_EXTRA_KEY: form},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from autonomy_ctx.items.clamp import clamp_message
+from autonomy_ctx.items.clamp import clamp_message, clamp_text
 from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.message import Message, now
 from autonomy_ctx.items.tokens import TokenCounter
@@ -84,9 +85,18 @@ def select_most_urgent(waiting: Iterable[DirectMessage], room: int, counter: Tok
         cost = counter.count_messages([message])
         if cost > room:
             if not shown:
-                # Delivered, the log has all of it.
-                shown.append(clamp_message(message, int(room / counter.calibration.factor), counter))
+                shown.append(_shorten_mail(mail, int(room / counter.calibration.factor), counter))
             break
         shown.append(message)
         room -= cost
     return shown
+
+
+def _shorten_mail(mail: DirectMessage, tokens: int, counter: TokenCounter) -> Message:
+    """Mail in at most so many uncalibrated tokens, its marks whole; delivered, the log has all of it."""
+    count = counter.text_counter.count
+    left = tokens - counter.count_uncalibrated(as_message(replace(mail, content="-")))
+    how = f"; memory has all of message {mail.id!r}"
+    return clamp_message(
+        as_message(replace(mail, content=clamp_text(mail.content, max(left, 1), count, how))), tokens, counter
+    )

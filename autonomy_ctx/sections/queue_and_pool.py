@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPool, ContextPoolView
 from autonomy_ctx.containers.queue import ContextQueue
-from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, parse_role
 from autonomy_ctx.sections.section import ContextSection, Params, composition_of
 
@@ -20,7 +18,7 @@ SelectFunction: TypeAlias = Callable[[ContextPoolView, str, str, Params], Select
 
 
 class QueueSection(ContextSection):
-    """The items of a queue, oldest first: messages as they are, anything else as text under `role`.
+    """The items of a queue, oldest first: `Message`s as they are, anything else as text under `role`.
 
     Without a queue they are those of the conversation, which an agent gives its sections.
     """
@@ -85,15 +83,12 @@ class PoolSection(ContextSection):
 
 
 def _item_message(item: ContextItem[Any], role: str) -> Message:
-    """An item as a message: what is one already stays as it is."""
+    """An item as a message under the section's role; only a `Message`, which is made in code, has its own.
+
+    Data never chooses a role: a tool's JSON with `"role": "system"` would become a rule.
+    """
     content = item.content
     if isinstance(content, Message):
         return content
-    if isinstance(content, Mapping) and "role" in content:
-        try:
-            return wire.from_dict(dict(content))
-        except InvalidMessage:
-            # Data that happens to have a role.
-            pass
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, default=str)
     return Message(role, f"[{item.id}] {text}" if item.id else text)

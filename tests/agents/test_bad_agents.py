@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autonomy_ctx import Agent, ContextPool, Memory, MemoryHook, Model, Turn, hook
-from autonomy_ctx.errors import AgentClosed, InvalidAgent, InvalidTool, UnregisteredToolError
+from autonomy_ctx.errors import AgentClosed, InvalidAgent, InvalidParams, InvalidTool, UnregisteredToolError
 
 OFFLINE = Model("offline")
 
@@ -115,9 +115,30 @@ async def test_params_that_are_none_are_refused_before_the_message_is_kept(
     assert await agent.history() == []
 
 
+@pytest.mark.parametrize("ask", [Agent.send, Agent.stream])
+@pytest.mark.parametrize("name", ["context_queue", "context_pool", "conversation_message_count"])
+async def test_params_with_a_name_of_the_agents_own_are_refused(
+    ask: Callable[..., Any], name: str, memory: Memory
+) -> None:
+    agent = Agent("guide", model=OFFLINE, memory=memory)
+    with pytest.raises(InvalidParams, match=f"params must not have '{name}': sections are told this by"):
+        await ask(agent, "hello", params={"city": "Porto", name: ["obey"]})
+    assert await agent.history() == []
+
+
 def test_a_stream_without_a_model_is_refused_when_it_is_asked_for() -> None:
     with pytest.raises(InvalidAgent, match="agent 'guide' has no model to answer with"):
         Agent("guide").stream("hello")
+
+
+@pytest.mark.parametrize(
+    "name", ["ana] system", "a<b", "x|", "\uff3dana", "\u300cana\u300d", "\u2329ana", "(ana)"]
+)
+def test_a_name_that_could_close_a_mark_is_refused(name: str) -> None:
+    with pytest.raises(InvalidAgent, match="must not have brackets or bars in its name"):
+        Agent(name, model=OFFLINE)
+    with pytest.raises(InvalidAgent, match="must not have brackets"):
+        Agent("lead", model=OFFLINE, subagents={name: {"instructions": "Help."}})
 
 
 async def test_an_agent_is_started_on_a_node() -> None:

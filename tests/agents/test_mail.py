@@ -18,8 +18,15 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.errors import AgentClosed
+from autonomy_ctx.items.transcript import nonce, wrap_untrusted
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.testing import ScriptedModel, StoppedClock
+
+
+def from_writer(content: str) -> str:
+    """Mail as a model reads it."""
+    return f"[Direct message from writer]\n{wrap_untrusted('mail', content, nonce(content))}"
+
 
 WHERE: dict[str, Any] = {"scope": "ana", "conversation": "plan"}
 
@@ -38,8 +45,8 @@ async def test_mail_is_read_in_the_next_turn_most_urgent_first_and_then_part_of_
 
     await reader.send("Go on.", **WHERE)
     assert shown(model)[-3:] == [
-        "[Direct message from writer] Now: the migration.",
-        "[Direct message from writer] Later: the minutes.",
+        from_writer("Now: the migration."),
+        from_writer("Later: the minutes."),
         "Go on.",
     ]
 
@@ -99,9 +106,9 @@ async def test_with_an_inbox_mail_stays_in_it_until_the_model_has_answered(memor
         await reader.send("Go on.", **WHERE)
     assert len(await reader.history(**WHERE)) == 1
     await reader.send("Once more.", **WHERE)
-    assert shown(model)[-1] == "[Direct message from writer] the plan"
+    assert shown(model)[-1] == from_writer("the plan")
     texts = [str(message["content"]) for message in await reader.history(**WHERE)]
-    assert texts == ["Go on.", "Once more.", "[Direct message from writer] the plan", "done"]
+    assert texts == ["Go on.", "Once more.", from_writer("the plan"), "done"]
 
 
 async def test_mail_does_not_close_a_question(memory: Memory) -> None:
@@ -114,7 +121,7 @@ async def test_mail_does_not_close_a_question(memory: Memory) -> None:
     assert str(await reader.send("Two.", **WHERE)) == "booked"
     assert not [text for text in shown(model) if "the plan" in text]
     await reader.send("And?", **WHERE)
-    assert shown(model)[-2:] == ["[Direct message from writer] the plan", "And?"]
+    assert shown(model)[-2:] == [from_writer("the plan"), "And?"]
 
 
 async def test_sections_show_the_items_of_the_conversation_they_are_for(memory: Memory) -> None:

@@ -101,7 +101,9 @@ def test_no_mixture_of_injections_leaves_its_block(text: str) -> None:
 
 @some
 @given(
-    st.text(st.characters(exclude_characters="<[\uff5c"), max_size=40).filter(lambda text: SECRET not in text)
+    st.text(st.characters(exclude_characters="<[\uff1c\uff3b\ufe64\ufe47"), max_size=40).filter(
+        lambda text: SECRET not in text
+    )
 )
 def test_ordinary_text_is_not_changed(text: str) -> None:
     assert inside_of(wrap_untrusted("conversation", text, SECRET)) == text

@@ -62,7 +62,7 @@ async def test_mail_waits_whole_until_it_is_delivered_and_then_is_in_the_log(mem
     assert await deliver(memory, "d1") == 1
     assert await waiting(memory) == []
     [entry] = (await memory.for_agent("ben").read("ana", "trip")).entries
-    assert entry.message.text == "[Direct message from ana] Mind the gap."
+    assert entry.message.text.splitlines()[::2] == ["[Direct message from ana]", "Mind the gap."]
     assert (entry.message.id, entry.message.created_at) == ("d1", sent.created_at)
     assert entry.message.extra["direct_message"]["metadata"] == {"reason": "handoff"}
 
@@ -367,7 +367,7 @@ def test_mail_is_only_where_it_was_sent(places: list[tuple[str, str, str]]) -> N
             assert [entry.message.extra["direct_message"]["target_agent"] for entry in window.entries] == [
                 target
             ]
-            assert window.entries[0].message.text.endswith(f"for {number}")
+            assert f"\nfor {number}\n" in window.entries[0].message.text
 
     anyio.run(check)
 

@@ -267,4 +267,11 @@ MUTANTS = [
         "    waiting = _questions_of_paused_turn(window)\n",
         "tests/agents/test_mail.py",
     ),
+    Mutant(
+        "a turn cannot speak for the agent in params",
+        "agents/options.py",
+        "    if reserved:\n        raise InvalidParams",
+        "    if False:\n        raise InvalidParams",
+        "tests/agents/test_bad_agents.py",
+    ),
 ]

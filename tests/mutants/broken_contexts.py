@@ -191,4 +191,40 @@ MUTANTS = [
         "        return newest_user_index(content.messages)\n",
         "tests/agents/test_small_budgets.py",
     ),
+    Mutant(
+        "a mark inside a mark does not survive",
+        "items/transcript.py",
+        "    while (broken := _MARK_BRACKET.sub(NEUTRAL_BRACKET, text)) != text:\n        text = broken\n",
+        "    text = MARK_PATTERN.sub(lambda found: NEUTRAL_BRACKET + found[0][1:], text)\n",
+        "tests/items/test_transcript.py",
+    ),
+    Mutant(
+        "a mark in full-width characters does not survive",
+        "items/transcript.py",
+        "re.escape(one) + chr(ord(one) + 0xFEE0)",
+        "re.escape(one)",
+        "tests/items/test_transcript.py",
+    ),
+    Mutant(
+        "mail stands between marks",
+        "memory/mailbox.py",
+        'f"{heading}\\n{wrap_untrusted(MAIL_LABEL, mail.content, nonce(mail.content))}"',
+        'f"{heading}\\n{mail.content}"',
+        "tests/sections/test_inbox.py",
+    ),
+    Mutant(
+        "no name closes what it stands in",
+        "memory/mailbox.py",
+        "    source = closed_name(mail.source_agent)\n",
+        '    source = " ".join(mail.source_agent.split())\n',
+        "tests/sections/test_inbox.py",
+    ),
+    Mutant(
+        "what a tool found never chooses its role",
+        "sections/queue_and_pool.py",
+        "    text = content if isinstance(content, str)",
+        '    role = content.get("role", role) if isinstance(content, dict) else role\n'
+        "    text = content if isinstance(content, str)",
+        "tests/sections/test_shelves.py",
+    ),
 ]

@@ -16,6 +16,7 @@ from strategies import few, names
 
 from autonomy_ctx import BudgetExceeded, InvalidMessage, Mailbox, Memory, Message, ToolCall
 from autonomy_ctx.items import DirectMessage
+from autonomy_ctx.items.transcript import nonce, wrap_untrusted
 from autonomy_ctx.knowledge import InProcessVectorStore
 from autonomy_ctx.tasks import (
     EventBus,
@@ -214,6 +215,11 @@ async def test_every_documented_example_runs_with_only_its_imports_changed() -> 
     assert messages[-1]["content"] == "Refactor the memory layer"
 
 
+def from_ana(content: str) -> str:
+    """Mail as a model reads it."""
+    return f"[Direct message from ana]\n{wrap_untrusted('mail', content, nonce(content))}"
+
+
 def test_events_are_converted_by_the_documented_rules() -> None:
     assert events_to_messages(
         [
@@ -233,8 +239,8 @@ def test_events_are_converted_by_the_documented_rules() -> None:
         {"role": "user", "content": "Read file X"},
         {"role": "assistant", "content": "[Calling read_file(...)]"},
         {"role": "assistant", "content": '[Calling read(path="a", n=1)]'},
-        {"role": "user", "content": "[Direct message from ana] Look."},
-        {"role": "user", "content": "[Direct message] Look again."},
+        {"role": "user", "content": from_ana("Look.")},
+        {"role": "user", "content": from_ana("Look again.").replace(" from ana", "")},
     ]
 
 
@@ -327,8 +333,8 @@ async def test_the_order_is_system_memory_knowledge_events_mail_task(memory: Mem
         {"role": "assistant", "content": "Hi"},
         {"role": "assistant", "content": "thought 1"},
         {"role": "assistant", "content": "thought 2"},
-        {"role": "user", "content": "[Direct message from ana] mail 1"},
-        {"role": "user", "content": "[Direct message from ana] mail 3"},
+        {"role": "user", "content": from_ana("mail 1")},
+        {"role": "user", "content": from_ana("mail 3")},
         {"role": "user", "content": "What now?"},
     ]
     assert guide.asked == ["What now?"]
@@ -397,8 +403,9 @@ async def test_mail_is_sorted_shown_to_its_target_and_not_once_it_has_expired() 
     ):
         bus.publish(event)
     built = manager(EventBusContextSource(bus, clock=clock))
-    shown = [text.split("] ")[-1] for text in await texts(built, asks())]
-    assert shown == ["mail 2", "mail 1", "mail 3", "mail 6", "What now?"]
+    *mail, asked = await texts(built, asks())
+    assert [text.splitlines()[2] for text in mail] == ["mail 2", "mail 1", "mail 3", "mail 6"]
+    assert asked == "What now?"
     clock.advance(13)
     assert "mail 3" not in " ".join(await texts(built, asks()))
     # Whoever does not say who they are reads nobody's mail.

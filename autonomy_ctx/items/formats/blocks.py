@@ -32,7 +32,7 @@ from autonomy_ctx.items.formats.outgoing import (
     wire_tool_names,
 )
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.items.transcript import NEUTRAL_BRACKET
+from autonomy_ctx.items.transcript import NEUTRAL_BRACKET, opening_tag
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class BlockConversation:
 NO_OUTPUT = "(no output)"
 NO_IMAGE = "(an image that cannot be shown)"
 SYSTEM_NOTE_TAG = "system-note"
-_NOTE_TAG_PATTERN = re.compile(rf"<(?=\s{{0,4}}/?\s{{0,4}}{SYSTEM_NOTE_TAG}\b)", re.IGNORECASE)
+_NOTE_TAG_PATTERN = re.compile(opening_tag(SYSTEM_NOTE_TAG), re.IGNORECASE)
 _MAX_URL_LENGTH = 2000
 _B = TypeVar("_B")
 
