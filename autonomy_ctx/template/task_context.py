@@ -17,8 +17,10 @@ from typing import Any, Protocol
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.formats.outgoing import summary_record
 from autonomy_ctx.items.json_values import EMPTY, thaw
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
+from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
 from autonomy_ctx.memory.memory import Memory
@@ -506,6 +508,8 @@ def _plain_message(message: Message) -> Message | None:
     """A stored message as one text: calls in words, results of tools and what has no text left out."""
     if message.role is ChatRole.TOOL:
         return None
+    if isinstance(message, Summary):
+        message = summary_record(message)
     calls = [format_call(call.name, call.arguments) for call in message.tool_calls]
     text = "\n".join(filter(None, [message.text, *calls]))
     role = ChatRole.SYSTEM if message.role is ChatRole.DEVELOPER else message.role
