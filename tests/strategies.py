@@ -92,7 +92,8 @@ def summaries(draw: st.DrawFn) -> Summary:
         Segment(text=draw(any_text), first=first, last=last, provisional=draw(st.booleans()))
         for first, last in ranges
     ]
-    return Summary(segments, **{name: draw(value) for name, value in _stamps.items()})
+    role: Any = draw(st.sampled_from(["user", "system"]))
+    return Summary(segments, display_role=role, **{name: draw(value) for name, value in _stamps.items()})
 
 
 events = (

@@ -15,6 +15,7 @@ from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.items.model_info import model_name
+from autonomy_ctx.items.summary import SummaryRole, check_summary_role
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
 from autonomy_ctx.validation import check_int, check_seconds
@@ -62,6 +63,8 @@ class ContextSummaryConfig:
     share_prefix: bool
     # Seconds for which a provider keeps what it has cached.
     cache_seconds: float
+    # The role of the message that shows the summary. A rule is what "system" makes of it for most models.
+    summary_role: SummaryRole
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class ContextSummaryConfig:
         swap: Literal["eager", "cost"] | SwapPolicy = "eager",
         share_prefix: bool = False,
         cache_seconds: float = 300.0,
+        summary_role: SummaryRole = "user",
     ) -> None:
         chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
         values: dict[str, Any] = {
@@ -103,6 +107,7 @@ class ContextSummaryConfig:
             "swap": swap,
             "share_prefix": share_prefix,
             "cache_seconds": cache_seconds,
+            "summary_role": summary_role,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -122,6 +127,7 @@ class ContextSummaryConfig:
         check_seconds("lease", self.lease, most=MAX_LEASE_SECONDS)
         check_seconds("cache_seconds", self.cache_seconds)
         policy_of(self.swap)
+        check_summary_role("summary_role", self.summary_role)
         if not isinstance(self.share_prefix, bool):
             raise TypeError(f"share_prefix is {self.share_prefix!r}; it must be True or False")
         if self.instructions is not None and not isinstance(self.instructions, str):

@@ -11,7 +11,7 @@ from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.items.summary import Segment, Summary
+from autonomy_ctx.items.summary import Segment, Summary, SummaryRole
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Entry, StoredSegment, SummaryState
 
@@ -24,7 +24,10 @@ HEADING_TOKENS, RANGE_TOKENS = 96, 32
 
 
 def summary_message(
-    segments: Sequence[StoredSegment], missing: tuple[int, int] | None, created_at: datetime
+    segments: Sequence[StoredSegment],
+    missing: tuple[int, int] | None,
+    created_at: datetime,
+    role: SummaryRole = "user",
 ) -> Summary:
     """The summary as one message; `missing` is a range that no segment covers yet.
 
@@ -42,7 +45,7 @@ def summary_message(
     name = sha256("\0".join(part.text for part in parts).encode("utf-8", "surrogatepass")).hexdigest()[:20]
     stored = [segment.created for segment in segments if not segment.provisional]
     written = datetime.fromtimestamp(stored[-1], UTC) if stored else created_at
-    return Summary(parts, id=f"summary-{name}", created_at=written)
+    return Summary(parts, id=f"summary-{name}", created_at=written, display_role=role)
 
 
 def render_segment(segment: StoredSegment) -> str:

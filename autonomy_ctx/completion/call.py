@@ -19,7 +19,6 @@ from autonomy_ctx.background import Chunks
 from autonomy_ctx.callables import await_call
 from autonomy_ctx.completion.summary_prompt import Prompt
 from autonomy_ctx.errors import AutonomyCtxError, ContextOverflow, InvalidModelReply
-from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
 from autonomy_ctx.items.formats.base import (
     CallStarted,
@@ -29,6 +28,7 @@ from autonomy_ctx.items.formats.base import (
     TextDelta,
     ThinkingDelta,
 )
+from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.model_info import model_name
@@ -237,7 +237,7 @@ def _ignore(event: StreamEvent) -> None:
 
 
 def _message_dict(message: AnyMessage) -> dict[str, Any]:
-    return wire.to_dict(message) if isinstance(message, Message) else dict(message)
+    return model_dict(message) if isinstance(message, Message) else dict(message)
 
 
 def _parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:

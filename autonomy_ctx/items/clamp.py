@@ -150,7 +150,13 @@ def _clamp_summary(summary: Summary, shown: Sequence[Part]) -> Summary:
         for segment, part in zip(summary.segments, shown, strict=True)
         if isinstance(part, TextContent)
     ]
-    return Summary(segments, id=summary.id, created_at=summary.created_at, agent=summary.agent)
+    return Summary(
+        segments,
+        id=summary.id,
+        created_at=summary.created_at,
+        agent=summary.agent,
+        display_role=summary.display_role,
+    )
 
 
 def _cut_middle(text: str, total: int, tokens: int, count: CountText, marker: Marker) -> str:

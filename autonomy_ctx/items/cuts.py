@@ -162,7 +162,7 @@ def find_window_start(messages: Sequence[Message], limit: int) -> int:
 
 def orphaned_results(messages: Sequence[Message]) -> set[str]:
     """The ids of results whose call does not stand before them in `messages`."""
-    return _match_tool_pairs(messages).orphans
+    return set(_match_tool_pairs(messages).orphans)
 
 
 def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tuple[bool, str | None]:
@@ -177,15 +177,20 @@ def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tu
 
 
 def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], start: int) -> int:
-    """`start`, or the nearest earlier index from which no result has lost its call."""
+    """`start`, or the nearest earlier index that does not stand between a call and its result.
+
+    A result may also stand before its call, if that has none after it.
+    """
     if start <= 0 or start >= len(messages):
         return start
-    crossed = _count_crossings(len(messages), _match_tool_pairs(messages).spans)
+    pairs = _match_tool_pairs(messages)
+    early = [(result, call) for (_, call), result in pairs.early.items()]
+    crossed = _count_crossings(len(messages), pairs.spans + early)
     return next((at for at in range(start, 0, -1) if not crossed[at]), 0)
 
 
 def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count: int) -> int:
-    """How many of the first `count` messages may go without a result losing its call."""
+    """How many of the first `count` messages may go without parting a call from its result."""
     count = max(0, min(count, len(messages)))
     return find_tool_pair_boundary(messages, count)
 
@@ -218,10 +223,15 @@ class _ToolPairs:
         # By id and index, in order: a dict serves as an ordered set.
         self.unanswered: dict[tuple[str, int], None] = {}
         self.spans: list[tuple[int, int]] = []
-        self.orphans: set[str] = set()
+        # By id, the first of the results that have no call before them.
+        self.orphans: dict[str, int] = {}
+        # By id and index, the calls whose result stands before them, and where that is.
+        self.early: dict[tuple[str, int], int] = {}
 
     def see(self, index: int, calls: list[str], result: str | None) -> None:
         for call_id in calls:
+            if call_id in self.orphans and call_id not in self.calls:
+                self.early[call_id, index] = self.orphans[call_id]
             self.calls[call_id] = index
             self.unanswered[call_id, index] = None
         if not result:
@@ -229,10 +239,11 @@ class _ToolPairs:
         # An id used twice: a result belongs to the latest call before it, also when it comes twice.
         call = self.calls.get(result)
         if call is None:
-            self.orphans.add(result)
+            self.orphans.setdefault(result, index)
         else:
             self.spans.append((call, index))
             self.unanswered.pop((result, call), None)
+            self.early.pop((result, call), None)
 
 
 def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolPairs:

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, get_args
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.message import ChatRole, Message, TextContent
 from autonomy_ctx.validation import int_problem
+
+SummaryRole = Literal["user", "system"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +43,13 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Summary(Message):
-    """A message that stands for all messages its segments cover; one text part per segment."""
+    """A message that stands for all messages its segments cover; one text part per segment.
+
+    Models are shown it as a record between marks, in a message of the role `display_role`.
+    """
 
     segments: tuple[Segment, ...]
+    display_role: SummaryRole
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class Summary(Message):
         id: str | None = None,  # noqa: A002  # the field's name
         created_at: datetime | str | float | None = None,
         agent: str | None = None,
+        display_role: SummaryRole = "user",
     ) -> None:
         if not segments:
             raise InvalidMessage("segments", "must not be empty: a summary covers something")
@@ -69,6 +76,7 @@ class Summary(Message):
             agent=agent,
         )
         object.__setattr__(self, "segments", parts)
+        object.__setattr__(self, "display_role", check_summary_role("display_role", display_role))
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -84,6 +92,7 @@ class Summary(Message):
             "id": self.id,
             "created_at": self.created_at.isoformat(),
             "agent": self.agent,
+            "display_role": self.display_role,
         }
 
     @property
@@ -100,3 +109,11 @@ class Summary(Message):
     def provisional(self) -> bool:
         """Whether a part of it is a digest that a real summary will replace."""
         return any(segment.provisional for segment in self.segments)
+
+
+def check_summary_role(name: str, value: Any) -> SummaryRole:
+    """The role that a summary may be shown in: `user` or `system`."""
+    if value not in get_args(SummaryRole):
+        raise ValueError(f"{name} is {value!r}; it must be user or system")
+    role: SummaryRole = value
+    return role

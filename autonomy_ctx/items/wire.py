@@ -204,12 +204,15 @@ def _summary_form(summary: Summary) -> dict[str, Any]:
     ]
     form = {
         "type": "summary",
-        "role": "system",
+        "role": summary.display_role,
         "content": content_to_json(summary.content),
         "segments": segments,
         "id": summary.id,
         "timestamp": time_to_json(summary.created_at),
     }
+    if summary.display_role == "system":
+        # Not read from `role`: forms written before had that role whatever they were shown as.
+        form["display_role"] = "system"
     return form if summary.agent is None else form | {"agent": summary.agent}
 
 
@@ -234,6 +237,7 @@ def _parse_summary(form: dict[str, Any]) -> Summary:
         id=parse_text(form.get("id"), "id"),
         created_at=form["timestamp"] if form.get("timestamp") is not None else form.get("created_at"),
         agent=parse_text(form.get("agent"), "agent"),
+        display_role="system" if form.get("display_role") == "system" else "user",
     )
 
 

@@ -75,8 +75,8 @@ _VISIBILITY = {
 }
 
 _ASK = """### User Input
-`ask_user_for_input`: pause and ask the user, when a request is unclear, a fact is missing or a decision is
-theirs to make. The conversation goes on with the answer; do not guess instead."""
+`ask_user_for_input`: pause and ask the user for clarification, when a request is unclear, a fact is missing
+or a decision is theirs to make. The conversation goes on with the answer; do not guess instead."""
 
 _SUBAGENTS = """### Subagents
 You can hand work to these specialists:

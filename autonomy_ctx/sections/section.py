@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import ContextPoolView
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.message import Message
 
 Params: TypeAlias = MutableMapping[str, Any]
@@ -197,4 +198,4 @@ class ContributingSection(ContextSection):
         contribution = await self.contribute(memory, scope, conversation, params)
         if contribution.positions is not None:
             composition_of(params).shown.append(contribution.positions)
-        return [wire.to_dict(message) for message in contribution.messages]
+        return [model_dict(message) for message in contribution.messages]

@@ -44,7 +44,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
-from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.summary import Summary, SummaryRole
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import encode_row, same_content
@@ -157,6 +157,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         swap: Literal["eager", "cost"] | SwapPolicy = "eager",
         share_prefix: bool = False,
         cache_seconds: float = 300.0,
+        summary_role: SummaryRole = "user",
         reader: Any = None,
         background: Background | None = None,
         hooks: Iterable[Hook] | None = None,
@@ -181,6 +182,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             swap=swap,
             share_prefix=share_prefix,
             cache_seconds=cache_seconds,
+            summary_role=summary_role,
         )
         # Fractions refer to its window.
         self._reader = reader if reader is not None else summary_model
@@ -384,7 +386,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         store_key, parts = make_store_key(memory.store, key), (view.segments, view.missing)
         known = self._summaries.get(store_key)
         if known is None or known[0] != parts:
-            known = self._summaries[store_key] = (parts, summary_message(*parts, created))
+            known = self._summaries[store_key] = (
+                parts,
+                summary_message(*parts, created, self.config.summary_role),
+            )
         return known[1]
 
     # -- looking on -----------------------------------------------------------------------------

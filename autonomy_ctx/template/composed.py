@@ -18,6 +18,7 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
@@ -232,7 +233,7 @@ class ComposedContext:
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The messages as dicts that belong to the caller."""
-        return [wire.to_dict(message) for message in self._messages]
+        return [model_dict(message) for message in self._messages]
 
     def digest(self) -> str:
         """A fingerprint of all the model will see: equal digests, equal bytes."""
@@ -269,7 +270,7 @@ def _shared_summary_fraction(message: Message, before: Message) -> float:
 def visible_fields(message: Message) -> list[Any]:
     """What a model sees of a message: not its id, time or bookkeeping."""
     return [
-        message.role.value,
+        message.display_role if isinstance(message, Summary) else message.role.value,
         content_to_json(message.content),
         [call_to_json(call) for call in message.tool_calls],
         message.tool_call_id,

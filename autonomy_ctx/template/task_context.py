@@ -17,8 +17,10 @@ from typing import Any, Protocol
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.formats.outgoing import summary_record
 from autonomy_ctx.items.json_values import EMPTY, thaw
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
+from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
 from autonomy_ctx.memory.memory import Memory
@@ -41,6 +43,11 @@ EXECUTE_ACTION, THINKING_ACTION, TOOL_CALL_ACTION, DIRECT_ACTION = (
     "node.tool_call",
     "node.message",
 )
+# What a delegation is called, and which parameters may say it; the first that is there counts.
+_DELEGATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "node.delegation_request": ("request", ("subtask", "subtask_description", "content")),
+    "node.delegation_response": ("response", ("result", "content")),
+}
 DEFAULT_SESSION = "default"
 # Of the arguments of a call; what it did is told by what follows.
 MAX_ARGUMENT_CHARACTERS = 200
@@ -72,8 +79,8 @@ class Task:
 def events_to_messages(events: Iterable[Any]) -> list[dict[str, str]]:
     """Events as message dicts, in their order.
 
-    Thoughts and tool calls are the assistant's, tasks and direct messages the user's; results of tools
-    and unknown actions are left out.
+    Thoughts, tool calls and delegations are the assistant's, tasks and direct messages the user's;
+    results of tools and unknown actions are left out.
     """
     found = [event_message(event) for event in events]
     return [{"role": one.role.value, "content": one.text} for one in found if one is not None]
@@ -89,6 +96,8 @@ def event_message(event: Any) -> Message | None:
     elif action == TOOL_CALL_ACTION:
         name = _text(parameters, "tool_name")
         text = name and format_call(name, parameters.get("tool_args"))
+    elif isinstance(action, str) and action in _DELEGATIONS:
+        text = _delegation_text(event)
     elif action == EXECUTE_ACTION:
         role, text = ChatRole.USER, _text(parameters, "content") or _text(parameters, "subtask")
     elif action == DIRECT_ACTION:
@@ -97,6 +106,16 @@ def event_message(event: Any) -> Message | None:
     if not text:
         return None
     return Message(role, text, id=event_id(event) or new_id(), created_at=event_time(event) or now())
+
+
+def _delegation_text(event: Any) -> str | None:
+    """What one agent asked of another, or what that answered; None when neither is there."""
+    parameters = _parameters(event)
+    kind, names = _DELEGATIONS[event.action]
+    text = next(filter(None, (_text(parameters, name) for name in names)), None)
+    source = getattr(event, "source_agent", None) or _text(parameters, "source_agent") or ""
+    label = f"Delegation {kind} from {' '.join(str(source).split())}" if source else f"Delegation {kind}"
+    return text and f"[{label}] {text}"
 
 
 def direct_message(event: Any) -> DirectMessage | None:
@@ -484,6 +503,8 @@ def _plain_message(message: Message) -> Message | None:
     """A stored message as one text: calls in words, results of tools and what has no text left out."""
     if message.role is ChatRole.TOOL:
         return None
+    if isinstance(message, Summary):
+        message = summary_record(message)
     calls = [format_call(call.name, call.arguments) for call in message.tool_calls]
     text = "\n".join(filter(None, [message.text, *calls]))
     role = ChatRole.SYSTEM if message.role is ChatRole.DEVELOPER else message.role

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource, Chunks, close_resource
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
-from autonomy_ctx.items import wire
+from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter, token_counter_of
@@ -198,7 +198,7 @@ class ContextTemplate(AsyncResource):
     ) -> list[dict[str, Any]]:
         """The context as a list of dicts that belong to the caller."""
         composed = await self.compose(memory, scope, conversation, params)
-        return [wire.to_dict(message) async for some in Chunks(composed.messages) for message in some]
+        return [model_dict(message) async for some in Chunks(composed.messages) for message in some]
 
     async def compose(
         self,

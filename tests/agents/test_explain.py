@@ -27,6 +27,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.errors import UnknownTurn
+from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.template.composed import from_record, to_record
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
@@ -49,7 +50,7 @@ def looking() -> ScriptedModel:
 
 
 def assert_same(explained: ComposedContext, shown: Any) -> None:
-    assert explained.to_dicts() == list(shown)
+    assert [model_dict(message) for message in explained.messages] == list(shown)
 
 
 async def test_every_step_is_explained_as_the_model_saw_it(memory: Memory) -> None:

@@ -150,5 +150,6 @@ def test_arguments_that_are_too_long_stay_json() -> None:
 def test_a_summary_stays_one_and_covers_the_same(summary: Summary, tokens: int) -> None:
     clamped = clamp_message(summary, tokens, COUNTER)
     assert isinstance(clamped, Summary)
+    assert clamped.display_role == summary.display_role
     ranges = [(segment.first, segment.last, segment.provisional) for segment in summary.segments]
     assert [(segment.first, segment.last, segment.provisional) for segment in clamped.segments] == ranges

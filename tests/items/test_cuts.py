@@ -186,6 +186,24 @@ def test_a_boundary_moves_back_to_the_call() -> None:
     assert [find_tool_pair_boundary(history, start) for start in range(6)] == [0, 1, 1, 1, 4, 5]
 
 
+@pytest.mark.parametrize(
+    ("moves", "boundaries"),
+    [
+        ([USER, result("a"), call("a"), ANSWER], [0, 1, 1, 3, 4]),
+        ([USER, result("a"), USER, result("a"), call("a"), USER], [0, 1, 1, 1, 1, 5, 6]),
+        # A call with a result after it has its own; so has a later call of the same id.
+        ([result("a"), call("a"), result("a"), USER], [0, 1, 1, 3, 4]),
+        ([result("a"), call("a"), USER, call("a"), USER], [0, 0, 2, 3, 4, 5]),
+    ],
+)
+def test_a_boundary_moves_back_to_a_result_that_stands_before_its_call(
+    moves: list[Move], boundaries: list[int]
+) -> None:
+    history = told(moves)
+    assert [find_tool_pair_boundary(history, start) for start in range(len(boundaries))] == boundaries
+    assert [find_safe_trim_count(history, count) for count in range(len(boundaries))] == boundaries
+
+
 @many
 @given(histories | tangled_histories)
 def test_no_result_loses_its_call_at_a_safe_cut(history: list[Message]) -> None:

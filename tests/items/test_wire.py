@@ -145,7 +145,7 @@ def test_a_summary_has_one_entry_per_text_part() -> None:
     summary = Summary([Segment(text="x", first=1, last=9, provisional=True)], id="s", created_at=1, agent="a")
     assert wire.to_dict(summary) == {
         "type": "summary",
-        "role": "system",
+        "role": "user",
         "content": [{"text": "x", "type": "text"}],
         "segments": [{"first": 1, "last": 9, "provisional": True}],
         "id": "s",

@@ -196,9 +196,16 @@ MUTANTS = [
     Mutant(
         "a summary has no authority of a rule",
         "items/formats/outgoing.py",
-        '    return Message("user", parts, id=summary.id',
+        "    return Message(summary.display_role, parts, id=summary.id",
         '    return Message("system", parts, id=summary.id',
         PREPARED,
+    ),
+    Mutant(
+        "a summary has no authority of a rule for a model of the user's own",
+        "completion/call.py",
+        "    return model_dict(message) if isinstance(message, Message)",
+        '    return {**model_dict(message), "role": message.role.value} if isinstance(message, Message)',
+        "tests/sections/test_summarized.py",
     ),
     Mutant(
         "what would be refused again is not asked again",

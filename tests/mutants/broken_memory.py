@@ -201,6 +201,13 @@ MUTANTS = [
         "tests/items/test_cuts.py",
     ),
     Mutant(
+        "a boundary does not part a result from a call after it",
+        "items/cuts.py",
+        "pairs.spans + early)",
+        "pairs.spans)",
+        "tests/items/test_cuts.py",
+    ),
+    Mutant(
         "a window does not start with a result",
         "items/cuts.py",
         "    return role is ChatRole.TOOL\n",

@@ -118,7 +118,10 @@ async def framework_text(**options: Any) -> str:
     ("options", "named"),
     [
         ({}, set()),
-        ({"enable_ask_for_user_input": True}, {"User Input", "ask_user_for_input"}),
+        (
+            {"enable_ask_for_user_input": True},
+            {"User Input", "ask_user_for_input", "pause and ask the user for clarification"},
+        ),
         ({"enable_filesystem": True}, {"Filesystem", "read_file", "write_file", "this conversation alone"}),
         (
             {"enable_filesystem": True, "filesystem_visibility": "all"},

@@ -232,6 +232,10 @@ def test_events_are_converted_by_the_documented_rules() -> None:
             Task(action="node.tool_result", parameters={"content": "x" * 1000}),
             Task(action="node.message", source_agent="ana", parameters={"content": "Look."}),
             Task(action="node.message", parameters={"content": "Look again."}),
+            Task(action="node.delegation_request", source_agent="ana", parameters={"subtask": "Count."}),
+            Task(action="node.delegation_response", source_agent="b\nen", parameters={"result": {"n": 3}}),
+            Task(action="node.delegation_response", parameters={"content": "Three."}),
+            Task(action="node.delegation_request", source_agent="ana"),
             Task(action="something.else", parameters={"content": "?"}),
         ]
     ) == [
@@ -241,14 +245,40 @@ def test_events_are_converted_by_the_documented_rules() -> None:
         {"role": "assistant", "content": '[Calling read(path="a", n=1)]'},
         {"role": "user", "content": from_ana("Look.")},
         {"role": "user", "content": from_ana("Look again.").replace(" from ana", "")},
+        {"role": "assistant", "content": "[Delegation request from ana] Count."},
+        {"role": "assistant", "content": '[Delegation response from b en] {"n": 3}'},
+        {"role": "assistant", "content": "[Delegation response] Three."},
     ]
 
 
 @given(
-    st.sampled_from(["execute", "node.thinking", "node.tool_call", "node.message", "node.tool_result", None]),
+    st.sampled_from(
+        [
+            "execute",
+            "node.thinking",
+            "node.tool_call",
+            "node.message",
+            "node.delegation_request",
+            "node.delegation_response",
+            "node.tool_result",
+            None,
+        ]
+    ),
     st.none()
     | st.dictionaries(
-        st.sampled_from(["content", "tool_name", "tool_args", "priority", "ttl_seconds", "metadata"]),
+        st.sampled_from(
+            [
+                "content",
+                "tool_name",
+                "tool_args",
+                "priority",
+                "ttl_seconds",
+                "metadata",
+                "subtask",
+                "result",
+                "source_agent",
+            ]
+        ),
         st.none() | st.text(max_size=3) | st.integers() | st.lists(st.integers(), max_size=2),
     ),
 )

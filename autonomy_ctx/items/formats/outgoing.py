@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.base import WireRequest
 from autonomy_ctx.items.json_values import validate_json
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ToolCall
@@ -353,7 +354,7 @@ def repair_messages(
         if message.role is ChatRole.TOOL:
             continue
         if message.role is not ChatRole.ASSISTANT or not message.tool_calls:
-            out.append(_summary_message(message) if isinstance(message, Summary) else message)
+            out.append(summary_record(message) if isinstance(message, Summary) else message)
             continue
         calls = _assign_call_ids(message, ids, renamed)
         same = calls == message.tool_calls
@@ -415,12 +416,20 @@ def _link_result(result: Message, call: ToolCall) -> Message:
     return replace(result, tool_call_id=call.id, name=name)
 
 
-def _summary_message(summary: Summary) -> Message:
-    """A summary as data in a user's message: what was said must not gain the authority of a rule.
+def summary_record(summary: Summary) -> Message:
+    """A summary as data between marks, for a user's message: what was said must not become a rule.
 
     One part for each segment, with marks of its own: those before a new one stay the same, and with
     them what a provider has cached.
     """
     texts = [segment.text for segment in summary.segments]
     parts = [TextContent(wrap_untrusted(SUMMARY_LABEL, text, nonce(text))) for text in texts]
-    return Message("user", parts, id=summary.id, created_at=summary.created_at)
+    return Message(summary.display_role, parts, id=summary.id, created_at=summary.created_at)
+
+
+def model_dict(message: Message) -> dict[str, Any]:
+    """The dict that a model of the user's own is shown: a summary as a record, others in their dict form."""
+    if not isinstance(message, Summary):
+        return wire.to_dict(message)
+    record = summary_record(message)
+    return {"role": record.role.value, "content": {"text": record.text, "type": "text"}}

@@ -16,7 +16,7 @@ from autonomy_ctx.tools.tool import Tool, ToolRegistry
 
 
 async def _ask_user_for_input(question: str) -> str:
-    """Pause and ask the user, when a request is unclear, a fact is missing or a decision is theirs.
+    """Pause for clarification: ask the user what is unclear, what is missing or what they decide.
 
     Args:
         question: What to ask, in one or two sentences that can be answered without more context.
