@@ -18,7 +18,7 @@ from autonomy_ctx.background import AsyncResource, Chunks
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message, new_id, now
+from autonomy_ctx.items.message import Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.registry import StoreOptions, open_store
@@ -317,6 +317,7 @@ class Memory(AsyncResource):
 
     def _drafted(self, value: Message | Mapping[str, Any]) -> Draft:
         message = encoding.coerce_message(value, new_id=self._new_id, now=self._clock)
+        check_call_id(message)
         return encoding.make_draft(message, self.token_counter)
 
     async def _delete(

@@ -15,6 +15,8 @@ import pytest
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, InvalidMessage, Memory, Message
 from autonomy_ctx.errors import ConflictingMessage, InvalidKey, MessageTooLarge
+from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.testing import make_drafts
 
 GOOD = {"role": "user", "content": "hello", "id": "good"}
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -41,6 +43,8 @@ JSON = "which JSON cannot hold; convert it to a string, number, list or dict"
 KNOWN = "known are text, image, image_url, thinking and redacted_thinking"
 DEEPEST = "is nested more than 64 levels deep, or contains itself"
 TIME = "is not a time; use a datetime, ISO 8601 text or seconds since 1970"
+UNANSWERED = "is missing; a tool's message must have the id of the call that it answers"
+RESULT = {"role": "tool", "content": "42", "name": "add"}
 
 MESSAGES: list[tuple[Any, str]] = [
     # Not a message at all.
@@ -95,6 +99,10 @@ MESSAGES: list[tuple[Any, str]] = [
     (caller({"id": "c", "name": 5}), "`tool_calls[0].name` must be a string, not int"),
     (caller({"id": 5, "name": "f"}), "`tool_calls[0].id` must be a string, not int"),
     (caller({"name": "f", "extra": [1]}), "`tool_calls[0].extra` must be a dict, not list"),
+    (RESULT, f"`tool_call_id` {UNANSWERED}"),
+    ({**RESULT, "tool_call_id": None}, f"`tool_call_id` {UNANSWERED}"),
+    ({**RESULT, "tool_call_id": ""}, f"`tool_call_id` {UNANSWERED}"),
+    (Message("tool", "42", name="add"), f"`tool_call_id` {UNANSWERED}"),
     # The other fields.
     (user(tool_call_id=5), "`tool_call_id` must be a string, not int"),
     (user(name=5), "`name` must be a string, not int"),
@@ -166,13 +174,20 @@ async def test_a_bad_message_is_refused_with_its_place_and_nothing_is_stored(
 @pytest.mark.parametrize("role", ["user", "tool"])
 async def test_a_message_over_the_limit_is_refused_with_both_sizes(memory: Memory, role: str) -> None:
     with pytest.raises(MessageTooLarge) as caught:
-        await memory.append("ana", "trip", GOOD, Message(role, "x" * LIMIT, id="big", created_at=NOW))
-    size = f"{LIMIT + len(role) + 24:,}"
+        big = Message(role, "x" * LIMIT, id="big", created_at=NOW, tool_call_id="c1")
+        await memory.append("ana", "trip", GOOD, big)
+    size = f"{LIMIT + len(role) + 44:,}"
     assert str(caught.value) == (
         f"invalid message: `content` needs {size} bytes, one message may have 8,388,608; "
         f"split it, or store it as a file and send a reference"
     )
     assert await memory.get_message_count("ana", "trip") == 0
+
+
+async def test_a_stored_result_that_names_no_call_is_still_read(memory: Memory) -> None:
+    """Earlier versions kept them."""
+    await memory.store.append(make_key("", "ana", "trip"), make_drafts(Message("tool", "42", id="old")))
+    assert [form["id"] for form in await memory.get_messages_only("ana", "trip")] == ["old"]
 
 
 async def test_other_content_under_a_known_id_is_refused_and_nothing_is_stored(memory: Memory) -> None:

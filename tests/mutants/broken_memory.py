@@ -16,6 +16,13 @@ MUTANTS = [
         STORES,
     ),
     Mutant(
+        "a result names its call",
+        "memory/memory.py",
+        "        check_call_id(message)\n",
+        "",
+        "tests/items/test_bad_input.py",
+    ),
+    Mutant(
         "synced before it is acknowledged",
         "memory/sqlite/threads.py",
         'f"PRAGMA synchronous = {self._synchronous}"',
