@@ -23,6 +23,7 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
+    MAX_POSITION,
     Draft,
     Head,
     InMemory,
@@ -184,7 +185,9 @@ class Memory(AsyncResource):
     ) -> Window:
         """The newest `limit` messages between two positions, with the head they were read with."""
         key = make_key(self.agent, scope, conversation)
-        check_int("limit", limit, least=0, optional=True)
+        check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
+        check_int("after", after, least=0, most=MAX_POSITION)
+        check_int("before", before, least=0, most=MAX_POSITION, optional=True)
         self._metrics["reads"] += 1
         return await self._log.read(key, after=after, before=before, limit=limit)
 

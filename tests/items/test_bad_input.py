@@ -173,8 +173,8 @@ async def test_a_bad_message_is_refused_with_its_place_and_nothing_is_stored(
 
 @pytest.mark.parametrize("role", ["user", "tool"])
 async def test_a_message_over_the_limit_is_refused_with_both_sizes(memory: Memory, role: str) -> None:
+    big = Message(role, "x" * LIMIT, id="big", created_at=NOW, tool_call_id="c1")
     with pytest.raises(MessageTooLarge) as caught:
-        big = Message(role, "x" * LIMIT, id="big", created_at=NOW, tool_call_id="c1")
         await memory.append("ana", "trip", GOOD, big)
     size = f"{LIMIT + len(role) + 44:,}"
     assert str(caught.value) == (
@@ -225,6 +225,7 @@ async def test_a_list_that_contains_itself_twice_is_refused_at_once(memory: Memo
 STRINGS = "must be a string, not"
 NUL = "must not contain a NUL character"
 SURROGATE = "contains a lone surrogate, which is not valid Unicode text"
+LONGEST = "a name may have 1,024"
 
 KEYS: list[tuple[str, Any, Any, str]] = [
     ("scope None", None, "trip", f"invalid scope: {STRINGS} NoneType"),
@@ -236,6 +237,8 @@ KEYS: list[tuple[str, Any, Any, str]] = [
     ("conversation None", "ana", None, f"invalid conversation: {STRINGS} NoneType"),
     ("conversation number", "ana", 5, f"invalid conversation: {STRINGS} int"),
     ("conversation NUL", "ana", "\0", f"invalid conversation: {NUL}"),
+    ("scope long", "a" * 1025, "trip", f"invalid scope: has 1,025 bytes, {LONGEST}"),
+    ("conversation long", "ana", "é" * 513, f"invalid conversation: has 1,026 bytes, {LONGEST}"),
     ("conversation surrogate", "ana", "x\udfff", f"invalid conversation: {SURROGATE}"),
 ]
 
@@ -265,3 +268,20 @@ async def test_a_context_of_a_conversation_that_cannot_be_says_so(memory: Memory
     with pytest.raises(InvalidKey) as caught:
         await template.compose(memory, None, "trip")  # type: ignore[arg-type]
     assert str(caught.value) == "invalid scope: must be a string, not NoneType"
+
+
+@pytest.mark.parametrize("number", [-1, 2**62 + 1, 2**70])
+@pytest.mark.parametrize("name", ["limit", "after", "before"])
+async def test_a_number_that_no_store_can_count_to_is_refused(memory: Memory, name: str, number: int) -> None:
+    options: dict[str, Any] = {name: number}
+    with pytest.raises(ValueError, match=rf"{name} must be >= .* and <= {2**62}.*, not {number}"):
+        await memory.read("ana", "trip", **options)
+
+
+async def test_the_longest_name_and_the_largest_limit_are_taken(memory: Memory) -> None:
+    longest = "é" * 512
+    assert await memory.for_agent(longest).append(longest, longest, GOOD) == [1]
+    window = await memory.for_agent(longest).read(longest, longest, after=0, limit=2**62)
+    assert len(window.entries) == 1
+    with pytest.raises(InvalidKey, match="invalid agent: has 1,025 bytes, a name may have 1,024"):
+        memory.for_agent("a" * 1025)

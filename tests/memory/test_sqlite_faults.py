@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -132,6 +133,36 @@ def test_a_file_where_the_folder_should_be_is_refused_at_once(tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match="does not exist"):
         opened(tmp_path / "file" / "memory.db")
+
+
+def test_a_path_that_is_a_pipe_is_refused_at_once(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(StoreUnavailable, match="is a pipe, a socket or a device; name a file"):
+        opened(path)
+
+
+async def test_all_files_are_made_for_their_owner_alone(path: Path) -> None:
+    """Whatever the umask says."""
+    before = os.umask(0)
+    try:
+        async with opened(path) as memory:
+            await memory.append("ana", "trip", hello(1))
+            await memory.read("ana", "trip")
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"memory.db", "memory.db-wal", "memory.db-shm", "memory.db.lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+async def test_a_database_that_others_may_read_stays_so(path: Path) -> None:
+    async with opened(path) as memory:
+        await memory.append("ana", "trip", hello(1))
+    path.chmod(0o640)
+    async with opened(path) as memory:
+        await memory.append("ana", "trip", hello(2))
+        for name in ("", "-wal", "-shm"):
+            assert stat.S_IMODE(Path(f"{path}{name}").stat().st_mode) == 0o640
 
 
 NOBODY = """
@@ -1053,6 +1084,20 @@ async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: 
     assert await store.append(MAIN, make_drafts(make_message("x", id="m1"))) == [1]
     assert len([one for one in asked if "IMMEDIATE" in one]) < 20
     await store.close()
+
+
+async def test_a_lock_file_that_was_removed_is_noticed(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever comes later locks the new file: the old one would keep nobody out."""
+    memory = opened(path, timeout=0.3)
+    await memory.append("ana", "trip", hello(1))
+    Path(f"{path}.lock").unlink()
+    newcomer = FileLock(f"{path}.lock")
+    with newcomer, pytest.raises(StoreBusy):
+        await memory.append("ana", "trip", hello(2))
+    assert await memory.append("ana", "trip", hello(2)) == [2]
+    assert "was removed while it was in use" in caplog.text
+    newcomer.close()
+    await memory.close()
 
 
 # -- fork ----------------------------------------------------------------------------------------

@@ -18,9 +18,7 @@ from autonomy_ctx.memory.encoding import decode_row, message_from_row, same_cont
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.segments import restore_segments
-from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Window
-
-_MAX_POSITION = 2**62
+from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
 
 _SELECT_CONVERSATION = """
     SELECT id, head, count, generation, last_user, revision FROM conversation
@@ -241,7 +239,7 @@ def read_rows(
     wanted = (
         most_bytes,
         after,
-        _MAX_POSITION if before is None else before,
+        MAX_POSITION if before is None else before,
         *key,
         -1 if limit is None else limit,
     )
@@ -375,7 +373,7 @@ def read_blocks(
             return Window(Head(), [])
         conversation_id, head = found
         entries: list[Entry] = []
-        end, wanted = _MAX_POSITION if before is None else before, _MAX_POSITION if limit is None else limit
+        end, wanted = MAX_POSITION if before is None else before, MAX_POSITION if limit is None else limit
         while len(entries) < wanted:
             size = min(BLOCK_ROWS, wanted - len(entries))
             block = _read_block(connection, key, conversation_id, after, end, size)
@@ -416,5 +414,5 @@ def _read_block(
 def _read_rows_singly(
     connection: sqlite3.Connection, key: Key, after: int, before: int, size: int
 ) -> list[Entry]:
-    window = read_rows(connection, key, after, before, size, _MAX_POSITION, _MAX_POSITION)
+    window = read_rows(connection, key, after, before, size, MAX_POSITION, MAX_POSITION)
     return [] if window is None else list(reversed(window.entries))
