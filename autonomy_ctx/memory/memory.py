@@ -292,7 +292,7 @@ class Memory(AsyncResource):
         return {**self._metrics, "hot_hits": hits, "hot_misses": misses}
 
     async def health_check(self) -> bool:
-        """Whether memory can be written now; the reason it cannot is logged."""
+        """Whether memory can be written now, found out by a write; the reason it cannot is logged."""
         try:
             await self._store.check()
         except StoreError as error:

@@ -498,7 +498,7 @@ class Store(Log, Summaries, Work, Records, Search, Protocol):
         """Which log this is; another object when a file has been put in the place of the first."""
 
     async def check(self) -> None:
-        """Raise the error a user should see if the store cannot be written now."""
+        """Raise the error a user should see if a write of ordinary size would fail now."""
 
     async def close(self) -> None:
         """Finish what was accepted and let go of everything; a second close does nothing."""

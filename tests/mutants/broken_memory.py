@@ -37,6 +37,20 @@ MUTANTS = [
         "tests/memory/test_sqlite_faults.py",
     ),
     Mutant(
+        "a health check writes",
+        "memory/sqlite/store.py",
+        "lambda transaction: transaction.probe()",
+        "lambda transaction: None",
+        "tests/memory/test_sqlite_faults.py",
+    ),
+    Mutant(
+        "health is found out once a second",
+        "server/app.py",
+        "            if self._clock() >= self._until:\n",
+        "            if True:\n",
+        "tests/server/test_http.py",
+    ),
+    Mutant(
         "synced before it is acknowledged",
         "memory/sqlite/threads.py",
         'f"PRAGMA synchronous = {self._synchronous}"',

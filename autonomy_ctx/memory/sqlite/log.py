@@ -20,6 +20,9 @@ from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.segments import restore_segments
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
 
+# An append of a few messages writes 3 to 13 pages of 4 KB.
+PROBE_BYTES = 12 * 4096
+
 _SELECT_CONVERSATION = """
     SELECT id, head, count, generation, last_user, revision FROM conversation
     WHERE agent = ? AND scope = ? AND conversation = ?
@@ -102,6 +105,11 @@ class Transaction:
         """Delete messages and raise the generation of every conversation that lost one."""
         meant = find_conversation_ids(self.flushed(), scope, agent, conversation)
         return sum(self._delete_from(conversation_id, ids) for conversation_id in meant)
+
+    def probe(self) -> None:
+        """Write as much as an append of ordinary size, so that a disk without room for one refuses it."""
+        # Random: SQLite does not write a page again that stays the same.
+        self._connection.execute("REPLACE INTO health VALUES (1, randomblob(?))", (PROBE_BYTES,))
 
     def conversation_id(self, key: Key) -> int:
         """A conversation's number in the tables; a row is made for one that is new."""
