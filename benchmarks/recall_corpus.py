@@ -175,7 +175,8 @@ def _lists(chance: Chance, script: Script) -> dict[str, list[Exchange]]:
 def _orders(chance: Chance, script: Script) -> dict[str, Exchange]:
     made = {}
     for number, thing in enumerate(WORDS["orders"]):
-        call = {"name": "find_order", "arguments": json.dumps({"query": thing})}
+        call_id = f"order-{number}"
+        call = {"id": call_id, "name": "find_order", "arguments": json.dumps({"query": thing})}
         result = {
             "order": f"ORD-{4000 + 37 * number}",
             "status": chance.of(("shipped", "packed", "in transit", "at the depot")),
@@ -189,7 +190,7 @@ def _orders(chance: Chance, script: Script) -> dict[str, Exchange]:
             [
                 _user(_filled(chance.of(WORDS["wishes"]), s=thing)),
                 {"role": "assistant", "content": "", "tool_calls": [call]},
-                {"role": "tool", "content": json.dumps(result)},
+                {"role": "tool", "tool_call_id": call_id, "content": json.dumps(result)},
                 _assistant(chance.of(WORDS["after_lookup"])),
             ],
             2,

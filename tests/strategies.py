@@ -26,6 +26,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 # Any character, lone surrogates and NUL included.
 any_text = st.text(st.characters(exclude_categories=()), max_size=12)
+call_ids = any_text.filter(bool)
 # Names that every store can hold.
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 scalars = (
@@ -74,7 +75,7 @@ _resulted = st.builds(
     Message,
     st.just("tool"),
     contents,
-    tool_call_id=st.none() | any_text,
+    tool_call_id=call_ids,
     name=st.none() | any_text,
     is_error=st.booleans(),
     extra=json_dicts,
@@ -198,8 +199,8 @@ _bodies = st.one_of(
         },
     ),
     st.fixed_dictionaries(
-        {"role": st.just("tool"), "content": content_values},
-        optional={"tool_call_id": st.none() | any_text, **_bookkeeping},
+        {"role": st.just("tool"), "content": content_values, "tool_call_id": call_ids},
+        optional=_bookkeeping,
     ),
 )
 
@@ -303,7 +304,7 @@ def _message(number: int, kind: str, ids: tuple[str, ...]) -> Message:
         case "call":
             made = [ToolCall(call_id or None, "look", "{}") for call_id in ids]
             return Message("assistant", None, tool_calls=made, **stamps)
-    return Message("tool", str(number), tool_call_id=ids[0], **stamps)
+    return Message("tool", str(number), tool_call_id=ids[0] or "none", **stamps)
 
 
 orderly_histories = _conversations().map(told)

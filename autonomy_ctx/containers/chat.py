@@ -51,7 +51,7 @@ from autonomy_ctx.items.edits import (
 )
 from autonomy_ctx.items.edits import recent_turns as last_turns
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
-from autonomy_ctx.items.message import ChatRole, Message, new_id, now
+from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import nonce
 from autonomy_ctx.items.wire import Item
@@ -229,8 +229,9 @@ class ChatContext(ChatView):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The context that `to_dict` gave; also reads calls and outputs that are items of their own."""
-        made = cls(items_from_dict(data))
-        made._list.merged = merged_from_dict(data)
+        made = cls()
+        # Not through the constructor: what an earlier version accepted can still be read.
+        made._list = ItemList(items_from_dict(data), merged_from_dict(data))
         return made
 
     def view(self) -> ChatView:
@@ -266,6 +267,7 @@ class ChatContext(ChatView):
             agent=agent_id,
             **fields,
         )
+        check_call_id(message)
         replaced = filter(_is_system, self._list.items) if replace and _is_system(message) else ()
         return self._add(message, instead_of=list(replaced))
 
@@ -581,6 +583,8 @@ def _check_item(item: Any) -> Any:
         raise InvalidMessage(
             "item", f"must be a message or an event, not {type(item).__name__}; dicts go through `from_dict`"
         )
+    if isinstance(item, Message):
+        check_call_id(item)
     return item
 
 

@@ -12,8 +12,9 @@ import json
 import logging
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -57,6 +58,13 @@ class FileStamp(NamedTuple):
         return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
+class FileContent(NamedTuple):
+    """What a file held, and its stamp then."""
+
+    data: bytes
+    stamp: FileStamp
+
+
 def file_stamp(path: Path) -> FileStamp | None:
     """A file's stamp; None when there is no such file."""
     try:
@@ -66,10 +74,24 @@ def file_stamp(path: Path) -> FileStamp | None:
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """The real place of a file: it stays the same when the working folder or a link changes."""
+    """The real place of a file: it stays the same when the working folder or a link changes.
+
+    Raises `InvalidContextFile` when something that is no file is there.
+    """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"file_path must be a path, not {type(path).__name__}")
-    return Path(os.path.realpath(path))
+    real = Path(os.path.realpath(path))
+    with suppress(OSError):
+        _check_is_file(real, real.stat().st_mode)
+    return real
+
+
+def _check_is_file(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise InvalidContextFile(
+            path=str(path), problem=f"is {kind}, not a file", advice="Use the path of a file"
+        )
 
 
 def sibling_path(path: Path, suffix: str) -> Path:
@@ -86,14 +108,14 @@ def file_lock(path: Path) -> Iterator[None]:
             problem="this system has no POSIX file locks",
             advice="files of contexts need Linux, macOS or WSL; contexts without a file work everywhere",
         )
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        handle = os.open(sibling_path(path, ".lock"), flags, 0o666)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(sibling_path(path, ".lock"), flags, 0o666)
+    handle = _open_lock(path)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
+        # Removed meanwhile: whoever comes later locks another file.
+        while not _is_same_file(handle, sibling_path(path, ".lock")):
+            os.close(handle)
+            handle = _open_lock(path)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         try:
             yield
         finally:
@@ -103,13 +125,62 @@ def file_lock(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def _open_lock(path: Path) -> int:
+    try:
+        return open_beside(path, ".lock")
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open_beside(path, ".lock")
+
+
+def open_beside(path: Path, suffix: str) -> int:
+    """Open a file that belongs to another one; a new one may be read by whoever may read the other."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    return os.open(sibling_path(path, suffix), flags, _mode_of(path) | 0o600)
+
+
+def _is_same_file(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _mode_of(path: Path) -> int:
+    """The permissions of a file; of one that is still to be made, those for its owner alone."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0o600
+
+
+def read_file(path: Path, start: int = 0) -> FileContent | None:
+    """What a file holds from a place on, and its stamp; None when there is no file.
+
+    A folder, a pipe or a device is refused. Reading a pipe would wait for ever.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    try:
+        _check_is_file(path, os.fstat(handle).st_mode)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            file.seek(start)
+            data = file.read()
+        return FileContent(data, FileStamp.of(os.fstat(handle)))
+    finally:
+        os.close(handle)
+
+
 def replace_file(path: Path, data: bytes) -> FileStamp:
     """Put a whole new file in a file's place: a reader sees the old or the new one, never a part."""
     made = sibling_path(path, ".tmp")
-    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    mode = _mode_of(path)
+    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
-        if path.exists():
-            os.fchmod(handle, path.stat().st_mode & 0o7777)
+        # Neither the umask nor what a killed process left under this name decides.
+        os.fchmod(handle, mode)
         write_at(handle, 0, data, path)
         os.fsync(handle)
         stamp = FileStamp.of(os.fstat(handle))
@@ -329,12 +400,11 @@ class ContextFile:
         self._end = _end_of(data)
 
     def _read(self, *, repair: bool) -> list[Message]:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
+        content = read_file(self.path)
+        if content is None:
             self._stamp = self._end = None
             return []
-        stamp = file_stamp(self.path)
+        data, stamp = content
         try:
             values = json.loads(data)
         except (ValueError, RecursionError):
@@ -363,10 +433,10 @@ class ContextFile:
 
     def _read_appended(self, at: int) -> list[Message] | None:
         """The messages after a place in the file; None when they cannot be told apart from the rest."""
-        with self.path.open("rb") as file:
-            stamp = FileStamp.of(os.fstat(file.fileno()))
-            file.seek(at)
-            data = file.read()
+        content = read_file(self.path, at)
+        if content is None:
+            return None
+        data, stamp = content
         try:
             values = json.loads(b"[" + data.removeprefix(b","))
             messages = parse_messages(values, self.path)

@@ -23,8 +23,10 @@ from autonomy_ctx.containers.context_file import (
     file_stamp,
     list_text,
     message_fields,
+    open_beside,
     overwrite_end,
     parse_messages,
+    read_file,
     real_path,
     replace_file,
     save_truncated_copy,
@@ -36,6 +38,7 @@ from autonomy_ctx.items.message import Message
 
 Verb: TypeAlias = Literal["new", "add", "put", "drop", "set"]
 VERSION = 1
+JOURNAL = ".journal"
 # A journal this long, and several times as long as the file, is folded in without being asked.
 LONG_JOURNAL_BYTES, LONG_JOURNAL_RATIO = 1 << 20, 4
 # The messages of each context, by its name.
@@ -93,8 +96,9 @@ def edit_entries(context: str, before: Mapping[str, Message], after: Sequence[Me
 class Journal:
     """The journal's file. All methods are called with the lock of the runtime's file held."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, owner: Path) -> None:
+        self._owner = owner
+        self.path = sibling_path(owner, JOURNAL)
         self.offset = 0
 
     @property
@@ -107,13 +111,11 @@ class Journal:
 
     def read(self, start: int = 0, *, repair: bool = True) -> list[JournalEntry]:
         """The changes from a place in the file on; a truncated last line is cut off and saved elsewhere."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(start)
-                data = file.read()
-        except FileNotFoundError:
+        content = read_file(self.path, start)
+        if content is None:
             self.offset = 0
             return []
+        data = content.data
         *lines, tail = data.split(b"\n")
         complete = _is_complete(tail)
         if tail and repair:
@@ -126,7 +128,7 @@ class Journal:
     def append(self, entries: Sequence[JournalEntry]) -> None:
         """Write changes at the end, in one write."""
         data = "".join(entry.to_json() + "\n" for entry in entries).encode()
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = open_beside(self._owner, JOURNAL)
         try:
             overwrite_end(handle, self.offset, data, b"", self.path)
         finally:
@@ -188,7 +190,7 @@ class RuntimeFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = real_path(path)
-        self.journal = Journal(sibling_path(self.path, ".journal"))
+        self.journal = Journal(self.path)
         self._stamp: FileStamp | None = None
         # Keys of the file that are not ours; they stay in it.
         self._other_keys: dict[str, Any] = {}
@@ -254,14 +256,11 @@ class RuntimeFile:
     def _read_file(self) -> State:
         """What the file says without the journal."""
         self._other_keys = {}
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        if not data.strip():
+        content = read_file(self.path)
+        if content is None or not content.data.strip():
             return {}
         try:
-            values = json.loads(data)
+            values = json.loads(content.data)
         except (ValueError, RecursionError):
             raise self._invalid("is not JSON", REPAIR_ADVICE) from None
         if isinstance(values, list):

@@ -456,6 +456,14 @@ def check_content(role: ChatRole, calls: Sequence[ToolCall]) -> None:
         raise InvalidMessage("content", "is missing")
 
 
+def check_call_id(message: Message) -> None:
+    """Refuse a tool's message that names no call: no format could show it, because it answers nothing."""
+    if message.role is ChatRole.TOOL and not message.tool_call_id:
+        raise InvalidMessage(
+            "tool_call_id", "is missing; a tool's message must have the id of the call that it answers"
+        )
+
+
 def parse_text(value: Any, path: str) -> str | None:
     """A string or None."""
     if value is None or type(value) is str:

@@ -22,7 +22,7 @@ from autonomy_ctx.items.transcript import closed_name, nonce, wrap_untrusted
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
 from autonomy_ctx.memory.encoding import check_id
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, Record, make_key
+from autonomy_ctx.memory.store import MAX_POSITION, Key, Record, make_key
 from autonomy_ctx.validation import check_int
 
 # What marks a message of the log as mail, with all that was sent beside the content.
@@ -172,7 +172,7 @@ class Mailbox:
 
         With a `node`, mail for another one is left out. With a `limit`, only the first so many.
         """
-        check_int("limit", limit, least=0, optional=True)
+        check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         key, at = make_key(target, scope, conversation), self._clock()
         found = await decode_pending_mail(await self._memory.store.read_records(key, MAIL_KIND))
         waiting = [one for one in found if not one.expired(at) and one.is_addressed_to(target, node)]

@@ -18,11 +18,12 @@ from autonomy_ctx.background import AsyncResource, Chunks
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message, new_id, now
+from autonomy_ctx.items.message import Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
+    MAX_POSITION,
     Draft,
     Head,
     InMemory,
@@ -181,7 +182,9 @@ class Memory(AsyncResource):
     ) -> Window:
         """The newest `limit` messages between two positions, with the head they were read with."""
         key = make_key(self.agent, scope, conversation)
-        check_int("limit", limit, least=0, optional=True)
+        check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
+        check_int("after", after, least=0, most=MAX_POSITION)
+        check_int("before", before, least=0, most=MAX_POSITION, optional=True)
         self._metrics["reads"] += 1
         return await self._log.read(key, after=after, before=before, limit=limit)
 
@@ -288,7 +291,7 @@ class Memory(AsyncResource):
         return {**self._metrics, "hot_hits": hits, "hot_misses": misses}
 
     async def health_check(self) -> bool:
-        """Whether memory can be written now; the reason it cannot is logged."""
+        """Whether memory can be written now, found out by a write; the reason it cannot is logged."""
         try:
             await self._store.check()
         except StoreError as error:
@@ -316,6 +319,7 @@ class Memory(AsyncResource):
 
     def _make_draft(self, value: Message | Mapping[str, Any]) -> Draft:
         message = encoding.coerce_message(value, new_id=self._new_id, now=self._clock)
+        check_call_id(message)
         return encoding.make_draft(message, self.token_counter)
 
     async def _delete(

@@ -18,6 +18,11 @@ from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.terms import search_terms, text_ends
 from autonomy_ctx.validation import check_int
 
+# No name is longer, in bytes: every store can hold it, and it fits into a line of a log.
+MAX_NAME_BYTES = 1024
+# No position, number or limit is larger: every store can count so far.
+MAX_POSITION = 2**62
+
 
 class Key(NamedTuple):
     """A conversation of a scope (a user or tenant) with an agent."""
@@ -36,19 +41,25 @@ def make_key(agent: str, scope: str, conversation: str) -> Key:
 
 
 def check_name(part: str, name: str) -> None:
-    """Refuse what could not be told apart from another name in some store."""
+    """Refuse what some store could not hold, or not tell apart from another name."""
+    size = _check_text(part, name)
+    if size > MAX_NAME_BYTES:
+        raise InvalidKey(part, f"has {size:,} bytes, a name may have {MAX_NAME_BYTES:,}")
+
+
+def _check_text(part: str, name: str) -> int:
+    """The size of a text that every store can hold exactly as it is."""
     if name.__class__ is not str:
         raise InvalidKey(part, f"must be a string, not {type(name).__name__}")
-    if name.isascii():
-        if "\0" in name:
-            raise InvalidKey(part, "must not contain a NUL character")
-        return
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise InvalidKey(part, "contains a lone surrogate, which is not valid Unicode text") from None
+    size = len(name)
+    if not name.isascii():
+        try:
+            size = len(name.encode())
+        except UnicodeEncodeError:
+            raise InvalidKey(part, "contains a lone surrogate, which is not valid Unicode text") from None
     if "\0" in name:
         raise InvalidKey(part, "must not contain a NUL character")
+    return size
 
 
 class Record(NamedTuple):
@@ -100,16 +111,17 @@ def check_put(kind: str, records: Sequence[tuple[str, str]], keep: int | None) -
     """Refuse what some store could not hold exactly as it is, before anything changes."""
     check_name("kind", kind)
     for name, body in records:
-        check_name("name", name)
+        # Not a name that somebody chose, but perhaps the id of a message.
+        _check_text("name", name)
         if not isinstance(body, str):
             raise TypeError(f"the body of record {name!r} must be a string, not {type(body).__name__}")
-    check_int("keep", keep, optional=True)
+    check_int("keep", keep, most=MAX_POSITION, optional=True)
 
 
 def check_read(kind: str, limit: int | None) -> None:
     """Refuse a limit that means nothing."""
     check_name("kind", kind)
-    check_int("limit", limit, least=0, optional=True)
+    check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
 
 
 def check_drop(kind: str, names: Sequence[str] | None) -> None:
@@ -486,7 +498,7 @@ class Store(Log, Summaries, Work, Records, Search, Protocol):
         """Which log this is; another object when a file has been put in the place of the first."""
 
     async def check(self) -> None:
-        """Raise the error a user should see if the store cannot be written now."""
+        """Raise the error a user should see if a write of ordinary size would fail now."""
 
     async def close(self) -> None:
         """Finish what was accepted and let go of everything; a second close does nothing."""

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -41,6 +43,7 @@ BODY_LIMIT = 16 * 1024 * 1024
 _LARGE_BODY = 64 * 1024
 DEFAULT_HISTORY = 100
 MAX_HISTORY = 1000
+HEALTH_SECONDS = 1.0
 
 _FIELDS = ("message", "scope", "conversation", "stream", "message_id", "params")
 # How much JSON is made of a history before other tasks get their turn.
@@ -161,11 +164,32 @@ def _too_large() -> RequestRefused:
     )
 
 
+class HealthState:
+    """Whether a node is healthy, as it was within the last second.
+
+    Anybody may ask without a token, and to find out takes a write.
+    """
+
+    def __init__(self, node: Node, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._node, self._clock = node, clock
+        self._lock = anyio.Lock()
+        self._healthy, self._until = False, -math.inf
+
+    async def healthy(self) -> bool:
+        """The last answer, or a new one when it is older than a second; many who ask at once share it."""
+        async with self._lock:
+            if self._clock() >= self._until:
+                self._healthy = await self._node.healthy()
+                self._until = self._clock() + HEALTH_SECONDS
+            return self._healthy
+
+
 class Routes:
     """What the API does with a node."""
 
     def __init__(self, node: Node, *, keep_alive_seconds: float) -> None:
         self._node, self._keep_alive_seconds = node, keep_alive_seconds
+        self._health = HealthState(node)
 
     async def agents(self, request: Request) -> Response:
         """Names and descriptions."""
@@ -195,8 +219,8 @@ class Routes:
         return Response(b'{"messages":[%b]}' % b",".join(encoded), media_type="application/json")
 
     async def health(self, request: Request) -> Response:
-        """Whether the node can take turns now."""
-        if await self._node.healthy():
+        """Whether the node can take turns, as of the last second."""
+        if await self._health.healthy():
             return _json_response({"status": "ok"})
         return _json_response({"status": "unavailable"}, status=503)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -475,6 +476,31 @@ def test_what_is_no_item_is_refused_and_nothing_is_added(wrong: Any) -> None:
         with pytest.raises(InvalidMessage, match="must be a message or an event, not"):
             change()
     assert len(context) == 3
+
+
+@pytest.mark.parametrize("call_id", [None, ""])
+def test_a_result_that_names_no_call_is_refused_and_nothing_is_added(call_id: str | None) -> None:
+    context = talk(1)
+    result = Message("tool", "Sunday", name="timetable", tool_call_id=call_id)
+    changes: list[Callable[[], object]] = [
+        lambda: context.tool("Sunday", "timetable", call_id),
+        lambda: context.add_message("tool", "Sunday", tool_call_id=call_id),
+        lambda: context.insert(result),
+        lambda: context.insert_many([Message("user", "hi"), result]),
+        lambda: ChatContext([result]),
+    ]
+    for change in changes:
+        with pytest.raises(InvalidMessage, match="`tool_call_id` is missing; a tool's message must have"):
+            change()
+    assert len(context) == 3
+
+
+def test_a_context_saved_with_a_result_that_names_no_call_is_still_read() -> None:
+    saved = {"items": [{"type": "message", "role": "tool", "content": "Sunday", "id": "r"}]}
+    context = ChatContext.from_dict(saved)
+    assert texts(context) == ["Sunday"]
+    assert texts(context.fork()) == ["Sunday"]
+    assert ChatContext.from_dict(context.to_dict()) == context
 
 
 @pytest.mark.parametrize(

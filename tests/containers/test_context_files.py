@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from strategies import few, json_dicts, messages, some
 
 from autonomy_ctx import Message
 from autonomy_ctx.containers.context import Context
-from autonomy_ctx.containers.context_file import complete_values
+from autonomy_ctx.containers.context_file import complete_values, file_lock
 from autonomy_ctx.containers.runtime import Runtime
 from autonomy_ctx.errors import AutonomyCtxError, InvalidContextFile
 
@@ -719,3 +722,92 @@ def test_a_journal_with_a_line_nobody_knows_is_refused_and_left_alone(tmp_path: 
     with pytest.raises(InvalidContextFile, match=r"runtime\.json\.journal holds"):
         Runtime.from_file(path, keep_updated=True)
     assert journal.read_text() == before
+
+
+# -- which files, and who may read them ----------------------------------------------------------------
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+def test_files_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    """Whatever the umask says."""
+    before = os.umask(0)
+    try:
+        Context(file_path=tmp_path / "chat.json", keep_updated=True).user("hi")
+        Runtime(file_path=tmp_path / "runtime.json", keep_updated=True).get_context("main").user("hi")
+    finally:
+        os.umask(before)
+    assert set(modes(tmp_path)) >= {"chat.json", "chat.json.lock", "runtime.json.lock"}
+    assert set(modes(tmp_path).values()) == {0o600}
+
+
+def test_a_file_that_others_may_read_stays_so_with_all_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text("[]")
+    path.chmod(0o660)
+    context = Context.from_file(path, keep_updated=True)
+    before = os.umask(0)
+    try:
+        context.user("hi")
+        context.messages = []
+    finally:
+        os.umask(before)
+    assert modes(tmp_path)["chat.json"] == 0o660
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+@pytest.mark.parametrize("opened", [Context.from_file, Runtime.from_file])
+def test_what_is_no_file_is_refused_at_once(
+    tmp_path: Path, kind: str, opened: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "chat.json"
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    with pytest.raises(InvalidContextFile, match=f"is a {kind}.*, not a file"):
+        opened(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["chat.json"]
+
+
+def test_a_pipe_that_took_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    context = Context(file_path=path, keep_updated=True)
+    context.user("hi")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InvalidContextFile, match="is a pipe"):
+        context.user("hello")
+    assert [message.text for message in context.messages] == ["hi"]
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="nothing says here who waits for a lock")
+def test_a_lock_that_was_removed_while_somebody_waited_for_it_is_taken_again(tmp_path: Path) -> None:
+    """Whoever comes later locks the new file, so the old one protects from nobody."""
+    path, lock = tmp_path / "chat.json", tmp_path / "chat.json.lock"
+    order: list[str] = []
+
+    def second() -> None:
+        with file_lock(path):
+            order.append("second")
+
+    waiter = threading.Thread(target=second)
+    with ExitStack() as first:
+        first.enter_context(file_lock(path))
+        waiter.start()
+        wait_until_blocked(waiter, lock)
+        lock.unlink()
+        with file_lock(path):
+            first.close()
+            wait_until_blocked(waiter, lock)
+            order.append("third")
+    waiter.join(10)
+    assert order == ["third", "second"]
+
+
+def wait_until_blocked(waiter: threading.Thread, lock: Path) -> None:
+    """Wait until somebody waits for a lock on this file, or the waiter is through."""
+    inode = f":{lock.stat().st_ino} "
+    while waiter.is_alive():
+        lines = Path("/proc/locks").read_text().splitlines()
+        if any("->" in line and inode in line for line in lines):
+            return

@@ -15,6 +15,8 @@ import pytest
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, InvalidMessage, Memory, Message
 from autonomy_ctx.errors import ConflictingMessage, InvalidKey, MessageTooLarge
+from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.testing import make_drafts
 
 GOOD = {"role": "user", "content": "hello", "id": "good"}
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -41,6 +43,8 @@ JSON = "which JSON cannot hold; convert it to a string, number, list or dict"
 KNOWN = "known are text, image, image_url, thinking and redacted_thinking"
 DEEPEST = "is nested more than 64 levels deep, or contains itself"
 TIME = "is not a time; use a datetime, ISO 8601 text or seconds since 1970"
+UNANSWERED = "is missing; a tool's message must have the id of the call that it answers"
+RESULT = {"role": "tool", "content": "42", "name": "add"}
 
 MESSAGES: list[tuple[Any, str]] = [
     # Not a message at all.
@@ -95,6 +99,10 @@ MESSAGES: list[tuple[Any, str]] = [
     (caller({"id": "c", "name": 5}), "`tool_calls[0].name` must be a string, not int"),
     (caller({"id": 5, "name": "f"}), "`tool_calls[0].id` must be a string, not int"),
     (caller({"name": "f", "extra": [1]}), "`tool_calls[0].extra` must be a dict, not list"),
+    (RESULT, f"`tool_call_id` {UNANSWERED}"),
+    ({**RESULT, "tool_call_id": None}, f"`tool_call_id` {UNANSWERED}"),
+    ({**RESULT, "tool_call_id": ""}, f"`tool_call_id` {UNANSWERED}"),
+    (Message("tool", "42", name="add"), f"`tool_call_id` {UNANSWERED}"),
     # The other fields.
     (user(tool_call_id=5), "`tool_call_id` must be a string, not int"),
     (user(name=5), "`name` must be a string, not int"),
@@ -165,14 +173,21 @@ async def test_a_bad_message_is_refused_with_its_place_and_nothing_is_stored(
 
 @pytest.mark.parametrize("role", ["user", "tool"])
 async def test_a_message_over_the_limit_is_refused_with_both_sizes(memory: Memory, role: str) -> None:
+    big = Message(role, "x" * LIMIT, id="big", created_at=NOW, tool_call_id="c1")
     with pytest.raises(MessageTooLarge) as caught:
-        await memory.append("ana", "trip", GOOD, Message(role, "x" * LIMIT, id="big", created_at=NOW))
-    size = f"{LIMIT + len(role) + 24:,}"
+        await memory.append("ana", "trip", GOOD, big)
+    size = f"{LIMIT + len(role) + 44:,}"
     assert str(caught.value) == (
         f"invalid message: `content` needs {size} bytes, one message may have 8,388,608; "
         f"split it, or store it as a file and send a reference"
     )
     assert await memory.get_message_count("ana", "trip") == 0
+
+
+async def test_a_stored_result_that_names_no_call_is_still_read(memory: Memory) -> None:
+    """Earlier versions kept them."""
+    await memory.store.append(make_key("", "ana", "trip"), make_drafts(Message("tool", "42", id="old")))
+    assert [form["id"] for form in await memory.get_messages_only("ana", "trip")] == ["old"]
 
 
 async def test_other_content_under_a_known_id_is_refused_and_nothing_is_stored(memory: Memory) -> None:
@@ -210,6 +225,7 @@ async def test_a_list_that_contains_itself_twice_is_refused_at_once(memory: Memo
 STRINGS = "must be a string, not"
 NUL = "must not contain a NUL character"
 SURROGATE = "contains a lone surrogate, which is not valid Unicode text"
+LONGEST = "a name may have 1,024"
 
 KEYS: list[tuple[str, Any, Any, str]] = [
     ("scope None", None, "trip", f"invalid scope: {STRINGS} NoneType"),
@@ -221,6 +237,8 @@ KEYS: list[tuple[str, Any, Any, str]] = [
     ("conversation None", "ana", None, f"invalid conversation: {STRINGS} NoneType"),
     ("conversation number", "ana", 5, f"invalid conversation: {STRINGS} int"),
     ("conversation NUL", "ana", "\0", f"invalid conversation: {NUL}"),
+    ("scope long", "a" * 1025, "trip", f"invalid scope: has 1,025 bytes, {LONGEST}"),
+    ("conversation long", "ana", "é" * 513, f"invalid conversation: has 1,026 bytes, {LONGEST}"),
     ("conversation surrogate", "ana", "x\udfff", f"invalid conversation: {SURROGATE}"),
 ]
 
@@ -250,3 +268,20 @@ async def test_a_context_of_a_conversation_that_cannot_be_says_so(memory: Memory
     with pytest.raises(InvalidKey) as caught:
         await template.compose(memory, None, "trip")  # type: ignore[arg-type]
     assert str(caught.value) == "invalid scope: must be a string, not NoneType"
+
+
+@pytest.mark.parametrize("number", [-1, 2**62 + 1, 2**70])
+@pytest.mark.parametrize("name", ["limit", "after", "before"])
+async def test_a_number_that_no_store_can_count_to_is_refused(memory: Memory, name: str, number: int) -> None:
+    options: dict[str, Any] = {name: number}
+    with pytest.raises(ValueError, match=rf"{name} must be >= .* and <= {2**62}.*, not {number}"):
+        await memory.read("ana", "trip", **options)
+
+
+async def test_the_longest_name_and_the_largest_limit_are_taken(memory: Memory) -> None:
+    longest = "é" * 512
+    assert await memory.for_agent(longest).append(longest, longest, GOOD) == [1]
+    window = await memory.for_agent(longest).read(longest, longest, after=0, limit=2**62)
+    assert len(window.entries) == 1
+    with pytest.raises(InvalidKey, match="invalid agent: has 1,025 bytes, a name may have 1,024"):
+        memory.for_agent("a" * 1025)

@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -132,6 +133,36 @@ def test_a_file_where_the_folder_should_be_is_refused_at_once(tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match="does not exist"):
         opened(tmp_path / "file" / "memory.db")
+
+
+def test_a_path_that_is_a_pipe_is_refused_at_once(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(StoreUnavailable, match="is a pipe, a socket or a device; name a file"):
+        opened(path)
+
+
+async def test_all_files_are_made_for_their_owner_alone(path: Path) -> None:
+    """Whatever the umask says."""
+    before = os.umask(0)
+    try:
+        async with opened(path) as memory:
+            await memory.append("ana", "trip", hello(1))
+            await memory.read("ana", "trip")
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"memory.db", "memory.db-wal", "memory.db-shm", "memory.db.lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+async def test_a_database_that_others_may_read_stays_so(path: Path) -> None:
+    async with opened(path) as memory:
+        await memory.append("ana", "trip", hello(1))
+    path.chmod(0o640)
+    async with opened(path) as memory:
+        await memory.append("ana", "trip", hello(2))
+        for name in ("", "-wal", "-shm"):
+            assert stat.S_IMODE(Path(f"{path}{name}").stat().st_mode) == 0o640
 
 
 NOBODY = """
@@ -614,9 +645,14 @@ async def main():
     limit(os.stat(sys.argv[1] + "-wal").st_size + 3000)
     for size in (10, 1_000_000):
         print(await attempt(memory.append("ana", "trip", make_message("x" * size, id="m2"))))
-    print(await ids(memory), await attempt(memory.health_check()))
+    # A closed log begins anew and has room again: from here on it has none.
+    print(await ids(memory))
+    limit(4000)
+    refused = await attempt(memory.append("ana", "trip", make_message("x", id="m2")))
+    print(refused, await memory.health_check())
     limit(resource.RLIM_INFINITY)
     print(await memory.append("ana", "trip", make_message("x", id="m2")), await ids(memory))
+    print(await memory.health_check())
     await memory.close()
 
 asyncio.run(main())
@@ -625,12 +661,14 @@ NO_ROOM = ("StoreFull", "StoreUnavailable")
 
 
 def test_a_file_that_may_not_grow_refuses_and_goes_on_when_it_may(path: Path) -> None:
-    first, made, small, large, kept, after = python(FULL, path).splitlines()
+    first, made, small, large, kept, ill, after, well = python(FULL, path).splitlines()
     assert first in NO_ROOM
     assert made == "[1]"
     assert small in NO_ROOM
     assert large in NO_ROOM
-    assert kept.startswith("['m1']")
+    assert kept == "['m1']"
+    assert ill in [f"{error} False" for error in NO_ROOM]
+    assert well == "True"
     assert after == "[2] ['m1', 'm2']"
     assert inside(path, "PRAGMA integrity_check") == [("ok",)]
 
@@ -651,8 +689,10 @@ async def main():
             break
         acknowledged.append(f"m{number}")
     print(refused, await ids(memory) == acknowledged, len(acknowledged) > 5)
+    print(await memory.health_check(), await memory.health_check())
     subprocess.run(["mount", "-o", "remount,size=8m", folder], check=True)
     print(await memory.append("ana", "trip", make_message("x" * 5000, id=f"m{number}")) == [number])
+    print(await memory.health_check())
     await memory.close()
 
 asyncio.run(main())
@@ -668,7 +708,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> N
     told = python(DISK_FULL, folder / "memory.db", prefix=("unshare", "--mount")).split()
     if told[0] == "no":
         pytest.skip("nothing can be mounted here")
-    assert told == ["StoreFull", "True", "True", "True"]
+    assert told == ["StoreFull", "True", "True", "False", "False", "True", "True"]
 
 
 async def test_a_database_at_its_largest_size_refuses_and_stores_nothing(path: Path) -> None:
@@ -1053,6 +1093,20 @@ async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: 
     assert await store.append(MAIN, make_drafts(make_message("x", id="m1"))) == [1]
     assert len([one for one in asked if "IMMEDIATE" in one]) < 20
     await store.close()
+
+
+async def test_a_lock_file_that_was_removed_is_noticed(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever comes later locks the new file: the old one would keep nobody out."""
+    memory = opened(path, timeout=0.3)
+    await memory.append("ana", "trip", hello(1))
+    Path(f"{path}.lock").unlink()
+    newcomer = FileLock(f"{path}.lock")
+    with newcomer, pytest.raises(StoreBusy):
+        await memory.append("ana", "trip", hello(2))
+    assert await memory.append("ana", "trip", hello(2)) == [2]
+    assert "was removed while it was in use" in caplog.text
+    newcomer.close()
+    await memory.close()
 
 
 # -- fork ----------------------------------------------------------------------------------------

@@ -16,6 +16,41 @@ MUTANTS = [
         STORES,
     ),
     Mutant(
+        "a result names its call",
+        "memory/memory.py",
+        "        check_call_id(message)\n",
+        "",
+        "tests/items/test_bad_input.py",
+    ),
+    Mutant(
+        "files are made for their owner alone",
+        "memory/sqlite/connection.py",
+        "NEW_FILE_MODE = 0o600",
+        "NEW_FILE_MODE = 0o644",
+        "tests/memory/test_sqlite_faults.py",
+    ),
+    Mutant(
+        "a lock file that was removed is noticed",
+        "memory/sqlite/connection.py",
+        "        return _file_identity(self.path) == (own.st_dev, own.st_ino)\n",
+        "        return True\n",
+        "tests/memory/test_sqlite_faults.py",
+    ),
+    Mutant(
+        "a health check writes",
+        "memory/sqlite/store.py",
+        "lambda transaction: transaction.probe()",
+        "lambda transaction: None",
+        "tests/memory/test_sqlite_faults.py",
+    ),
+    Mutant(
+        "health is found out once a second",
+        "server/app.py",
+        "            if self._clock() >= self._until:\n",
+        "            if True:\n",
+        "tests/server/test_http.py",
+    ),
+    Mutant(
         "synced before it is acknowledged",
         "memory/sqlite/threads.py",
         'f"PRAGMA synchronous = {self._synchronous}"',
@@ -39,8 +74,8 @@ MUTANTS = [
     Mutant(
         "a file that vanished is not made anew",
         "memory/sqlite/connection.py",
-        "{'rwc' if create else 'rw'}",
-        "rwc",
+        ' if create else "rw"',
+        "",
         "tests/memory/test_sqlite_faults.py",
     ),
     Mutant(

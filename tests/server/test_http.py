@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +34,9 @@ from autonomy_ctx.errors import (
 )
 from autonomy_ctx.hooks import hook
 from autonomy_ctx.server import http
-from autonomy_ctx.server.app import BODY_LIMIT
+from autonomy_ctx.server.app import BODY_LIMIT, HealthState
 from autonomy_ctx.server.listener import listen
-from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.testing import ScriptedModel, StoppedClock
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -86,8 +89,29 @@ async def test_health_is_that_of_memory() -> None:
         well = await here.client.get("/health")
         assert (well.status_code, well.json()) == (200, {"status": "ok"})
         await here.node.memory.close()
-        ill = await here.client.get("/health")
+        # It says how it was within the last second.
+        while (ill := await here.client.get("/health")).status_code == 200:
+            pass
         assert (ill.status_code, ill.json()) == (503, {"status": "unavailable"})
+
+
+async def test_health_is_found_out_once_a_second_however_many_ask(tmp_path: Path) -> None:
+    path, clock = tmp_path / "memory.db", StoppedClock()
+    async with Node(memory=f"sqlite:///{path}") as node:
+        state = HealthState(node, clock=lambda: clock().timestamp())
+
+        async def ask() -> None:
+            assert await state.healthy()
+
+        writes = []
+        for seconds in (0, 0.75, 0.25, 0.75, 0.25):
+            clock.advance(seconds)
+            async with anyio.create_task_group() as group:
+                for _ in range(5):
+                    group.start_soon(ask)
+            with closing(sqlite3.connect(path)) as connection:
+                writes.append(connection.execute("SELECT body FROM health").fetchone())
+    assert [after == before for before, after in pairwise(writes)] == [True, False, True, False]
 
 
 async def test_metrics_are_prometheus_text_with_every_sample_under_its_type() -> None:

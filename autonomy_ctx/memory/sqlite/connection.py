@@ -6,6 +6,7 @@ operating system into this library's errors. Connections and locks are never use
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -23,6 +24,8 @@ from autonomy_ctx.errors import (
     StoreFull,
     StoreUnavailable,
 )
+
+logger = logging.getLogger("autonomy_ctx.memory")
 
 
 class UnreadableRow(Exception):
@@ -130,6 +133,10 @@ def check_folder(path: str) -> None:
         raise StoreUnavailable(
             path=path, problem="is a folder", advice="name a file in it, such as memory.db"
         )
+    if file.exists() and not file.is_file():
+        raise StoreUnavailable(
+            path=path, problem="is a pipe, a socket or a device", advice="name a file, such as memory.db"
+        )
 
 
 def filesystem_type(file: Path, mounts: str) -> str | None:
@@ -162,6 +169,9 @@ def _read_mounts() -> str:
         return ""
 
 
+# What is made here holds what users said: nobody else may read it.
+NEW_FILE_MODE = 0o600
+
 fcntl: Any
 try:
     import fcntl
@@ -186,11 +196,24 @@ class FileLock:
                 advice="SQLite memory needs Linux, macOS or WSL; Memory() in process works everywhere",
             )
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = self._open()
         _locks.add(self)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE_MODE)
 
     def __enter__(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        while not self._in_place():
+            logger.warning("%s was removed while it was in use; it is made again. Leave it there", self.path)
+            os.close(self._file)
+            self._file = self._open()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def _in_place(self) -> bool:
+        """Whether the file at the path is still the one that is locked: whoever comes later locks that."""
+        own = os.fstat(self._file)
+        return _file_identity(self.path) == (own.st_dev, own.st_ino)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -307,7 +330,9 @@ def connect(path: str, timeout: float, *, create: bool) -> sqlite3.Connection:
             problem="was open when this process was forked, and SQLite cannot be used across a fork",
             advice="close memory before the fork, or start workers with `spawn` or `forkserver`",
         )
-    uri = f"file:{quote(path)}?mode={'rwc' if create else 'rw'}"
+    # A new file gets the permissions of the lock file; SQLite gives its other files those of the database.
+    mode = f"rwc&modeof={quote(path)}.lock" if create else "rw"
+    uri = f"file:{quote(path)}?mode={mode}"
     connection = sqlite3.connect(
         uri, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True
     )

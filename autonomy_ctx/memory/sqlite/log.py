@@ -18,9 +18,10 @@ from autonomy_ctx.memory.encoding import decode_row, message_from_row, same_cont
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.segments import restore_segments
-from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Window
+from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
 
-_MAX_POSITION = 2**62
+# An append of a few messages writes 3 to 13 pages of 4 KB.
+PROBE_BYTES = 12 * 4096
 
 _SELECT_CONVERSATION = """
     SELECT id, head, count, generation, last_user, revision FROM conversation
@@ -102,6 +103,11 @@ class Transaction:
         """Delete messages and raise the generation of every conversation that lost one."""
         meant = find_conversation_ids(self.flushed_connection(), scope, agent, conversation)
         return sum(self._delete_from(conversation_id, ids) for conversation_id in meant)
+
+    def probe(self) -> None:
+        """Write as much as an append of ordinary size, so that a disk without room for one refuses it."""
+        # Random: SQLite does not write a page again that stays the same.
+        self._connection.execute("REPLACE INTO health VALUES (1, randomblob(?))", (PROBE_BYTES,))
 
     def conversation_id(self, key: Key) -> int:
         """A conversation's number in the tables; a row is made for one that is new."""
@@ -239,7 +245,7 @@ def read_rows(
     parameters = (
         max_bytes,
         after,
-        _MAX_POSITION if before is None else before,
+        MAX_POSITION if before is None else before,
         *key,
         -1 if limit is None else limit,
     )
@@ -374,8 +380,8 @@ def read_blocks(
         conversation_id, head = found
         entries: list[Entry] = []
         end, row_limit = (
-            _MAX_POSITION if before is None else before,
-            _MAX_POSITION if limit is None else limit,
+            MAX_POSITION if before is None else before,
+            MAX_POSITION if limit is None else limit,
         )
         while len(entries) < row_limit:
             size = min(BLOCK_ROWS, row_limit - len(entries))
@@ -417,5 +423,5 @@ def _read_block(
 def _read_rows_singly(
     connection: sqlite3.Connection, key: Key, after: int, before: int, size: int
 ) -> list[Entry]:
-    window = read_rows(connection, key, after, before, size, _MAX_POSITION, _MAX_POSITION)
+    window = read_rows(connection, key, after, before, size, MAX_POSITION, MAX_POSITION)
     return [] if window is None else list(reversed(window.entries))

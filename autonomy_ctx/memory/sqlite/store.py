@@ -259,7 +259,7 @@ class SqliteStore:
     async def check(self) -> None:
         for file in (self._writer.file, self._reader.file):
             file.invalidate()
-        await self._write(lambda transaction: None)
+        await self._write(lambda transaction: transaction.probe())
 
     async def close(self) -> None:
         if self._closed:
@@ -306,7 +306,8 @@ class SqliteStore:
         try:
             return await self._result_of(self._reader.worker.submit(work))
         except SchemaNotReady:
-            await self.check()
+            # Any job of the writer makes the tables.
+            await self._write(lambda transaction: None)
             return await self._result_of(self._reader.worker.submit(work))
 
     async def _result_of(self, job: WorkerJob[T]) -> T:
