@@ -51,6 +51,7 @@ from autonomy_ctx.items.edits import (
 )
 from autonomy_ctx.items.edits import recent_turns as last_turns
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
+from autonomy_ctx.items.formats.any_reply import read_message
 from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import nonce
@@ -270,6 +271,10 @@ class ChatContext(ChatView):
         check_call_id(message)
         replaced = filter(_is_system, self._list.items) if replace and _is_system(message) else ()
         return self._add(message, instead_of=list(replaced))
+
+    def append(self, message: Message | Mapping[str, Any] | Any) -> Message:
+        """Add a message, its dict form or a reply of a provider's own client at the end, and return it."""
+        return self._add(read_message(message, new_id=self._new_id, now=self._clock))
 
     def user(self, content: Any, **fields: Any) -> Message:
         """Add what a user said."""

@@ -8,13 +8,14 @@ of two bodies.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.formats.any_reply import read_message
 from autonomy_ctx.items.json_values import json_length, remaining_budget
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.tokens import TokenCounter
@@ -50,7 +51,7 @@ def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], d
             return value
         form = _without_row_columns(wire.to_dict(value), value)
         return wire.from_form(form, id=value.id, created_at=value.created_at, is_stored=True)
-    message = wire.from_dict(value, new_id=new_id, now=now)
+    message = read_message(value, new_id=new_id, now=now)
     if message._source_form is not None:
         # The form belongs to this message alone and nobody has seen it yet.
         _without_row_columns(message._source_form, message)
@@ -121,7 +122,8 @@ def fits_inline(value: Any) -> bool:
     """Whether a message can be checked, counted and encoded in no time; others go to a thread."""
     if isinstance(value, Message):
         return approximate_length(value) <= INLINE_CHARACTERS
-    return remaining_budget(INLINE_CHARACTERS, value) >= 0
+    # How large a client's reply is cannot be seen from outside.
+    return isinstance(value, Mapping) and remaining_budget(INLINE_CHARACTERS, value) >= 0
 
 
 def approximate_length(message: Message) -> int:

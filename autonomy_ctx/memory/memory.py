@@ -111,9 +111,11 @@ class Memory(AsyncResource):
     # -- writing --------------------------------------------------------------------------------
 
     async def append(
-        self, scope: str, conversation: str, *messages: Message | Mapping[str, Any]
+        self, scope: str, conversation: str, *messages: Message | Mapping[str, Any] | Any
     ) -> list[int]:
         """Store messages, all or none, and give their positions. When it returns, they are kept.
+
+        A reply of a provider's own client is a message, too: it is taken as it is.
 
         A message whose id is already there with the same content is not stored again: its old
         position comes back. So after any doubt, send the same message again.
@@ -135,12 +137,14 @@ class Memory(AsyncResource):
             await fire(self.hooks, MemoryHook.AFTER_APPEND, scope, conversation, said, done=True)
         return positions
 
-    async def add_message(self, scope: str, conversation: str, message: Message | Mapping[str, Any]) -> int:
+    async def add_message(
+        self, scope: str, conversation: str, message: Message | Mapping[str, Any] | Any
+    ) -> int:
         """Store one message and give its position."""
         return (await self.append(scope, conversation, message))[0]
 
     async def add_messages(
-        self, scope: str, conversation: str, messages: Sequence[Message | Mapping[str, Any]]
+        self, scope: str, conversation: str, messages: Sequence[Message | Mapping[str, Any] | Any]
     ) -> list[int]:
         """Store several messages in one transaction and give their positions."""
         return await self.append(scope, conversation, *messages)

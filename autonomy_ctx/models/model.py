@@ -214,7 +214,12 @@ def _make_offline_model() -> OfflineModel:
 
 
 def tool_spec(tool: Any) -> dict[str, Any]:
-    """A tool as `{"name", "description", "parameters"}`, from that, OpenAI's form or an object with these."""
+    """A tool as `{"name", "description", "parameters"}`, from that, OpenAI's form or an object with these.
+
+    An object may also have all three in its `spec`, as those made with `@tool` do.
+    """
+    own = None if isinstance(tool, Mapping) else getattr(tool, "spec", None)
+    tool = own if isinstance(own, Mapping) else tool
     if isinstance(tool, Mapping):
         inner = tool.get("function")
         spec = inner if isinstance(inner, Mapping) else tool

@@ -18,13 +18,15 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.formats.outgoing import model_dict
+from autonomy_ctx.items.formats.base import RequestOptions
+from autonomy_ctx.items.formats.outgoing import summary_record
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import position_ranges
 from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
+from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.cache_order import choose_breakpoints
 from autonomy_ctx.validation import check_int
@@ -232,8 +234,57 @@ class ComposedContext:
         return SharedPrefix(messages=same, tokens=tokens, share=tokens / total if total else 1.0)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The messages as dicts that belong to the caller."""
-        return [model_dict(message) for message in self._messages]
+        """The messages as plain dicts of chat completions, one for each; they belong to the caller."""
+        from autonomy_ctx.items.formats.openai import openai_message
+
+        shown = [summary_record(one) if isinstance(one, Summary) else one for one in self._messages]
+        return [openai_message(message) for message in shown]
+
+    def to_openai(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
+        """Keyword arguments for OpenAI's `client.chat.completions.create`: `messages` and `tools`.
+
+        Here and in the four below, `tools` are tools or their specs. `model` is the name of the model
+        if what it takes depends on that; it is not among the arguments. What the provider would refuse,
+        such as a call without a result, is mended.
+        """
+        from autonomy_ctx.items.formats.sdk import openai_arguments
+
+        return openai_arguments(self._messages, self._asked(tools), model=model)
+
+    def to_responses(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
+        """Keyword arguments for OpenAI's `client.responses.create`: `input` and `tools`."""
+        from autonomy_ctx.items.formats.sdk import responses_arguments
+
+        return responses_arguments(self._messages, self._asked(tools), model=model)
+
+    def to_anthropic(
+        self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
+    ) -> dict[str, Any]:
+        """Keyword arguments for Anthropic's `client.messages.create`: `messages`, `system` and `tools`.
+
+        With `caching`, the cache is cut at the `breakpoints`.
+        """
+        from autonomy_ctx.items.formats.sdk import anthropic_arguments
+
+        return anthropic_arguments(self._messages, self._asked(tools, caching), model=model)
+
+    def to_google(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
+        """Keyword arguments for Google's `client.models.generate_content`: `contents` and `config`."""
+        from autonomy_ctx.items.formats.sdk import google_arguments
+
+        return google_arguments(self._messages, self._asked(tools), model=model)
+
+    def to_bedrock(
+        self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
+    ) -> dict[str, Any]:
+        """Keyword arguments for Amazon's `client.converse`: `messages`, `system` and `toolConfig`."""
+        from autonomy_ctx.items.formats.sdk import bedrock_arguments
+
+        return bedrock_arguments(self._messages, self._asked(tools, caching), model=model)
+
+    def _asked(self, tools: Sequence[Any], caching: bool = False) -> RequestOptions:
+        specs = [tool_spec(tool) for tool in tools]
+        return RequestOptions(tools=specs, breakpoints=self.breakpoints if caching else ())
 
     def digest(self) -> str:
         """A fingerprint of all the model will see: equal digests, equal bytes."""

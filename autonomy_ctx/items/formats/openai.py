@@ -43,6 +43,7 @@ from autonomy_ctx.items.formats.outgoing import (
     note_omission,
     opening_text,
     repair_messages,
+    replace_json_surrogates,
     tool_specs,
     wire_tool_name,
     wire_tool_names,
@@ -309,6 +310,27 @@ def openai_messages(
     if end_with_user and out and out[-1]["role"] == "assistant":
         out.append({"role": "user", "content": closing_text(repairs)})
     return out or [{"role": "user", "content": opening_text(repairs)}]
+
+
+def openai_message(message: Message) -> dict[str, Any]:
+    """One message as chat completions have it, by itself: nothing is mended for its neighbours' sake."""
+    if message.role is ChatRole.USER:
+        return replace_json_surrogates(_user_message(message, []))  # type: ignore[no-any-return]
+    text = message_text(message, [])
+    made: dict[str, Any] = {"role": message.role.value, "content": text}
+    if message.role is ChatRole.TOOL:
+        made |= {"tool_call_id": message.tool_call_id, "content": mark_error(message, text)}
+    elif message.role is ChatRole.ASSISTANT and message.tool_calls:
+        calls = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments_json(call, [])},
+            }
+            for call in message.tool_calls
+        ]
+        made |= {"content": text or None, "tool_calls": calls}
+    return replace_json_surrogates(made)  # type: ignore[no-any-return]
 
 
 def _user_message(message: Message, repairs: list[str]) -> dict[str, Any]:
