@@ -41,10 +41,10 @@ from autonomy_ctx.agents.options import (
     read_limits,
     user_message,
 )
-from autonomy_ctx.agents.reply import AgentReply, AgentStream
+from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
-from autonomy_ctx.agents.turn import Listener, TurnRunner
+from autonomy_ctx.agents.turn import TurnRunner
 from autonomy_ctx.agents.turn_queue import TurnQueue
 from autonomy_ctx.background import AsyncResource, Background, close_resource
 from autonomy_ctx.containers.pool import ContextPool

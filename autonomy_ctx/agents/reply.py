@@ -75,16 +75,37 @@ def add_usage(one: Usage, other: Usage) -> Usage:
     )
 
 
-RunTurn = Callable[[Callable[[AgentEvent], None]], Awaitable[AgentReply]]
+Listener: TypeAlias = Callable[[AgentEvent], Awaitable[None]]
+RunTurn = Callable[[Listener], Awaitable[AgentReply]]
+
+# What an event takes in memory besides its text.
+_EVENT_SIZE = 128
+
+
+def event_size(event: AgentEvent) -> int:
+    """About how much an event takes in memory, in characters."""
+    match event:
+        case TextDelta(text) | ThinkingDelta(text):
+            return _EVENT_SIZE + len(text)
+        case ToolAnswered(call, message):
+            return _EVENT_SIZE + len(call.arguments) + len(message.text)
+        case _:
+            return _EVENT_SIZE
 
 
 class AgentStream:
-    """The events of one turn; the last is `TurnEnded` with the reply. The first `async for` begins it."""
+    """The events of one turn; the last is `TurnEnded` with the reply. The first `async for` begins it.
+
+    With `max_buffered`, in characters, the turn waits for its reader while more than that is unread.
+    Without it a turn never waits, also not for a reader that has gone.
+    """
 
     def __init__(self, agent: str, run: RunTurn, background: Background) -> None:
         self._agent, self._run, self._background = agent, run, background
+        self.max_buffered: int | None = None
         self._events: deque[AgentEvent] = deque()
-        self._wakeup = anyio.Event()
+        self._buffered = 0
+        self._wakeup, self._room = anyio.Event(), anyio.Event()
         self._error: Exception | None = None
         self._scope: anyio.CancelScope | None = None
         self._enclosing: EnclosingTurns = ()
@@ -108,7 +129,16 @@ class AgentStream:
             except BaseException:
                 self._cancel()
                 raise
-        return self._events.popleft()
+        event = self._events.popleft()
+        self._buffered -= event_size(event)
+        self._room.set()
+        self._room = anyio.Event()
+        return event
+
+    @property
+    def buffered(self) -> int:
+        """How much has not been read yet, in characters."""
+        return self._buffered
 
     async def aclose(self) -> None:
         """Stop listening, and stop the turn if it has not ended."""
@@ -129,7 +159,7 @@ class AgentStream:
         try:
             with anyio.CancelScope() as self._scope:
                 if not self._closed:
-                    self._publish(TurnEnded(await self._run(self._publish)))
+                    self._append(TurnEnded(await self._run(self._publish)))
                     self._answered = True
         except Exception as error:
             self._error = error
@@ -137,8 +167,14 @@ class AgentStream:
             self._finished = True
             self._wake()
 
-    def _publish(self, event: AgentEvent) -> None:
+    async def _publish(self, event: AgentEvent) -> None:
+        self._append(event)
+        while self.max_buffered is not None and self._buffered > self.max_buffered:
+            await self._room.wait()
+
+    def _append(self, event: AgentEvent) -> None:
         self._events.append(event)
+        self._buffered += event_size(event)
         self._wake()
 
     def _wake(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -21,8 +21,8 @@ from autonomy_ctx.agents.reply import (
     STEPS_USED_UP,
     TOKENS_USED_UP,
     WAITING_FOR_INPUT,
-    AgentEvent,
     AgentReply,
+    Listener,
     ToolAnswered,
     add_usage,
 )
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from autonomy_ctx.tools.builtin.ask_user import Question
 
 logger = logging.getLogger("autonomy_ctx.agents")
-
-Listener: TypeAlias = Callable[[AgentEvent], None]
 
 # How far back a question that waits can be: its call, and the results of the calls beside it.
 QUESTION_LOOKBACK = 64
@@ -243,10 +241,10 @@ class TurnRunner:
         environment, key = self._environment, self._key
         ended: list[CallOutcome] = []
 
-        def on_end(outcome: CallOutcome) -> None:
+        async def on_end(outcome: CallOutcome) -> None:
             ended.append(outcome)
             if self._listener is not None and outcome.message is not None:
-                self._listener(ToolAnswered(outcome.call, outcome.message))
+                await self._listener(ToolAnswered(outcome.call, outcome.message))
 
         from autonomy_ctx.tools.builtin.ask_user import read_question
 
@@ -319,10 +317,10 @@ class TurnRunner:
         if window is None and isinstance(model, Model) and sent < (model.context_window or sent + 1):
             model.context_window = sent
 
-    def _emit(self, event: StreamEvent) -> None:
+    async def _emit(self, event: StreamEvent) -> None:
         self._text_streamed = self._text_streamed or isinstance(event, TextDelta)
         if self._listener is not None:
-            self._listener(event)  # type: ignore[arg-type]  # all but the last kind, which `complete` keeps
+            await self._listener(event)  # type: ignore[arg-type]  # all but the last kind, which `complete` keeps
 
     def _reply(self, text: str, stop: str, *, question: str | None = None) -> AgentReply:
         return AgentReply(
@@ -430,7 +428,10 @@ def _questions_of_paused_turn(window: Sequence[Message]) -> list[Question]:
 
 
 async def run_tools(
-    environment: TurnEnvironment, key: Key, calls: Sequence[ToolCall], on_end: Callable[[CallOutcome], None]
+    environment: TurnEnvironment,
+    key: Key,
+    calls: Sequence[ToolCall],
+    on_end: Callable[[CallOutcome], Awaitable[None]],
 ) -> list[CallOutcome]:
     """Run calls and give their outcomes, in their order; `on_end` gets each as it ends.
 
@@ -439,7 +440,7 @@ async def run_tools(
     """
     vetoed = await _veto_calls(environment, key, calls)
     for outcome in vetoed.values():
-        on_end(outcome)
+        await on_end(outcome)
     items = await environment.items.load(key)
     allowed = [call for index, call in enumerate(calls) if index not in vetoed]
     limits = environment.limits

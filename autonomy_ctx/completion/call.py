@@ -7,7 +7,7 @@ shape and know nothing of streams: then the whole answer is one piece.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
@@ -33,8 +33,11 @@ from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.model_info import model_name
 
-OnEvent = Callable[[StreamEvent], None]
+OnEvent = Callable[[StreamEvent], Awaitable[None]]
 AnyMessage = Message | Mapping[str, Any]
+
+# Of one reply. More is a fault of the model: each call is run, and all are held in memory together.
+MAX_CALLS, MAX_PARTS = 256, 1_000
 
 # Names of parameters, for as long as the functions exist: to read a signature takes longer than the call.
 _PARAMETERS: WeakKeyDictionary[Callable[..., Any], frozenset[str] | None] = WeakKeyDictionary()
@@ -109,12 +112,15 @@ async def complete(
     """The model's reply; with `on_event` it is streamed, and each event is passed on as it comes.
 
     Raises `ContextOverflow` when the request was too long, whichever client says so, and
-    `InvalidModelReply` for a reply without an answer. Other errors are the model's own.
+    `InvalidModelReply` for a reply without an answer, or with more than `MAX_CALLS` calls or `MAX_PARTS`
+    parts. Other errors are the model's own.
     """
     options = _Options(
         tools=tools, max_tokens=max_tokens, breakpoints=breakpoints, answered_call_ids=answered_call_ids
     )
     reply = await _reply(model, messages, options, on_event)
+    _check_count(model, "tool calls", len(reply.tool_calls), MAX_CALLS)
+    _check_count(model, "parts", len(reply.parts), MAX_PARTS)
     if not is_answer(reply):
         raise InvalidModelReply(_name(model), "holds neither text nor calls")
     return reply
@@ -166,7 +172,7 @@ async def _reply(
         raise ContextOverflow(_name(model), window=overflow.window, status_code=status_of(error)) from error
     reply = read_reply(answer)
     if on_event is not None and reply.text:
-        on_event(TextDelta(reply.text))
+        await on_event(TextDelta(reply.text))
     return reply
 
 
@@ -207,6 +213,7 @@ async def _consume_stream(
     emit = on_event or _ignore
     reply: ModelReply | None = None
     texts: list[str] = []
+    calls = 0
     try:
         async for event in stream:
             match event:
@@ -214,9 +221,14 @@ async def _consume_stream(
                     pass
                 case TextDelta(piece) | str(piece):
                     texts.append(piece)
-                    emit(TextDelta(piece))
-                case ThinkingDelta() | CallStarted():
-                    emit(event)
+                    await emit(TextDelta(piece))
+                case ThinkingDelta():
+                    await emit(event)
+                case CallStarted():
+                    # Counted as they come: the reply that holds them all is not built first.
+                    calls += 1
+                    _check_count(model, "tool calls", calls, MAX_CALLS)
+                    await emit(event)
                 case _:
                     kind = type(event).__name__
                     raise InvalidModelReply(_name(model), f"has a piece of type {kind} in its stream")
@@ -232,8 +244,13 @@ async def _consume_stream(
     return reply
 
 
-def _ignore(event: StreamEvent) -> None:
+async def _ignore(event: StreamEvent) -> None:
     """Nobody listens."""
+
+
+def _check_count(model: ChatModel, what: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidModelReply(_name(model), f"has more than {most:,} {what}")
 
 
 def _message_dict(message: AnyMessage) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -19,7 +19,7 @@ import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,16 +29,22 @@ from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.server.auth import HEALTH_PATH, AccessPolicy
 from autonomy_ctx.server.errors import (
     NODE_CLOSING,
+    SLOW_BODY,
+    YIELD_BYTES,
     ClientError,
     RequestRefused,
     bad_request,
     client_error,
     encode_json,
+    encode_large_json,
 )
 from autonomy_ctx.server.events import EventStream, cancel_on_disconnect, reply_body
+from autonomy_ctx.server.limits import ServerLimits
 from autonomy_ctx.server.prometheus import MEDIA_TYPE, prometheus_text
 
 BODY_LIMIT = 16 * 1024 * 1024
+# Of the message in a body.
+MAX_PARTS = 1_000
 # From here on a body is parsed in a thread.
 _LARGE_BODY = 64 * 1024
 DEFAULT_HISTORY = 100
@@ -46,8 +52,6 @@ MAX_HISTORY = 1000
 HEALTH_SECONDS = 1.0
 
 _FIELDS = ("message", "scope", "conversation", "stream", "message_id", "params")
-# How much JSON is made of a history before other tasks get their turn.
-_YIELD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +75,18 @@ class TurnRequest:
         }
 
 
-async def read_turn_request(request: Request) -> TurnRequest:
+async def read_turn_request(request: Request, *, body_seconds: float) -> TurnRequest:
     """The turn that a POST asks for."""
     # A form of a web page can send anything but this type without asking the server first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _unsupported_encoding("send JSON, with the header `content-type: application/json`")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise _unsupported_encoding("send the body as it is, without a content-encoding")
-    raw = await _read_body(request)
+    raw = b""
+    with anyio.move_on_after(body_seconds) as slow:
+        raw = await _read_body(request)
+    if slow.cancelled_caught:
+        raise RequestRefused(SLOW_BODY)
     if len(raw) < _LARGE_BODY:
         return parse_turn_request(raw)
     return await anyio.to_thread.run_sync(parse_turn_request, raw)
@@ -106,6 +114,8 @@ def parse_turn_request(raw: bytes) -> TurnRequest:
     if "message" not in data:
         raise bad_request("the body has no `message`; give a text, or a list of parts")
     _check_field(data, "message", str | list, "a text or a list of parts")
+    if isinstance(data["message"], list) and len(data["message"]) > MAX_PARTS:
+        raise bad_request(f"`message` has {len(data['message']):,} parts; it may have {MAX_PARTS:,}")
     for name in ("scope", "conversation"):
         _check_field(data, name, str, "a string")
     _check_field(data, "stream", bool, "true or false")
@@ -187,8 +197,8 @@ class HealthState:
 class Routes:
     """What the API does with a node."""
 
-    def __init__(self, node: Node, *, keep_alive_seconds: float) -> None:
-        self._node, self._keep_alive_seconds = node, keep_alive_seconds
+    def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
+        self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
         self._health = HealthState(node)
 
     async def agents(self, request: Request) -> Response:
@@ -199,9 +209,10 @@ class Routes:
     async def ask(self, request: Request) -> Response:
         """One turn, whole or as events."""
         agent = self._node.agent(request.path_params["name"])
-        turn = await read_turn_request(request)
+        turn = await read_turn_request(request, body_seconds=self._limits.body_seconds)
         if turn.stream:
             stream = agent.stream(turn.message, **turn.options())
+            stream.max_buffered = self._limits.max_buffered
             return EventStream(stream, keep_alive_seconds=self._keep_alive_seconds)
         return await _answer_turn(agent, turn, request.receive)
 
@@ -209,14 +220,7 @@ class Routes:
         """The newest messages of a conversation."""
         agent = self._node.agent(request.path_params["name"])
         messages = await agent.history(**parse_history(request.query_params))
-        encoded, unyielded = [], 0
-        for message in messages:
-            encoded.append(encode_json(message))
-            unyielded += len(encoded[-1])
-            if unyielded > _YIELD_BYTES:
-                unyielded = 0
-                await anyio.lowlevel.checkpoint()
-        return Response(b'{"messages":[%b]}' % b",".join(encoded), media_type="application/json")
+        return StreamingResponse(_history_body(messages), media_type="application/json")
 
     async def health(self, request: Request) -> Response:
         """Whether the node can take turns, as of the last second."""
@@ -230,13 +234,26 @@ class Routes:
         return Response(text, headers={"content-type": MEDIA_TYPE})
 
 
+async def _history_body(messages: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    """Messages as JSON, in pieces of some size: a client that reads slowly has few of them made ahead."""
+    piece = bytearray(b'{"messages":[')
+    for number, message in enumerate(messages):
+        piece += (b"," if number else b"") + await encode_large_json(message)
+        if len(piece) > YIELD_BYTES:
+            yield bytes(piece)
+            piece.clear()
+            await anyio.lowlevel.checkpoint()
+    yield bytes(piece + b"]}")
+
+
 async def _answer_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:
     """The whole turn; when the client goes away meanwhile, the turn ends there."""
     response = _error_response(NODE_CLOSING)
     async with anyio.create_task_group() as group:
         group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
         try:
-            response = _json_response(reply_body(await agent.send(turn.message, **turn.options())))
+            body = reply_body(await agent.send(turn.message, **turn.options()))
+            response = Response(await encode_large_json(body), media_type="application/json")
         except Exception as error:
             response = _error_response(client_error(error))
         group.cancel_scope.cancel()
@@ -313,10 +330,15 @@ class RequestGate:
 
 
 def application(
-    node: Node, *, access: AccessPolicy, requests: ActiveRequests, keep_alive_seconds: float
+    node: Node,
+    *,
+    access: AccessPolicy,
+    requests: ActiveRequests,
+    keep_alive_seconds: float,
+    limits: ServerLimits,
 ) -> RequestGate:
     """The whole API of a node."""
-    routes = Routes(node, keep_alive_seconds=keep_alive_seconds)
+    routes = Routes(node, keep_alive_seconds=keep_alive_seconds, limits=limits)
     app = Starlette(
         routes=[
             Route("/agents", routes.agents),

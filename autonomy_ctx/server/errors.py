@@ -9,9 +9,11 @@ import json
 import logging
 import math
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import anyio.lowlevel
 
 from autonomy_ctx.errors import (
     AgentClosed,
@@ -32,6 +34,9 @@ from autonomy_ctx.errors import (
 )
 
 logger = logging.getLogger("autonomy_ctx.server")
+
+# How much JSON is made at once, before other tasks get their turn.
+YIELD_BYTES = 64 * 1024
 
 # The first that fits counts.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -77,6 +82,18 @@ class ClientError:
 
 NODE_CLOSING = ClientError(
     status=503, type="Closing", message="this node is closing; try again when it is back"
+)
+TOO_MANY_CONNECTIONS = ClientError(
+    status=503, type="TooManyConnections", message="this node has too many connections; try again later"
+)
+SLOW_HEAD = ClientError(
+    status=408, type="RequestTimeout", message="the head of the request did not come in time"
+)
+SLOW_BODY = ClientError(
+    status=408,
+    type="RequestTimeout",
+    message="the body of the request did not come in time; nothing was stored",
+    headers={"connection": "close"},
 )
 _UNEXPECTED_ERROR = ClientError(
     status=500, type="InternalError", message="the request failed inside the node; its log says where"
@@ -133,6 +150,56 @@ def log_unexpected(error: BaseException) -> None:
 def _retry_after(error: Exception) -> float | None:
     seconds = error.retry_after if isinstance(error, RateLimited) else None
     return seconds if seconds is not None and 0 <= seconds < math.inf else None
+
+
+async def encode_large_json(data: Any) -> bytes:
+    """The same bytes as `encode_json`; while it encodes much, other tasks get their turn."""
+    if not _is_large(data):
+        return encode_json(data)
+    encoded, unyielded = bytearray(), 0
+    for piece in _json_pieces(data):
+        encoded += piece
+        unyielded += len(piece)
+        if unyielded >= YIELD_BYTES:
+            unyielded = 0
+            await anyio.lowlevel.checkpoint()
+    return bytes(encoded)
+
+
+def _is_large(data: Any) -> bool:
+    """Whether there is more text in it than is encoded at once."""
+    waiting, size = [data], 0
+    while waiting and size <= YIELD_BYTES:
+        one = waiting.pop()
+        if isinstance(one, str):
+            size += len(one)
+        elif isinstance(one, Mapping | list | tuple):
+            size += len(one)
+            waiting += [*one, *one.values()] if isinstance(one, Mapping) else one
+    return size > YIELD_BYTES
+
+
+def _json_pieces(data: Any) -> Iterator[bytes]:
+    """The JSON of anything, with no more than a part of a long text at a time."""
+    if isinstance(data, str):
+        yield b'"'
+        for start in range(0, len(data), YIELD_BYTES):
+            yield encode_json(data[start : start + YIELD_BYTES])[1:-1]
+        yield b'"'
+    elif isinstance(data, Mapping):
+        for number, (name, value) in enumerate(data.items()):
+            yield b"," if number else b"{"
+            yield from _json_pieces(name)
+            yield b":"
+            yield from _json_pieces(value)
+        yield b"}" if data else b"{}"
+    elif isinstance(data, list | tuple):
+        for number, value in enumerate(data):
+            yield b"," if number else b"["
+            yield from _json_pieces(value)
+        yield b"]" if data else b"[]"
+    else:
+        yield encode_json(data)
 
 
 def encode_json(data: Any) -> bytes:

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from autonomy_ctx.agents.reply import AgentEvent, AgentReply, AgentStream, ToolAnswered, TurnEnded
 from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta
-from autonomy_ctx.server.errors import NODE_CLOSING, client_error, encode_json
+from autonomy_ctx.server.errors import NODE_CLOSING, client_error, encode_json, encode_large_json
 
 # For the last words to a client, and for a cancelled turn to put away what it has.
 LAST_SECONDS = 0.5
@@ -24,6 +24,7 @@ _HEADERS = {
     "x-accel-buffering": "no",
 }
 _COMMENT = b": still here\n\n"
+_FRAME = b"event: %b\ndata: %b\n\n"
 
 
 def reply_body(reply: AgentReply) -> dict[str, Any]:
@@ -40,24 +41,27 @@ def reply_body(reply: AgentReply) -> dict[str, Any]:
 
 def encode_frame(event: str, data: Mapping[str, Any]) -> bytes:
     """One event; JSON has no line breaks, so its data is one line."""
-    return b"event: %b\ndata: %b\n\n" % (event.encode(), encode_json(data))
+    return _FRAME % (event.encode(), encode_json(data))
 
 
-def encode_event(event: AgentEvent) -> bytes:
+async def encode_event(event: AgentEvent) -> bytes:
     """An event of a turn as the client gets it."""
+    data: dict[str, Any]
     match event:
         case TextDelta(text):
-            return encode_frame("text", {"text": text})
+            name, data = "text", {"text": text}
         case ThinkingDelta(text):
-            return encode_frame("thinking", {"text": text})
-        case CallStarted(id, name):
-            return encode_frame("call", {"id": id, "name": name})
+            name, data = "thinking", {"text": text}
+        case CallStarted(id, tool):
+            name, data = "call", {"id": id, "name": tool}
         case ToolAnswered(call, message):
             result = {"id": call.id, "name": call.name, "arguments": call.arguments}
-            return encode_frame("result", {**result, "text": message.text, "is_error": message.is_error})
+            name, data = "result", {**result, "text": message.text, "is_error": message.is_error}
         case TurnEnded(reply):
-            return encode_frame("done", reply_body(reply))
-    assert_never(event)
+            name, data = "done", reply_body(reply)
+        case _:
+            assert_never(event)
+    return _FRAME % (name.encode(), await encode_large_json(data))
 
 
 class EventStream(Response):
@@ -87,8 +91,8 @@ class EventStream(Response):
         try:
             async for event in self._stream:
                 if isinstance(event, TurnEnded):
-                    return encode_event(event)
-                await _send(send, encode_event(event))
+                    return await encode_event(event)
+                await _send(send, await encode_event(event))
         except Exception as error:
             return encode_frame("error", client_error(error).body())
         finally:

@@ -17,6 +17,14 @@ from autonomy_ctx.agents.node import Node
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import ServerError
 from autonomy_ctx.server.auth import AccessPolicy, check_token, is_loopback
+from autonomy_ctx.server.limits import (
+    BODY_SECONDS,
+    HEADER_SECONDS,
+    MAX_BUFFERED,
+    MAX_CONNECTIONS,
+    WRITE_SECONDS,
+    ServerLimits,
+)
 from autonomy_ctx.validation import check_int, check_seconds
 
 # Node and background need two more seconds at most: all is closed within five.
@@ -34,12 +42,21 @@ def http(
     token: str | None = None,
     grace_seconds: float = GRACE_SECONDS,
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+    header_seconds: float = HEADER_SECONDS,
+    body_seconds: float = BODY_SECONDS,
+    write_seconds: float = WRITE_SECONDS,
+    max_connections: int = MAX_CONNECTIONS,
+    max_buffered: int = MAX_BUFFERED,
 ) -> HttpServer:
     """An HTTP API for a node, to be given as its `serve`; needs `pip install 'autonomy-ctx[server]'`.
 
     Port 0 takes any free one. Any host but this machine's own addresses needs a `token`, which clients
     send as `Authorization: Bearer`. At a close, requests get `grace_seconds` to end. A stream that has
     nothing to say sends a comment every `keep_alive_seconds`.
+
+    A client has `header_seconds` to send the head of a request, `body_seconds` to send its body, and must
+    read something every `write_seconds`. More than `max_connections` at a time are refused. A turn whose
+    client leaves more than `max_buffered` characters unread waits for it.
     """
     missing = [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
@@ -49,6 +66,13 @@ def http(
     check_int("port", port, least=0, most=65535)
     check_seconds("grace_seconds", grace_seconds, zero=True)
     check_seconds("keep_alive_seconds", keep_alive_seconds)
+    limits = ServerLimits(
+        header_seconds=header_seconds,
+        body_seconds=body_seconds,
+        write_seconds=write_seconds,
+        max_connections=max_connections,
+        max_buffered=max_buffered,
+    )
     # Now, outside the node's event loop, which it would hold.
     importlib.import_module("autonomy_ctx.server.listener")
     return HttpServer(
@@ -57,6 +81,7 @@ def http(
         AccessPolicy(loopback=is_loopback(host), token=check_token(host, token)),
         grace_seconds=grace_seconds,
         keep_alive_seconds=keep_alive_seconds,
+        limits=limits,
     )
 
 
@@ -64,13 +89,21 @@ class HttpServer:
     """Serves one node at a time; `http` makes it."""
 
     def __init__(
-        self, host: str, port: int, access: AccessPolicy, *, grace_seconds: float, keep_alive_seconds: float
+        self,
+        host: str,
+        port: int,
+        access: AccessPolicy,
+        *,
+        grace_seconds: float,
+        keep_alive_seconds: float,
+        limits: ServerLimits,
     ) -> None:
         # Names are looked up, and this one must not lead anywhere else.
         self.host = "127.0.0.1" if host.lower() == "localhost" else host
         self._requested_port = port
         self._access = access
         self._grace_seconds, self._keep_alive_seconds = grace_seconds, keep_alive_seconds
+        self._limits = limits
         # While it serves.
         self._port: int | None = None
 
@@ -110,9 +143,13 @@ class HttpServer:
 
         requests = ActiveRequests()
         app = application(
-            node, access=self._access, requests=requests, keep_alive_seconds=self._keep_alive_seconds
+            node,
+            access=self._access,
+            requests=requests,
+            keep_alive_seconds=self._keep_alive_seconds,
+            limits=self._limits,
         )
-        server = EmbeddedServer(app, closing_seconds=self._grace_seconds + _LAST_SECONDS)
+        server = EmbeddedServer(app, closing_seconds=self._grace_seconds + _LAST_SECONDS, limits=self._limits)
         # Its own task: whoever closes the node need not be who started it.
         background = Background(grace_seconds=0.0)
         listener = await listen(self.host, self._requested_port)

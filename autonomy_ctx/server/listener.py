@@ -5,18 +5,24 @@ It runs as a task inside the node's event loop, so signals and logs stay the app
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import anyio
+import h11
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from autonomy_ctx.errors import AddressUnavailable
 from autonomy_ctx.server.app import RequestGate
+from autonomy_ctx.server.errors import SLOW_HEAD, TOO_MANY_CONNECTIONS, ClientError, encode_json
+from autonomy_ctx.server.limits import ServerLimits
 
 _BACKLOG = 2048
 _ADVICE = {
@@ -27,20 +33,108 @@ _ADVICE = {
 
 
 class _Connection(H11Protocol):
-    """A connection whose requests are not logged: addresses name scopes and conversations."""
+    """A connection within limits, whose requests are not logged: addresses name scopes and conversations."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, limits: ServerLimits, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.access_log = False
+        self._limits = limits
+        self._refused = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection in, or refuse it at once when there are too many."""
+        if len(self.connections) >= self._limits.max_connections:
+            self._refused, self.transport = True, transport
+            self._end_with(TOO_MANY_CONNECTIONS)
+            return
+        super().connection_made(transport)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of what a connection had."""
+        for timer in (self._head_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        self._head_timer = self._write_timer = None
+        if not self._refused:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; the time for a head does not begin again with each piece of it."""
+        if not self._refused:
+            super().data_received(data)
+            self._watch_head()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; what the client has not read of this response has its time, too."""
+        super().on_response_complete()
+        self._watch_head()
+        self._watch_writing()
+
+    def pause_writing(self) -> None:
+        """The client reads less than it is sent: whoever sends waits, but not for ever."""
+        if not self._refused:
+            super().pause_writing()
+            self._watch_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        if not self._refused:
+            super().resume_writing()
+            if self._write_timer is not None:
+                self._write_timer.cancel()
+                self._write_timer = None
+            if self.cycle is not None and self.cycle.response_complete:
+                self._watch_writing()
+
+    def _watch_head(self) -> None:
+        """While a client sends the head of a request, its time runs; between requests uvicorn's own does."""
+        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+        elif self._head_timer is None and self.timeout_keep_alive_task is None:
+            self._head_timer = self.loop.call_later(self._limits.header_seconds, self._end_slow_head)
+
+    def _end_slow_head(self) -> None:
+        self._head_timer = None
+        if not self.transport.is_closing():
+            self._end_with(SLOW_HEAD)
+
+    def _watch_writing(self) -> None:
+        """Look in some time whether the client has read anything of what waits for it now."""
+        unread = self.transport.get_write_buffer_size()
+        if unread and self._write_timer is None:
+            self._write_timer = self.loop.call_later(self._limits.write_seconds, self._check_progress, unread)
+
+    def _check_progress(self, unread: int) -> None:
+        """Drop a client that has read nothing in all that time; its turn ends as if it had hung up."""
+        self._write_timer = None
+        if self.transport.get_write_buffer_size() >= unread:
+            self.transport.abort()
+        else:
+            self._watch_writing()
+
+    def _end_with(self, error: ClientError) -> None:
+        """Answer and close, where no request has been read that could be answered."""
+        body = encode_json(error.body())
+        self.transport.write(
+            b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+            b"connection: close\r\n\r\n%b"
+            % (error.status, HTTPStatus(error.status).phrase.encode(), len(body), body)
+        )
+        self.transport.close()
 
 
 class EmbeddedServer(Server):
     """Serves an application inside the caller's event loop; `state_changed` when it has started or ended."""
 
-    def __init__(self, app: RequestGate, *, closing_seconds: float) -> None:
+    def __init__(self, app: RequestGate, *, closing_seconds: float, limits: ServerLimits) -> None:
         config = Config(
             app,
-            http=_Connection,
+            http=partial(_Connection, limits),  # type: ignore[arg-type]  # called like the class
             ws="none",
             lifespan="off",
             interface="asgi3",

@@ -7,7 +7,7 @@ cancellation ends the run.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -144,14 +144,14 @@ async def run_calls(
     parallel: int = PARALLEL,
     clock: Callable[[], datetime] = now,
     new_id: Callable[[], str] = new_id,
-    done: Callable[[CallOutcome], None] | None = None,
+    done: Callable[[CallOutcome], Awaitable[None] | None] | None = None,
 ) -> list[CallOutcome]:
     """Run calls, at most `parallel` at a time, and give their results in the order of the calls.
 
     They begin in that order, too, so with `parallel=1` they run one after the other. A synchronous
     function runs in a worker thread; when its time is up it is left alone there and its result is
-    dropped, as nothing can stop a thread. Items yielded before an error are dropped with it. `done` is
-    called as each call ends, so that whoever is cancelled meanwhile knows which did.
+    dropped, as nothing can stop a thread. Items yielded before an error are dropped with it. `done`, plain or
+    async, is called as each call ends, so that whoever is cancelled meanwhile knows which did.
     """
     check_int("output_limit", output_limit, least=MIN_OUTPUT_LIMIT)
     check_int("parallel", parallel)
@@ -169,8 +169,8 @@ async def run_calls(
     async def work() -> None:
         for index, call in waiting:
             ended[index] = await runner.run(call)
-            if done is not None:
-                done(ended[index])
+            if done is not None and (waiting_for := done(ended[index])) is not None:
+                await waiting_for
 
     if len(calls) == 1 or parallel == 1:
         await work()

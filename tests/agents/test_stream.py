@@ -295,3 +295,59 @@ async def test_a_bad_message_is_refused_before_there_is_a_stream(memory: Memory)
     agent = helper(memory, ScriptedModel("ok"))
     with pytest.raises(ValueError, match="role"):
         agent.stream({"role": "tool", "content": "x"})
+
+
+# -- readers that are slow ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+async def test_a_turn_waits_for_its_reader_only_where_there_is_a_bound(bounded: bool) -> None:
+    memory = Memory()
+    model = Speaking([*[TextDelta("x" * 1000)] * 50, finished(TextContent("x" * 50_000))])
+    async with helper(memory, model) as agent:
+        stream = agent.stream("Go on.")
+        if bounded:
+            stream.max_buffered = 3_000
+        assert await anext(stream) == TextDelta("x" * 1000)
+        await anyio.wait_all_tasks_blocked()
+        if bounded:
+            assert 3_000 < stream.buffered <= 3_000 + 1_200
+            assert not model.closed
+        else:
+            assert stream.buffered > 49 * 1000
+            assert model.closed
+        *rest, last = [event async for event in stream]
+        assert (len(rest), type(last), stream.buffered) == (49, TurnEnded, 0)
+
+
+async def test_a_turn_that_waits_for_its_reader_ends_when_the_stream_is_closed() -> None:
+    memory = Memory()
+    model = Speaking([TextDelta("x" * 1000)] * 50)
+    async with helper(memory, model) as agent:
+        async with agent.stream("Go on.") as stream:
+            stream.max_buffered = 1
+            await anext(stream)
+            await anyio.wait_all_tasks_blocked()
+        assert model.closed
+        assert users(await stored(memory.for_agent("helper"))) == ["Go on."]
+
+
+async def test_results_of_tools_wait_for_the_reader_too() -> None:
+    memory, begun = Memory(), list[str]()
+
+    @tool
+    async def fetch(page: str) -> str:
+        """Fetch a page."""
+        begun.append(page)
+        return page * 1000
+
+    made = calls(*(call("fetch", page=page) for page in "abcdef"))
+    model, limits = ScriptedModel([made, "ok"]), {"parallel_tools": 1}
+    async with Agent("helper", tools=[fetch], model=model, memory=memory, limits=limits) as agent:
+        stream = agent.stream("All of it.")
+        stream.max_buffered = 1_500
+        assert isinstance(await anext(stream), ToolAnswered)
+        await anyio.wait_all_tasks_blocked()
+        assert begun == ["a", "b", "c"]
+        assert isinstance([event async for event in stream][-1], TurnEnded)
+        assert len(begun) == 6

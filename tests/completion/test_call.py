@@ -13,10 +13,18 @@ import pytest
 from summary_models import HeldModel, ScriptedModel, refusing
 
 from autonomy_ctx import Message, Model, ModelReply, TextContent
-from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete, complete_prompt, takes_messages
+from autonomy_ctx.completion.call import (
+    MAX_CALLS,
+    MAX_PARTS,
+    CallFailed,
+    PromptTooLong,
+    complete,
+    complete_prompt,
+    takes_messages,
+)
 from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.errors import ContextOverflow, InvalidModelReply, ModelError
-from autonomy_ctx.items.formats.base import StreamEvent, TextDelta
+from autonomy_ctx.items.formats.base import CallStarted, StreamEvent, TextDelta
 
 HELLO = [Message("user", "Hello?")]
 TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
@@ -91,9 +99,46 @@ async def test_a_whole_answer_is_one_event_and_a_stream_is_many() -> None:
 
     for model, texts in ((ScriptedModel("hello"), ["hello"]), (Streaming(), ["he", "llo"])):
         heard: list[StreamEvent] = []
-        assert (await complete(model, HELLO, on_event=heard.append)).text == "hello"
+
+        async def hear(event: StreamEvent, heard: list[StreamEvent] = heard) -> None:
+            heard.append(event)
+
+        assert (await complete(model, HELLO, on_event=hear)).text == "hello"
         assert heard == [TextDelta(text) for text in texts]
         assert (await complete(model, HELLO)).text == "hello"
+
+
+def many_calls(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"c{number}", "name": "add", "arguments": {}} for number in range(count)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_has_at_most_so_many_calls_and_parts(stream: bool) -> None:
+    """A model that goes on without end is stopped, and is not read to its end first."""
+    begun = 0
+
+    class Endless:
+        async def complete_chat(self, messages: Any, stream: bool) -> Any:
+            return self._calls() if stream else {"content": None, "tool_calls": many_calls(MAX_CALLS + 1)}
+
+        async def _calls(self) -> AsyncIterator[StreamEvent]:
+            nonlocal begun
+            while begun < 4 * MAX_CALLS:
+                begun += 1
+                yield CallStarted(f"c{begun}", "add")
+
+    async def hear(event: StreamEvent) -> None:
+        pass
+
+    listener = hear if stream else None
+    with pytest.raises(InvalidModelReply, match="has more than 256 tool calls"):
+        await complete(Endless(), HELLO, on_event=listener)
+    assert begun == (MAX_CALLS + 1 if stream else 0)
+    most = {"content": None, "tool_calls": many_calls(MAX_CALLS)}
+    assert len((await complete(ScriptedModel([most]), HELLO, on_event=listener)).tool_calls) == MAX_CALLS
+    parts = {"content": [{"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b"}] * MAX_PARTS}
+    with pytest.raises(InvalidModelReply, match="has more than 1,000 parts"):
+        await complete(ScriptedModel([parts]), HELLO, on_event=listener)
 
 
 @pytest.mark.parametrize("answer", [{"choices": []}, {"error": {"message": "overloaded"}}, {"nothing": 1}])

@@ -9,6 +9,7 @@ FILES = "tests/tools/test_files.py"
 PATTERNS = "tests/test_patterns.py"
 PREPARED = "tests/items/formats/test_prepared.py"
 OWN_CLIENT = "tests/template/test_own_client.py"
+HTTP_LIMITS = "tests/server/test_http_limits.py"
 MUTANTS = [
     Mutant(
         "True is no number",
@@ -142,6 +143,55 @@ MUTANTS = [
         "        if len(body) > BODY_LIMIT:",
         "        if False:",
         "tests/server/test_http.py",
+    ),
+    Mutant(
+        "the head of a request has its time",
+        "server/listener.py",
+        "self.loop.call_later(self._limits.header_seconds, self._end_slow_head)",
+        "self.loop.call_later(3600, self._end_slow_head)",
+        HTTP_LIMITS,
+    ),
+    Mutant(
+        "the body of a request has its time",
+        "server/app.py",
+        "    with anyio.move_on_after(body_seconds) as slow:",
+        "    with anyio.move_on_after(None) as slow:",
+        HTTP_LIMITS,
+    ),
+    Mutant(
+        "there are no more connections than may be",
+        "server/listener.py",
+        "        if len(self.connections) >= self._limits.max_connections:",
+        "        if False:",
+        HTTP_LIMITS,
+    ),
+    Mutant(
+        "a client that never reads is dropped",
+        "server/listener.py",
+        "            self.transport.abort()\n        else:",
+        "            pass\n        else:",
+        HTTP_LIMITS,
+    ),
+    Mutant(
+        "a turn waits for a client that reads slowly",
+        "server/app.py",
+        "            stream.max_buffered = self._limits.max_buffered\n",
+        "",
+        HTTP_LIMITS,
+    ),
+    Mutant(
+        "a message has no more parts than may be",
+        "server/app.py",
+        'len(data["message"]) > MAX_PARTS:',
+        'len(data["message"]) > BODY_LIMIT:',
+        HTTP_LIMITS,
+    ),
+    Mutant(
+        "a model that calls without end is stopped",
+        "completion/call.py",
+        '                    _check_count(model, "tool calls", calls, MAX_CALLS)\n',
+        "",
+        "tests/completion/test_call.py",
     ),
     Mutant(
         "a client that hangs up ends its turn",

@@ -38,12 +38,13 @@ async def served(
     memory: Memory | str | None = None,
     tools: Sequence[Any] = (),
     agent: dict[str, Any] | None = None,
+    kind: type[Agent] = Agent,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """A node with the agent `assistant`, and a client that does not use the machine's proxies."""
     serving = http(port=0, **options)
     async with Node(memory=memory, serve=serving) as node:
-        made = await Agent.start(
+        made = await kind.start(
             node=node,
             name="assistant",
             instructions="Be brief.",

@@ -1,0 +1,39 @@
+"""What one client may take of a server: time, connections and memory.
+
+Without limits a client that sends slowly or never reads keeps a connection, and what is buffered for it,
+for as long as it likes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autonomy_ctx.validation import check_int, check_seconds
+
+HEADER_SECONDS = 10.0
+BODY_SECONDS = 60.0
+WRITE_SECONDS = 30.0
+MAX_CONNECTIONS = 512
+MAX_BUFFERED = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """The limits of a server.
+
+    `header_seconds` and `body_seconds` are for a client to send its head and then its body;
+    `write_seconds` for it to read anything of what it is sent; `max_buffered` are the characters of a
+    stream that may wait for it, beside what the connection itself buffers.
+    """
+
+    header_seconds: float = HEADER_SECONDS
+    body_seconds: float = BODY_SECONDS
+    write_seconds: float = WRITE_SECONDS
+    max_connections: int = MAX_CONNECTIONS
+    max_buffered: int = MAX_BUFFERED
+
+    def __post_init__(self) -> None:
+        for name in ("header_seconds", "body_seconds", "write_seconds"):
+            check_seconds(name, getattr(self, name))
+        for name in ("max_connections", "max_buffered"):
+            check_int(name, getattr(self, name))
