@@ -18,6 +18,7 @@ __all__ = [
     "ContextOverflow",
     "FileRefused",
     "HookError",
+    "InsecureAddress",
     "InvalidAgent",
     "InvalidArguments",
     "InvalidContainer",
@@ -380,6 +381,22 @@ class MissingKey(AuthenticationFailed):
         # As if the provider had said so: whoever stops at a refused key stops at a missing one.
         self.status_code = 401
         self.variables = variables
+
+
+class InsecureAddress(AuthenticationFailed):
+    """A key from the environment would cross the network in clear text; nothing was sent."""
+
+    def __init__(self, model: str, url: str, variables: tuple[str, ...]) -> None:
+        ModelError.__init__(
+            self,
+            model,
+            f"was not asked: {url} is neither https nor this machine, and the key from "
+            f"{' or '.join(variables)} would be sent in clear text; use an https `base_url`, "
+            f"or give `insecure=True` if you trust the network",
+        )
+        # As for a missing key: asking again does not help.
+        self.status_code = 401
+        self.url, self.variables = url, variables
 
 
 class ContextOverflow(ModelError):

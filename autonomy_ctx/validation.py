@@ -1,11 +1,13 @@
-"""Checks of the numbers that callers give as arguments: one rule and one sentence for all of them.
+"""Checks of the numbers and hosts that callers give: one rule and one sentence for all of them.
 
-A bool is no number here, although Python counts with it: `limit=True` is a mistake. Neither is nan.
+A bool is no number here, although Python counts with it: `limit=True` is a mistake. Neither is nan. A host
+is read strictly, because it decides whether something may leave this machine.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Literal, overload
 
 
@@ -166,3 +168,28 @@ def _problem(value: Any, wanted: str, optional: bool = False) -> str:
 def _error(name: str, problem: str, where: str, *, is_number: bool) -> Exception:
     sentence = f"{where}: {name} {problem}" if where else f"{name} {problem}"
     return ValueError(sentence) if is_number else NotANumber(sentence)
+
+
+_AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9A-Za-z:.%_-]+)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?")
+
+
+def parse_host(authority: str) -> str | None:
+    """The host of `name`, `name:port` or `[address]:port`; None for a text that is anything else.
+
+    `[::1].evil.com` and `localhost:80@evil.com` begin with a host, but lead to another one.
+    """
+    found = _AUTHORITY.fullmatch(authority)
+    return None if found is None else found["address"] or found["name"]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address can only mean this machine."""
+    # Imported here: most who check numbers never look at a host.
+    import ipaddress
+
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

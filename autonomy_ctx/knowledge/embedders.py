@@ -130,7 +130,8 @@ class HttpEmbedder(AsyncResource):
 
     With `base_url` any server is asked, with `api_key` or none. Without it the name says the provider
     (`openai/text-embedding-3-small`, `ollama/nomic-embed-text`), whose key comes from the environment.
-    `options` go into every request as they are, such as `dimensions=256`.
+    A key from the environment goes over plain http to another machine only with `insecure=True`. `options`
+    go into every request as they are, such as `dimensions=256`.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class HttpEmbedder(AsyncResource):
         client: Any = None,
         retries: int = 2,
         headers: Mapping[str, str] | None = None,
+        insecure: bool = False,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         jitter: Callable[[], float] = random,
         now: Callable[[], float] = time.time,
@@ -154,7 +156,7 @@ class HttpEmbedder(AsyncResource):
         self.model, self.batch_size = model, check_int("batch_size", batch_size)
         self._model = choice.model
         self._request_builder = RequestBuilder(
-            model, choice.provider, base_url=base_url, api_key=api_key, headers=headers
+            model, choice.provider, base_url=base_url, api_key=api_key, headers=headers, insecure=insecure
         )
         for refused in ("model", "input", "encoding_format"):
             if refused in options:

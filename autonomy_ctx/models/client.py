@@ -21,10 +21,10 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from autonomy_ctx.background import current_loop
-from autonomy_ctx.errors import InvalidModelReply, MissingKey, ModelTimeout, ModelUnavailable
+from autonomy_ctx.errors import InsecureAddress, InvalidModelReply, MissingKey, ModelTimeout, ModelUnavailable
 from autonomy_ctx.items.formats.base import ModelReply, ReplyFormat, StreamReader
 from autonomy_ctx.items.message import TextContent
-from autonomy_ctx.models.providers import Provider, join_url
+from autonomy_ctx.models.providers import Provider, join_url, sends_in_clear
 from autonomy_ctx.models.retry import RequestFailure, body_failure, parse_body, response_failure
 from autonomy_ctx.models.streaming import (
     MAX_REPLY_BYTES,
@@ -351,8 +351,12 @@ class RequestBuilder:
         base_url: str | None,
         api_key: str | None,
         headers: Mapping[str, str] | None,
+        insecure: bool,
     ) -> None:
+        if not isinstance(insecure, bool):
+            raise TypeError(f"insecure must be True or False, not {type(insecure).__name__}")
         self._name, self._provider, self.explicit_base_url = name, provider, base_url
+        self._insecure = insecure
         self._api_key = None if api_key is None else Secret(api_key, "api_key")
         self._headers = {name: Secret(value, f"header {name}") for name, value in (headers or {}).items()}
 
@@ -384,6 +388,9 @@ class RequestBuilder:
             return self._api_key.value
         found = self._provider.read_key()
         if found is not None:
+            # Who gives a key knows where it goes. One from the environment goes wherever an address leads.
+            if sends_in_clear(base) and not self._insecure:
+                raise InsecureAddress(self._name, base, self._provider.key_variables)
             return Secret(found, "the key in the environment").value
         # A server at another address than the provider's own may well need none.
         if self._provider.key_variables and base == self._provider.default_base_url() and not self._headers:

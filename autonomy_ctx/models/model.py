@@ -32,7 +32,8 @@ class Model(AsyncResource):
     The provider is known by the name (`claude-*`, `gpt-*`, `gemini-*`, `nova-*`, `ollama/llama3`) or
     given; any server that speaks the OpenAI format is reached by `base_url`. `timeout` is the seconds
     for a whole answer, or a dict of `connect`, `first_token` and `total`. `options` go into every
-    request as they are. Keys come from the environment when first needed, unless given.
+    request as they are. Keys come from the environment when first needed, unless given; one from the
+    environment goes over plain http to another machine only with `insecure=True`.
     """
 
     # Agents and summaries give it messages as they are; other models get dicts.
@@ -50,6 +51,7 @@ class Model(AsyncResource):
         client: Any = None,
         retries: int = 2,
         headers: Mapping[str, str] | None = None,
+        insecure: bool = False,
         anthropic_version: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
         jitter: Callable[[], float] = random,
@@ -65,7 +67,7 @@ class Model(AsyncResource):
         self.name = name
         self._provider, self._model = choice.provider, choice.model
         self._request_builder = RequestBuilder(
-            name, choice.provider, base_url=base_url, api_key=api_key, headers=headers
+            name, choice.provider, base_url=base_url, api_key=api_key, headers=headers, insecure=insecure
         )
         self._version = anthropic_version
         for refused in ("stream", "messages", "tools"):

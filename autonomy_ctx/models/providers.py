@@ -14,6 +14,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from autonomy_ctx.items.formats.base import Format
+from autonomy_ctx.validation import is_loopback, parse_host
 
 # The first version that refuses sampling parameters, and the one that takes them.
 ANTHROPIC_VERSION, ANTHROPIC_SAMPLING_VERSION = "2026-10-21", "2023-06-01"
@@ -246,7 +247,7 @@ def _complete_choice(choice: ProviderChoice, base_url: str | None) -> ProviderCh
 def checked_url(url: Any) -> str:
     """A base URL that is safe to show: http or https, with no user, password or query in it."""
     found = urlsplit(url) if isinstance(url, str) else None
-    if found is None or found.scheme not in ("http", "https") or not found.hostname:
+    if found is None or found.scheme not in ("http", "https") or not found.netloc:
         raise ValueError('a base_url begins with http:// or https:// and a host, "http://127.0.0.1:8000/v1"')
     try:
         found.port  # noqa: B018  # raises when it is none
@@ -257,7 +258,23 @@ def checked_url(url: Any) -> str:
             "a base_url holds only scheme, host and path, because it is logged; "
             "give the key as `api_key` and other needs as `headers`"
         )
+    if not _is_valid_host(parse_host(found.netloc)):
+        raise ValueError("the host of a base_url must be a name or an address, with a port or without")
     return str(url).rstrip("/")
+
+
+def _is_valid_host(host: str | None) -> bool:
+    try:
+        # Every part of a name has 1 to 63 characters; looking up another one would raise.
+        return host is not None and bool(host.encode("idna"))
+    except UnicodeError:
+        return False
+
+
+def sends_in_clear(url: str) -> bool:
+    """Whether others on the way could read what is sent to a URL: not encrypted, and to another machine."""
+    found = urlsplit(url)
+    return found.scheme != "https" and not is_loopback(parse_host(found.netloc) or "")
 
 
 def join_url(base: str, path: str, version: str | None) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from autonomy_ctx.server.errors import ClientError
+from autonomy_ctx.validation import is_loopback, parse_host
 
 HEALTH_PATH = "/health"
 Headers = Iterable[tuple[bytes, bytes]]
@@ -25,7 +25,7 @@ class AccessPolicy:
         headers = list(headers)
         hosts = _header_values(headers, b"host")
         # A page of another site can point a name of its own at this machine, but not rename itself.
-        if self.loopback and not (len(hosts) == 1 and is_loopback(_hostname(hosts[0]))):
+        if self.loopback and not (len(hosts) == 1 and is_loopback(parse_host(hosts[0]) or "")):
             return _forbid("the Host header must name this machine: localhost or 127.0.0.1")
         own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https") for host in hosts}
         if any(origin.lower() not in own for origin in _header_values(headers, b"origin")):
@@ -46,16 +46,6 @@ class AccessPolicy:
         return hmac.compare_digest(token.strip().encode("latin-1"), expected) and scheme.lower() == "bearer"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a name or address can only mean this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def check_token(host: str, token: str | None) -> str | None:
     """A token that a header can carry; required where others can reach the host."""
     if token is None:
@@ -72,13 +62,6 @@ def check_token(host: str, token: str | None) -> str | None:
             "python -c 'import secrets; print(secrets.token_urlsafe(32))' makes a good one"
         )
     return token
-
-
-def _hostname(host: str) -> str:
-    """A Host header without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _header_values(headers: Headers, name: bytes) -> list[str]:

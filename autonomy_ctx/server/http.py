@@ -16,7 +16,7 @@ import anyio
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.background import Background
 from autonomy_ctx.errors import ServerError
-from autonomy_ctx.server.auth import AccessPolicy, check_token, is_loopback
+from autonomy_ctx.server.auth import AccessPolicy, check_token
 from autonomy_ctx.server.limits import (
     BODY_SECONDS,
     HEADER_SECONDS,
@@ -25,7 +25,7 @@ from autonomy_ctx.server.limits import (
     WRITE_SECONDS,
     ServerLimits,
 )
-from autonomy_ctx.validation import check_int, check_seconds
+from autonomy_ctx.validation import check_int, check_seconds, is_loopback
 
 # Node and background need two more seconds at most: all is closed within five.
 GRACE_SECONDS = 2.0

@@ -11,7 +11,13 @@ import pytest
 from models.model_server import Answer, as_json, serving
 
 from autonomy_ctx import ModelError, ModelTimeout, RateLimited
-from autonomy_ctx.errors import AuthenticationFailed, InvalidModelReply, MissingKey, ModelUnavailable
+from autonomy_ctx.errors import (
+    AuthenticationFailed,
+    InsecureAddress,
+    InvalidModelReply,
+    MissingKey,
+    ModelUnavailable,
+)
 from autonomy_ctx.knowledge import HttpEmbedder
 
 KEY = "sk-planted-1-key"
@@ -135,6 +141,19 @@ async def test_a_missing_key_is_said_before_anything_is_sent(monkeypatch: pytest
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(MissingKey, match="OPENAI_API_KEY"):
         await HttpEmbedder("openai/text-embedding-3-small").embed(["a"])
+
+
+async def test_a_key_from_the_environment_is_not_sent_in_clear_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    async with serving(as_json(vectors([1.0]))) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("127.0.0.1", "0.0.0.0"))
+        async with HttpEmbedder("openai/text-embedding-3-small") as one:
+            with pytest.raises(InsecureAddress, match=r"http://0\.0\.0\.0:.*`insecure=True`"):
+                await one.embed(["a"])
+        assert server.seen == []
+        async with HttpEmbedder("openai/text-embedding-3-small", insecure=True) as one:
+            await one.embed(["a"])
+        assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
 
 
 async def test_a_providers_key_is_not_sent_to_an_address_that_was_given(

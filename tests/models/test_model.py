@@ -20,6 +20,7 @@ from autonomy_ctx import Memory, Message, SummarizedHistorySection, TextContent,
 from autonomy_ctx.errors import (
     AuthenticationFailed,
     ContextOverflow,
+    InsecureAddress,
     MissingKey,
     ModelUnavailable,
     RateLimited,
@@ -433,6 +434,41 @@ async def test_the_key_of_one_provider_is_not_sent_to_another_server(monkeypatch
     async with serving(as_json(chat("fine"))) as server, Model("llama3", base_url=server.url) as model:
         await model.complete_chat(ASKED)
         assert "planted" not in str(server.seen[0].headers)
+
+
+# This machine, but by a name that is not reserved for it: as good as another one.
+ELSEWHERE = "0.0.0.0"
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "claude-x", "gemini-x", "nova-lite", "groq/x"])
+async def test_a_key_from_the_environment_is_not_sent_in_clear_text(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(as_json(chat("fine"))) as server, Model(name) as model:
+        url = server.url.replace("127.0.0.1", ELSEWHERE)
+        model._request_builder.explicit_base_url = url
+        monkeypatch.setenv(model._provider.key_variables[0], "sk-planted")
+        with pytest.raises(InsecureAddress, match=f"{url} is neither https nor .* `insecure=True`") as raised:
+            await model.complete_chat(ASKED)
+        assert (raised.value.status_code, raised.value.url) == (401, url)
+        assert isinstance(raised.value, AuthenticationFailed)
+        assert "planted" not in f"{raised.value!r} {vars(raised.value)}"
+        assert server.seen == []
+
+
+async def test_a_key_goes_in_clear_text_where_that_is_allowed_or_where_it_was_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
+    async with serving(as_json(chat("fine"))) as server:
+        url = server.url.replace("127.0.0.1", ELSEWHERE)
+        for options in ({"insecure": True}, {"api_key": "sk-given"}, {"base_url": server.url}):
+            async with Model("gpt-5", **{"base_url": url, **options}) as model:  # type: ignore[arg-type]
+                await model.complete_chat(ASKED)
+    sent = [seen.headers["authorization"] for seen in server.seen]
+    assert sent == ["Bearer sk-environment", "Bearer sk-given", "Bearer sk-environment"]
+    with pytest.raises(TypeError, match="insecure must be True or False, not str"):
+        Model("gpt-5", insecure="yes")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("key", ["sk-planted\r\nx: y", "sk-plantéd", "", "\n"])

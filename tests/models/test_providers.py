@@ -96,6 +96,13 @@ def test_an_unknown_provider_is_refused_with_those_there_are() -> None:
         ("http://me:planted@there/v1", "only scheme, host and path"),
         ("http://planted@there/v1", "only scheme, host and path"),
         ("http://there/v1?key=planted", "only scheme, host and path"),
+        ("http://localhost:80@planted.example", "only scheme, host and path"),
+        ("http://[::1].planted.example/v1", "a name or an address"),
+        ("http://[::1]planted:80", "a name or an address"),
+        ("http://two words", "a name or an address"),
+        ("http://planted..example", "a name or an address"),
+        ("http://" + "planted" * 10 + ".example", "a name or an address"),
+        ("http://planted%2eexample", "a name or an address"),
     ],
 )
 def test_an_address_that_cannot_be_shown_is_refused_without_showing_it(url: str, problem: str) -> None:

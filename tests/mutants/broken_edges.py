@@ -54,6 +54,20 @@ MUTANTS = [
         "tests/agents/test_any_body.py",
     ),
     Mutant(
+        "a host that only begins like this machine is another one",
+        "validation.py",
+        "    found = _AUTHORITY.fullmatch(authority)",
+        "    found = _AUTHORITY.match(authority)",
+        ACCESS,
+    ),
+    Mutant(
+        "a key from the environment is not sent in clear text",
+        "models/client.py",
+        "            if sends_in_clear(base) and not self._insecure:",
+        "            if False:",
+        "tests/models/test_model.py tests/knowledge/test_http_embedder.py",
+    ),
+    Mutant(
         "a tool is given what its annotations say",
         "tools/arguments.py",
         "    elif type(value) is kind.type:\n",

@@ -11,8 +11,9 @@ import pytest
 from server.serving import ASK, Served, error_of, served
 
 from autonomy_ctx.server import http
-from autonomy_ctx.server.auth import AccessPolicy, is_loopback
+from autonomy_ctx.server.auth import AccessPolicy
 from autonomy_ctx.testing import ScriptedModel
+from autonomy_ctx.validation import is_loopback
 
 TOKEN = "a-token-of-the-node-7319"
 ROUTES = [("GET", "/agents"), ("POST", ASK), ("GET", f"{ASK}/history"), ("GET", "/metrics"), ("GET", "/none")]
@@ -116,6 +117,13 @@ async def test_all_addresses_are_served_with_a_token_whatever_the_name() -> None
         ("10.0.0.1", False),
         ("0.0.0.0", False),
         ("[::2]", False),
+        ("[::1].evil.example", False),
+        ("[::1]evil.example:80", False),
+        ("localhost:80@evil.example", False),
+        ("localhost:", False),
+        ("localhost:80:80", False),
+        ("localhost/evil.example", False),
+        ("::1", False),
     ],
 )
 async def test_on_loopback_the_host_must_be_a_loopback_name(host: str, in_: bool) -> None:
