@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -247,6 +248,9 @@ class TextKnowledge(AsyncResource):
             check_folder(self.path)
         try:
             self._connection: sqlite3.Connection | None = open_index(self.path or ":memory:", timeout)
+            if self.path is None:
+                # One in memory may be dropped without a close: from Python 3.13 on that is a warning.
+                weakref.finalize(self, self._connection.close)
         except (sqlite3.Error, OSError) as error:
             raise translate_error(error, self._display_path, timeout) from error
 

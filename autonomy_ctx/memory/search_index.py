@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -76,6 +77,8 @@ class SearchIndex:
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._connection = connection
+        # Nobody closes an index in memory; from Python 3.13 on a connection that is not closed is a warning.
+        weakref.finalize(self, connection.close)
         migrate(connection, "memory in this process")
         fulltext.create_index(connection)
         return connection

@@ -73,7 +73,9 @@ def methods(kind: type) -> list[str]:
     return [
         name
         for name, value in inspect.getmembers(kind, inspect.isroutine)
-        if not name.startswith("_")
+        # A cached property is a routine, too, from Python 3.13 on.
+        if callable(value)
+        and not name.startswith("_")
         and (getattr(value, "__module__", None) or "").startswith("autonomy_ctx")
         and not issubclass(kind, Exception)
     ]
