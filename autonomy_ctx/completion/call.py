@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -30,7 +30,7 @@ from autonomy_ctx.items.formats.base import (
 )
 from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
-from autonomy_ctx.items.message import Message, TextContent
+from autonomy_ctx.items.message import Message, TextContent, ToolCall, new_id
 from autonomy_ctx.items.model_info import model_name
 
 OnEvent = Callable[[StreamEvent], Awaitable[None]]
@@ -123,7 +123,18 @@ async def complete(
     _check_count(model, "parts", len(reply.parts), MAX_PARTS)
     if not is_answer(reply):
         raise InvalidModelReply(_name(model), "holds neither text nor calls")
-    return reply
+    return _with_call_ids(reply)
+
+
+def _with_call_ids(reply: ModelReply) -> ModelReply:
+    """The reply with an id for each call: a result is found by the id of its call."""
+    if all(call.id for call in reply.tool_calls):
+        return reply
+    calls = (
+        call if call.id else ToolCall(new_id(), call.name, call.arguments, call.extra)
+        for call in reply.tool_calls
+    )
+    return replace(reply, tool_calls=tuple(calls))
 
 
 async def complete_prompt(
