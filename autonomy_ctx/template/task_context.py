@@ -22,6 +22,7 @@ from autonomy_ctx.items.json_values import EMPTY, thaw
 from autonomy_ctx.items.message import ChatRole, Message, new_id, now, parse_extra, parse_text, parse_time
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.items.transcript import closed_name
 from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry
@@ -113,8 +114,8 @@ def _delegation_text(event: Any) -> str | None:
     parameters = _parameters(event)
     kind, names = _DELEGATIONS[event.action]
     text = next(filter(None, (_text(parameters, name) for name in names)), None)
-    source = getattr(event, "source_agent", None) or _text(parameters, "source_agent") or ""
-    label = f"Delegation {kind} from {' '.join(str(source).split())}" if source else f"Delegation {kind}"
+    source = closed_name(str(getattr(event, "source_agent", None) or _text(parameters, "source_agent") or ""))
+    label = f"Delegation {kind} from {source}" if source else f"Delegation {kind}"
     return text and f"[{label}] {text}"
 
 

@@ -233,7 +233,7 @@ def test_events_are_converted_by_the_documented_rules() -> None:
             Task(action="node.message", source_agent="ana", parameters={"content": "Look."}),
             Task(action="node.message", parameters={"content": "Look again."}),
             Task(action="node.delegation_request", source_agent="ana", parameters={"subtask": "Count."}),
-            Task(action="node.delegation_response", source_agent="b\nen", parameters={"result": {"n": 3}}),
+            Task(action="node.delegation_response", source_agent="b\nen]", parameters={"result": {"n": 3}}),
             Task(action="node.delegation_response", parameters={"content": "Three."}),
             Task(action="node.delegation_request", source_agent="ana"),
             Task(action="something.else", parameters={"content": "?"}),
@@ -246,7 +246,7 @@ def test_events_are_converted_by_the_documented_rules() -> None:
         {"role": "user", "content": from_ana("Look.")},
         {"role": "user", "content": from_ana("Look again.").replace(" from ana", "")},
         {"role": "assistant", "content": "[Delegation request from ana] Count."},
-        {"role": "assistant", "content": '[Delegation response from b en] {"n": 3}'},
+        {"role": "assistant", "content": '[Delegation response from b en_] {"n": 3}'},
         {"role": "assistant", "content": "[Delegation response] Three."},
     ]
 
