@@ -274,7 +274,9 @@ class ChatContext(ChatView):
 
     def append(self, message: Message | Mapping[str, Any] | Any) -> Message:
         """Add a message, its dict form or a reply of a provider's own client at the end, and return it."""
-        return self._add(read_message(message, new_id=self._new_id, now=self._clock))
+        made = read_message(message, new_id=self._new_id, now=self._clock)
+        check_call_id(made)
+        return self._add(made)
 
     def user(self, content: Any, **fields: Any) -> Message:
         """Add what a user said."""

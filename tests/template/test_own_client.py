@@ -287,6 +287,8 @@ async def _append_to_chat(value: Any) -> None:
         SimpleNamespace(role="user", content="hello"),
         SimpleNamespace(type="human", content="hello"),
         {"text": "hello"},
+        {"role": "tool", "content": "hello"},
+        Message("tool", "hello"),
         {"role": "tool", "choices": [{"message": {"content": "hello"}}], "content": object()},
     ],
 )
