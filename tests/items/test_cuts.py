@@ -220,11 +220,34 @@ def test_no_result_loses_its_call_at_a_boundary(history: list[Message], start: i
 
 
 @many
+@given(histories | tangled_histories, st.integers(0, 16))
+def test_a_boundary_stands_between_no_result_and_a_call_after_it(history: list[Message], start: int) -> None:
+    boundary = find_tool_pair_boundary(history, start)
+    if boundary < len(history):
+        assert not any(first < boundary <= last for first, last in early_pairs(history))
+
+
+@many
 @given(histories, st.integers(0, 16))
 def test_a_boundary_moves_no_further_than_it_must(history: list[Message], start: int) -> None:
     boundary = find_tool_pair_boundary(history, start)
     for at in range(boundary + 1, min(start, len(history) - 1) + 1):
-        assert any(first < at <= last for first, last in pairs(history) if last is not None)
+        found = [(first, last) for first, last in pairs(history) if last is not None] + early_pairs(history)
+        assert any(first < at <= last for first, last in found)
+
+
+def early_pairs(history: Sequence[Message]) -> list[tuple[int, int]]:
+    """The first result and the first call of an id, where the result comes first and none comes after."""
+    found = []
+    ids = {get_tool_result_id(message) for message in history} - {None}
+    for wanted in ids:
+        results = [at for at, message in enumerate(history) if get_tool_result_id(message) == wanted]
+        made = [at for at, message in enumerate(history) if wanted in get_tool_use_ids(message)]
+        if made and results[0] < made[0]:
+            end = made[1] if len(made) > 1 else len(history)
+            if not any(made[0] < at < end for at in results):
+                found.append((results[0], made[0]))
+    return found
 
 
 def test_trimming_stops_before_a_call_whose_result_stays() -> None:

@@ -99,16 +99,23 @@ async def test_after_a_summary_come_exactly_floor_messages(memory: Memory, talk:
 
 
 async def dicts_of(section: SummarizedHistorySection, memory: Memory) -> list[list[dict[str, Any]]]:
-    """The history as dicts on all ways out: the section's, the template's, and that to a model."""
+    """The history as dicts on all ways out: the section's, the template's, and that to a model.
+
+    The context's own have a text as `content`, and no ids.
+    """
     template, model = ContextTemplate([section]), ScriptedModel()
     context = await template.compose(memory, "ana", "trip")
     await complete(model, context.messages)
+    plain = [
+        {"role": one["role"], "content": {"text": one["content"], "type": "text"}} | ids
+        for one, ids in zip(context.to_dicts(), [{}, *({"id": f"m{at}"} for at in range(6, 10))], strict=True)
+    ]
     [asked] = model.calls
     return [
         await section.get_messages(memory, "ana", "trip", {}),
         await template.build_context(memory, "ana", "trip"),
         [dict(one) for one in asked.messages],
-        context.to_dicts(),
+        plain,
     ]
 
 
