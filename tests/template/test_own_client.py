@@ -100,6 +100,15 @@ def test_a_rich_conversation_is_what_every_client_takes() -> None:
     check_all(RICH)
 
 
+def test_what_google_has_signed_goes_back_as_its_bytes() -> None:
+    call = ToolCall("c1", "look", "{}", {"thought_signature": SIGNATURE})
+    thought = ThinkingContent("hm", signature=f"google:{SIGNATURE}")
+    signed = [Message("user", "hi"), Message("assistant", [thought], tool_calls=[call])]
+    check_all([*signed, Message("tool", "x", tool_call_id="c1")])
+    parts = context_of(signed).to_google()["contents"][1]["parts"]
+    assert [part["thought_signature"] for part in parts] == [b"signed by the provider"] * 2
+
+
 @some
 @given(any_history)
 def test_any_conversation_is_what_every_client_takes(messages: list[Message]) -> None:
