@@ -328,4 +328,4 @@ async def test_a_memory_that_was_closed_says_so(memory: Memory, tmp_path: Path) 
 async def test_a_negative_limit_is_refused(memory: Memory, limit: int) -> None:
     with pytest.raises(ValueError) as caught:
         await memory.get_messages_only("ana", "trip", limit=limit)
-    assert str(caught.value) == f"limit must be >= 0 or None, not {limit}"
+    assert str(caught.value) == f"limit must be >= 0 and <= {2**62} or None, not {limit}"
