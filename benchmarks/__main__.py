@@ -28,6 +28,7 @@ from benchmarks import (
     search,
     small_budgets,
     summarized,
+    tls,
     turns,
 )
 from benchmarks.table import show
@@ -51,6 +52,7 @@ ALL = {
     "edits": edits.measure,
     "files": files.measure,
     "agents": agents.measure,
+    "tls": tls.measure,
     "imports": imports.measure,
 }
 

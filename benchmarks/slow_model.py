@@ -1,16 +1,19 @@
 """A model behind HTTP that takes 200 ms for every answer and next to no CPU, in a process of its own.
 
-`python -m benchmarks.slow_model` prints its port and ends when its input is closed.
+`python -m benchmarks.slow_model` prints its port and ends when its input is closed. With a file that holds a
+certificate and its key it speaks TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 SECONDS = 0.2
 _TEXT = "Order 4711 is on its way; I keep batch_12.csv open until you answer."
@@ -57,20 +60,25 @@ class SlowModel(asyncio.Protocol):
 
 async def main() -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(SlowModel, "127.0.0.1", 0, backlog=1024)
+    context = None
+    if sys.argv[1:]:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(sys.argv[1])
+    server = await loop.create_server(SlowModel, "127.0.0.1", 0, backlog=1024, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()
 
 
 @contextmanager
-def running() -> Iterator[str]:
+def running(certificate: Path | None = None) -> Iterator[str]:
     """A server in a process of its own; its address."""
-    command = [sys.executable, "-m", "benchmarks.slow_model"]
+    command = [sys.executable, "-m", "benchmarks.slow_model", *([str(certificate)] if certificate else [])]
+    scheme = "https" if certificate else "http"
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        yield f"{scheme}://127.0.0.1:{process.stdout.readline().strip()}"
         process.stdin.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from autonomy_ctx import Memory
+from autonomy_ctx.compaction.summarizer import load_lazy_parts
 
 # How long an example takes says more about the machine than about the library.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,6 +30,8 @@ def pytest_configure() -> None:
 
     Power cuts are tested on a simulated disk, and a killed process leaves its files as they are.
     """
+    # What the first summary of a process loads, so that no test depends on being the first.
+    load_lazy_parts()
     if IN_RAM.is_dir() and shutil.disk_usage(IN_RAM).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_RAM))
 

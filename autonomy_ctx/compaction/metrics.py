@@ -28,7 +28,7 @@ def summary_span(
     event: SummaryEvent, settings: CompactionSettings
 ) -> Iterator[Callable[[StoredSegment | None], None]]:
     """A span around one summary. Says how much and how long, never what was said or by whom."""
-    tracer = _tracer()
+    tracer = load_tracer()
     if tracer is None:
         yield lambda segment: None
         return
@@ -65,7 +65,8 @@ def _error_status() -> Any:
 
 
 @cache
-def _tracer() -> Any:
+def load_tracer() -> Any:
+    """The tracer of this library; None without OpenTelemetry. The first time imports that."""
     try:
         import opentelemetry.trace as trace
     except ImportError:

@@ -322,6 +322,13 @@ class SegmentWriter:
         )
 
 
+def compile_patterns() -> None:
+    """Compile the patterns that a prompt needs, which the first summary of a process would do."""
+    sample = 'User: "Stop 1" is Lisbon.'
+    batch_prompt(sample, (), cap=1, instructions=None)
+    identifiers(sample)
+
+
 async def _run_or_offload(light: bool, work: Callable[[], T]) -> T:
     return work() if light else await anyio.to_thread.run_sync(work)
 

@@ -13,20 +13,27 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypedDict
 from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.metrics import SummaryMetrics, summary_span
-from autonomy_ctx.compaction.segment_writer import SegmentWriter, SummaryBatch, SummaryJob, UnfitSummary
+from autonomy_ctx.compaction.metrics import SummaryMetrics, load_tracer, summary_span
+from autonomy_ctx.compaction.segment_writer import (
+    SegmentWriter,
+    SummaryBatch,
+    SummaryJob,
+    UnfitSummary,
+    compile_patterns,
+)
 from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
@@ -256,6 +263,7 @@ class Summarizer:
 
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
         """Write segments until none is due; after a failure, the lease to go on with and when."""
+        await _ensure_loaded()
         job = SummaryJob(memory, lease.key, self.settings, self.writer, self._metrics, self._find_cached)
         batch: SummaryBatch | None = None
         try:
@@ -342,6 +350,19 @@ class Summarizer:
             if (store := store_ref()) is not None:
                 self._swept_stores.discard(store)
                 self._wakeups.pop(store, None)
+
+
+@cache
+def load_lazy_parts() -> None:
+    """Import and compile what the first summary of a process needs: 30 ms of CPU."""
+    load_tracer()
+    compile_patterns()
+
+
+async def _ensure_loaded() -> None:
+    if not load_lazy_parts.cache_info().currsize:
+        # Whoever stops waiting leaves it to end by itself.
+        await anyio.to_thread.run_sync(load_lazy_parts, abandon_on_cancel=True)
 
 
 def _summary_event(key: Key, batch: SummaryBatch) -> SummaryEvent:

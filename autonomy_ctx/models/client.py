@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,13 +21,26 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
+import anyio.to_thread
 
 from autonomy_ctx.background import current_loop
-from autonomy_ctx.errors import InsecureAddress, InvalidModelReply, MissingKey, ModelTimeout, ModelUnavailable
+from autonomy_ctx.errors import (
+    InsecureAddress,
+    InvalidModelReply,
+    MissingKey,
+    ModelError,
+    ModelTimeout,
+    ModelUnavailable,
+)
 from autonomy_ctx.items.formats.base import ModelReply, ReplyFormat, StreamReader
 from autonomy_ctx.items.message import TextContent
 from autonomy_ctx.models.providers import Provider, join_url, sends_in_clear
-from autonomy_ctx.models.retry import RequestFailure, body_failure, parse_body, response_failure
+from autonomy_ctx.models.retry import (
+    RequestFailure,
+    body_failure,
+    parse_body,
+    response_failure,
+)
 from autonomy_ctx.models.streaming import (
     MAX_REPLY_BYTES,
     MAX_STREAM_BYTES,
@@ -40,6 +55,9 @@ REQUESTS_PER_CLIENT = 8
 MAX_CLIENTS = 64
 MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS = 1000, 200
 CLOSE_TIMEOUT_SECONDS = 5.0
+# Where an HTTP client looks for certificates and proxies.
+CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+PROXY_VARIABLES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
 class ClientLease:
@@ -59,27 +77,87 @@ class ClientLease:
             request_counts[self.client] -= 1
 
 
+class TlsContexts:
+    """The TLS contexts of all clients of the process: one for what the environment says of certificates.
+
+    Reading the certificates takes 50 ms of CPU, and importing an HTTP client as long. A thread does both.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str | None, ...], ssl.SSLContext] = {}
+        # For http, which has no use for certificates. With this one every certificate is refused.
+        self._empty: ssl.SSLContext | None = None
+        # One thread for each loop, however many requests wait for it.
+        self._locks: WeakKeyDictionary[Any, anyio.Lock] = WeakKeyDictionary()
+
+    async def get(self, *, certificates: bool) -> ssl.SSLContext:
+        """The context for clients that have to do with certificates, or for others; made when first needed.
+
+        Raises `OSError` when the certificates cannot be read.
+        """
+        found = self._find(certificates)
+        if found is None:
+            async with self._locks.setdefault(current_loop(), anyio.Lock()):
+                found = self._find(certificates)
+                if found is None:
+                    # Whoever stops waiting leaves it to end by itself.
+                    found = await anyio.to_thread.run_sync(self._make, certificates, abandon_on_cancel=True)
+        return found
+
+    def _find(self, certificates: bool) -> ssl.SSLContext | None:
+        return self._made.get(_certificate_sources()) if certificates else self._empty
+
+    def _make(self, certificates: bool) -> ssl.SSLContext:
+        # Imported here: they take longer to import than all the rest. The first client imports `httpcore`.
+        import httpcore  # noqa: F401
+        import httpx
+
+        if certificates:
+            # Two loops may make one at the same time; a lock could stay locked in a forked child.
+            return self._made.setdefault(_certificate_sources(), httpx.create_ssl_context())
+        self._empty = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return self._empty
+
+
+_tls_contexts = TlsContexts()
+
+
+def _certificate_sources() -> tuple[str | None, ...]:
+    return tuple(map(os.environ.get, CERTIFICATE_VARIABLES))
+
+
+def _needs_certificates(url: str) -> bool:
+    # A proxy may be asked over TLS also for a URL without.
+    return not url.startswith("http:") or any(map(os.environ.get, PROXY_VARIABLES))
+
+
 class ClientPool:
     """HTTP clients by event loop, or the one client that was given, which stays its owner's."""
 
     def __init__(self, client: Any = None) -> None:
         self._external_client = client
-        # For each loop its clients, and how many requests each of them has.
-        self._clients: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
+        # For each loop its clients, and how many requests each of them has; those for http apart.
+        self._clients: WeakKeyDictionary[Any, dict[bool, dict[Any, int]]] = WeakKeyDictionary()
 
-    def lease(self) -> ClientLease:
-        """The client of the running loop that has least to do, or a new one when all have enough."""
+    async def lease(self, url: str) -> ClientLease:
+        """The client of the running loop that has least to do, or a new one when all have enough.
+
+        Raises `OSError` when the certificates for it cannot be read.
+        """
         if self._external_client is not None:
             return ClientLease(self._external_client, None)
-        request_counts = self._clients.get(loop := current_loop())
-        if request_counts is None:
+        certificates = _needs_certificates(url)
+        context = await _tls_contexts.get(certificates=certificates)
+        clients = self._clients.get(loop := current_loop())
+        if clients is None:
             self._forget_closed_loops()
-            request_counts = self._clients[loop] = {}
+            clients = self._clients[loop] = {}
+        request_counts = clients.setdefault(certificates, {})
         client = min(request_counts, key=request_counts.__getitem__, default=None)
         if client is None or (
             request_counts[client] >= REQUESTS_PER_CLIENT and len(request_counts) < MAX_CLIENTS
         ):
-            client = _new_client()
+            client = _new_client(context)
             request_counts[client] = 0
         return ClientLease(client, request_counts)
 
@@ -91,8 +169,9 @@ class ClientPool:
     async def aclose(self) -> None:
         """Close the connections of the running loop. The next use opens new ones."""
         with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
-            for client in self._clients.pop(current_loop(), {}):
-                await client.aclose()
+            for clients in self._clients.pop(current_loop(), {}).values():
+                for client in clients:
+                    await client.aclose()
 
     def _forget_closed_loops(self) -> None:
         for loop in list(self._clients):
@@ -101,12 +180,12 @@ class ClientPool:
                 del self._clients[loop]
 
 
-def _new_client() -> Any:
-    # Imported here: it takes longer to import than all the rest.
+def _new_client(context: ssl.SSLContext) -> Any:
+    # Imported by the thread that made the context.
     import httpx
 
     limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
-    return httpx.AsyncClient(limits=limits, follow_redirects=False)
+    return httpx.AsyncClient(limits=limits, follow_redirects=False, verify=context)
 
 
 logger = logging.getLogger("autonomy_ctx.models")
@@ -215,7 +294,12 @@ class ModelClient:
             await self._retry_policy.sleep(delay)
 
     async def _send(self, request: HttpRequest, max_bytes: int) -> ResponseBody:
-        lease = self._pool.lease()
+        try:
+            lease = await self._pool.lease(request.url)
+        except OSError as error:
+            problem = "was not asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
+            reason = error.strerror or type(error).__name__
+            raise ModelError(self._name, f"{problem} ({reason}); correct or unset the variable") from error
         # As a tuple, which clients of every kind take: connect, read, write, pool.
         timeout = (self._timeouts.connect, None, None, None)
         client_request = lease.client.build_request(

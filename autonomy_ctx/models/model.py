@@ -9,6 +9,7 @@ from random import random
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import anyio
+import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import ContextOverflow
@@ -150,7 +151,7 @@ class Model(AsyncResource):
             return await self._offline.complete_chat(read, specs, stream, max_tokens)
         chosen = {name: value for name, value in {**self._options, **options}.items() if value is not None}
         usual = chosen.pop("max_tokens", None)
-        client = self._ensure_client()
+        client = await self._ensure_client()
         if "model" in chosen:
             raise TypeError("`model` is no option of a request; make another Model for another model")
         request_options = RequestOptions(
@@ -184,11 +185,12 @@ class Model(AsyncResource):
         where = "" if given is None else f", base_url={given!r}"
         return f"Model({self.name!r}, provider={self.provider!r}{where})"
 
-    def _ensure_client(self) -> ModelClient:
+    async def _ensure_client(self) -> ModelClient:
         if self._client is None:
             from autonomy_ctx.models.client import ModelClient
 
-            self._format = self._provider.format()
+            # In a thread: the first of its kind is imported.
+            self._format = await anyio.to_thread.run_sync(self._provider.format)
             self._client = ModelClient(
                 self.name, self._format, self._pool, self._timeouts, self._retry_policy
             )

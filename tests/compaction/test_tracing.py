@@ -22,9 +22,9 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # A process has one provider for good; a test has its own.
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    metrics._tracer.cache_clear()
+    metrics.load_tracer.cache_clear()
     yield exporter
-    metrics._tracer.cache_clear()
+    metrics.load_tracer.cache_clear()
     provider.shutdown()
 
 

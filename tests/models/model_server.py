@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, Listener, SocketAttribute
 from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.tls import TLSListener
+
+# A certificate for 127.0.0.1 with its key, and the authority that signed it.
+CERTIFICATES = Path(__file__).parent / "tls"
+AUTHORITY = CERTIFICATES / "authority.pem"
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class ModelServer:
     arrived: anyio.Event = field(default_factory=anyio.Event)
     gone: anyio.Event = field(default_factory=anyio.Event)
 
-    async def serve(self, stream: SocketStream) -> None:
+    async def serve(self, stream: ByteStream) -> None:
         self.connections += 1
         reader = BufferedByteReceiveStream(stream)
         try:
@@ -68,7 +75,7 @@ class ModelServer:
         """What to answer a request with."""
         return self.answers[min(len(self.seen), len(self.answers)) - 1]
 
-    async def _exchange(self, stream: SocketStream, reader: BufferedByteReceiveStream) -> bool:
+    async def _exchange(self, stream: ByteStream, reader: BufferedByteReceiveStream) -> bool:
         head = (await reader.receive_until(b"\r\n\r\n", 65536)).decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
         data = await reader.receive_exactly(int(headers.get("content-length", "0")))
@@ -93,15 +100,21 @@ class ModelServer:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer) -> AsyncIterator[ModelServer]:
-    """A server that runs for the length of the block."""
+async def serving(*answers: Answer, tls: bool = False) -> AsyncIterator[ModelServer]:
+    """A server that runs for the length of the block; with TLS by a certificate of `AUTHORITY`."""
     server = ModelServer(answers)
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as group,
     ):
-        server.url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
-        group.start_soon(listener.serve, server.serve)
+        scheme = "https" if tls else "http"
+        server.url = f"{scheme}://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        served: Listener[Any] = listener
+        if tls:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(CERTIFICATES / "server.pem")
+            served = TLSListener(listener, context, standard_compatible=False)
+        group.start_soon(served.serve, server.serve)
         yield server
         group.cancel_scope.cancel()
 

@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 ACCESS = "tests/server/test_http_access.py"
 FILES = "tests/tools/test_files.py"
 PATTERNS = "tests/test_patterns.py"
+TLS = "tests/models/test_tls.py"
 PREPARED = "tests/items/formats/test_prepared.py"
 OWN_CLIENT = "tests/template/test_own_client.py"
 HTTP_LIMITS = "tests/server/test_http_limits.py"
@@ -66,6 +67,27 @@ MUTANTS = [
         "            if sends_in_clear(base) and not self._insecure:",
         "            if False:",
         "tests/models/test_model.py tests/knowledge/test_http_embedder.py",
+    ),
+    Mutant(
+        "certificates are read beside the loop",
+        "models/client.py",
+        "found = await anyio.to_thread.run_sync(self._make, certificates, abandon_on_cancel=True)",
+        "found = self._make(certificates)",
+        TLS,
+    ),
+    Mutant(
+        "certificates are read once for all clients",
+        "models/client.py",
+        "follow_redirects=False, verify=context)",
+        "follow_redirects=False)",
+        TLS,
+    ),
+    Mutant(
+        "plain http needs no certificates",
+        "models/client.py",
+        '    return not url.startswith("http:") or ',
+        "    return True or ",
+        TLS,
     ),
     Mutant(
         "a tool is given what its annotations say",
