@@ -323,10 +323,21 @@ class ModelError(AutonomyCtxError):
 
 
 class ModelUnavailable(ModelError):
-    """The model could not be reached, broke off or is overloaded, also when asked again."""
+    """The model could not be reached, broke off or is overloaded, also when asked again.
+
+    For one that could not be reached, `host` is where it was asked, and `reason` is "refused", "dns", "tls",
+    "timeout", "network", "proxy", "closed" or "other".
+    """
 
     def __init__(
-        self, model: str, problem: str, *, status_code: int | None = None, code: str | None = None
+        self,
+        model: str,
+        problem: str,
+        *,
+        status_code: int | None = None,
+        code: str | None = None,
+        host: str | None = None,
+        reason: str | None = None,
     ) -> None:
         super().__init__(
             model,
@@ -334,6 +345,7 @@ class ModelUnavailable(ModelError):
             status_code=status_code,
             code=code,
         )
+        self.host, self.reason = host, reason
 
 
 class RateLimited(ModelError):

@@ -38,6 +38,7 @@ from autonomy_ctx.models.providers import Provider, join_url, sends_in_clear
 from autonomy_ctx.models.retry import (
     RequestFailure,
     body_failure,
+    connection_failure,
     parse_body,
     response_failure,
 )
@@ -321,8 +322,8 @@ class ModelClient:
             data = await body.read_all()
         except UnreadableBody as unreadable:
             return RequestFailure(InvalidModelReply(self._name, unreadable.problem))
-        except self._pool.errors():
-            return self._connection_failure(body)
+        except self._pool.errors() as error:
+            return self._connection_failure(request, body, error)
         finally:
             if body is not None:
                 await body.aclose()
@@ -349,8 +350,8 @@ class ModelClient:
                 failure = await stream.begin()
                 begun = failure is None
                 return failure or stream
-        except self._pool.errors():
-            return self._connection_failure(body)
+        except self._pool.errors() as error:
+            return self._connection_failure(request, body, error)
         finally:
             if body is not None and not begun:
                 await body.aclose()
@@ -375,9 +376,12 @@ class ModelClient:
             now=self._retry_policy.now(),
         )
 
-    def _connection_failure(self, body: ResponseBody | None) -> RequestFailure:
-        problem = "could not be reached" if body is None else "broke off its answer"
-        return RequestFailure(ModelUnavailable(self._name, problem), retryable=True)
+    def _connection_failure(
+        self, request: HttpRequest, body: ResponseBody | None, error: Exception
+    ) -> RequestFailure:
+        if body is None:
+            return connection_failure(self._name, request.url, error)
+        return RequestFailure(ModelUnavailable(self._name, "broke off its answer"), retryable=True)
 
     def _parse_reply(self, data: bytes) -> ModelReply | RequestFailure:
         try:

@@ -6,13 +6,17 @@ request.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from autonomy_ctx.errors import (
     AuthenticationFailed,
@@ -108,6 +112,54 @@ def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
     return RequestFailure(
         ModelUnavailable(model, "is not available", status_code=status, code=code), retryable=True
     )
+
+
+def connection_failure(model: str, url: str, error: BaseException) -> RequestFailure:
+    """What an error of the HTTP client says about why there is no response: which host, and the reason."""
+    host = urlsplit(url).netloc
+    reason, problem = _connection_problem(host, list(_causes(error)))
+    return RequestFailure(
+        ModelUnavailable(model, f"could not be reached: {problem}", host=host, reason=reason), retryable=True
+    )
+
+
+def _connection_problem(host: str, causes: Sequence[BaseException]) -> tuple[str, str]:
+    """A word for the reason, and a sentence. Of the client's own text nothing is repeated."""
+    for cause in causes:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return "tls", f"the certificate of {host} was not accepted ({cause.verify_message})"
+            case ssl.SSLError():
+                return "tls", f"TLS with {host} failed ({cause.reason or type(cause).__name__})"
+            case socket.gaierror():
+                return "dns", f"no address was found for {host} (DNS)"
+            case ConnectionRefusedError():
+                return "refused", f"{host} refused the connection"
+            case ConnectionError():
+                return "closed", f"{host} closed the connection"
+            case OSError(errno=errno.ENETUNREACH | errno.EHOSTUNREACH):
+                return "network", f"there is no route to {host}"
+    names = [type(cause).__name__ for cause in causes]
+    # The two packages of clients share no classes, but their names.
+    if any("Timeout" in name for name in names):
+        return "timeout", f"{host} did not accept a connection in time"
+    if "ProxyError" in names:
+        return "proxy", f"the proxy on the way to {host} refused the connection"
+    if "RemoteProtocolError" in names or "ReadError" in names:
+        return "closed", f"{host} closed the connection"
+    return "other", f"the connection to {host} failed ({names[0]})"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and all that led to it."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop(0)
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += [next_ for next_ in (one.__cause__, one.__context__) if next_ is not None]
+            waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
 
 
 def retry_after(headers: Mapping[str, str], body: Any, now: float) -> float | None:

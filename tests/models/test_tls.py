@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
+import httpx
 import pytest
-from models.model_server import AUTHORITY, as_json, chat, serving
+from anyio.abc import SocketAttribute, SocketStream
+from models.model_server import AUTHORITY, Answer, as_json, chat, serving
 
-from autonomy_ctx import Model, ModelError
+from autonomy_ctx import Agent, Memory, Model, ModelError
+from autonomy_ctx.errors import ModelUnavailable
 from autonomy_ctx.knowledge import HttpEmbedder
 from autonomy_ctx.models.client import _tls_contexts
 
@@ -107,3 +111,101 @@ async def test_certificates_that_cannot_be_read_are_said(
         with pytest.raises(ModelError, match=r"that SSL_CERT_FILE .* cannot be read") as raised:
             await model.complete_chat(ASKED)
         assert str(raised.value).endswith("correct or unset the variable")
+
+
+# -- unreachable models -------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def nobody() -> AsyncIterator[str]:
+    async with serving() as server:
+        pass
+    yield server.url
+
+
+@asynccontextmanager
+async def no_name() -> AsyncIterator[str]:
+    # Reserved: no resolver knows it.
+    yield "http://no-such-host.invalid:8000"
+
+
+@asynccontextmanager
+async def unknown_authority() -> AsyncIterator[str]:
+    async with serving(FINE, tls=True) as server:
+        yield server.url
+
+
+@asynccontextmanager
+async def no_tls() -> AsyncIterator[str]:
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(listener.serve, answer)
+        yield f"https://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def closing() -> AsyncIterator[str]:
+    async with serving(Answer(cut="first")) as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("place", "reason", "problem"),
+    [
+        (nobody, "refused", "{host} refused the connection"),
+        (no_name, "dns", "no address was found for {host} (DNS)"),
+        (unknown_authority, "tls", "the certificate of {host} was not accepted (unable to get local issuer"),
+        (no_tls, "tls", "TLS with {host} failed ("),
+        (closing, "closed", "{host} closed the connection"),
+    ],
+)
+async def test_a_model_that_cannot_be_reached_says_where_and_why(
+    place: Callable[[], Any], reason: str, problem: str, stream: bool
+) -> None:
+    async with place() as url, Model("m", base_url=url, api_key="sk-planted", retries=0) as model:
+        with pytest.raises(ModelUnavailable) as raised:
+            await model.complete_chat(ASKED, stream=stream)
+    host = url.partition("://")[2]
+    assert f"could not be reached: {problem.format(host=host)}" in str(raised.value)
+    assert (raised.value.host, raised.value.reason) == (host, reason)
+    assert raised.value.__cause__ is raised.value.__context__ is None
+    assert "planted" not in f"{raised.value!r} {vars(raised.value)}"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "problem"),
+    [
+        (httpx.ConnectTimeout(""), "timeout", "model.test did not accept a connection in time"),
+        (httpx.ProxyError("planted"), "proxy", "the proxy on the way to model.test refused"),
+        (httpx.UnsupportedProtocol("planted"), "other", "the connection to model.test failed (Unsupp"),
+    ],
+)
+async def test_other_reasons_are_named_without_the_clients_own_words(
+    error: Exception, reason: str, problem: str
+) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
+        model = Model("m", base_url="http://model.test/v1", client=client, retries=0)
+        with pytest.raises(ModelUnavailable) as raised:
+            await model.complete_chat(ASKED)
+    assert problem in str(raised.value)
+    assert raised.value.reason == reason
+    assert "planted" not in str(raised.value)
+
+
+async def test_an_agent_says_which_host_refused() -> None:
+    async with nobody() as url, Memory() as memory:
+        model = Model("m", base_url=url, retries=0)
+        async with model, Agent("a", instructions="Help.", model=model, memory=memory) as agent:
+            with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1:[0-9]+ refused the connection"):
+                await agent.send("hello")

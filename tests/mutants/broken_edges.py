@@ -90,6 +90,13 @@ MUTANTS = [
         TLS,
     ),
     Mutant(
+        "a model that cannot be reached says why",
+        "models/retry.py",
+        "            waiting += [next_ for next_ in (one.__cause__, one.__context__) if next_ is not None]\n",
+        "",
+        TLS,
+    ),
+    Mutant(
         "a tool is given what its annotations say",
         "tools/arguments.py",
         "    elif type(value) is kind.type:\n",
