@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.connection import translate_error
 from autonomy_ctx.memory.sqlite.migrate import migrate
@@ -92,12 +93,12 @@ class SearchIndex:
         # Another search may have been here.
         new = [entry for entry in entries if entry.position > self._indexed[key]]
         for first in range(0, len(new), _INDEX_BATCH_SIZE):
-            texts = {
-                entry.position: searchable_text(entry.message)
+            terms = {
+                entry.position: index_terms(searchable_text(entry.message))
                 for entry in new[first : first + _INDEX_BATCH_SIZE]
             }
-            fulltext.add_messages(connection, scope_number, number, texts)
-            self._indexed[key] = max(texts)
+            fulltext.add_messages(connection, scope_number, number, terms)
+            self._indexed[key] = max(terms)
 
     def _close_if_retired(self) -> None:
         if self.retired and self._lock.acquire(blocking=False):

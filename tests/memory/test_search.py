@@ -384,6 +384,29 @@ async def test_a_first_search_takes_the_log_in_blocks_and_others_get_their_turn(
     await store.close()
 
 
+@pytest.mark.parametrize("change", ["deleted", "indexed"])
+async def test_what_changed_since_it_was_read_is_not_taken_into_the_index(
+    path: Path, tmp_path: Path, change: str
+) -> None:
+    """A block is read before its transaction: deleted words must not come back, nor messages come twice."""
+    store, place = SqliteStore(str(path)), search.SearchScope("", "ana", None)
+    await store.append(MAIN, make_drafts(make_message(SECRET, id="m1"), make_message("museum", id="m2")))
+    blocks = await store._read_there(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
+    if change == "deleted":
+        await store.delete("ana", ids=["m1"])
+    else:
+        await store._catch_up(place, [(1, 2)])
+    await store._write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
+    assert [hit.message.id for hit in await store.search("", "ana", "museum")] == ["m2"]
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        positions = connection.execute("SELECT position FROM search_entry ORDER BY 1").fetchall()
+    if change == "deleted":
+        assert (positions, left(tmp_path)) == ([(2,)], [])
+    else:
+        assert positions == [(1,), (2,)]
+
+
 async def test_a_search_in_a_long_log_leaves_the_loop_free(memory: Memory) -> None:
     await memory.append("ana", "trip", *(make_message(f"word{n} museum", id=f"m{n}") for n in range(MANY)))
     ticks = 0

@@ -1095,6 +1095,54 @@ async def test_waiting_for_the_lock_of_a_new_file_costs_no_processor_time(path: 
     await store.close()
 
 
+def lock_is_free(path: Path) -> bool:
+    with closing(FileLock(f"{path}.lock")) as lock:
+        return lock.try_acquire()
+
+
+async def test_the_lock_is_free_again_when_an_append_is_acknowledged(memory: Memory, path: Path) -> None:
+    """A process that is stopped holds nobody up, unless it is stopped inside its transaction."""
+    for number in range(1, 30):
+        await memory.append("ana", "trip", hello(number))
+        assert lock_is_free(path)
+
+
+async def test_nothing_is_read_and_no_text_is_split_while_others_wait(path: Path) -> None:
+    """A search takes what it found in the log to the index in a transaction that only writes."""
+    store = SqliteStore(str(path))
+    asked: list[str] = []
+
+    def connect(timeout: float, create: bool) -> sqlite3.Connection:
+        opened = connection.connect(str(path), timeout, create=create)
+        opened.set_trace_callback(asked.append)
+        return opened
+
+    store._writer._connect = connect
+    await store.append(MAIN, make_drafts(*(make_message(f"museum {n}", id=f"m{n}") for n in range(300))))
+    assert len(await store.search(MAIN.agent, MAIN.scope, "museum", limit=500)) == 300
+    assert any("INSERT INTO search_term" in one for one in asked)
+    assert [one for one in asked if "body FROM message" in one] == []
+    await store.close()
+
+
+@pytest.mark.parametrize("use", ["opened", "new"])
+async def test_a_writer_gives_up_a_lock_that_another_process_never_lets_go(path: Path, use: str) -> None:
+    """A thread that waited inside the system could not be ended."""
+    store = SqliteStore(str(path), timeout=0.2)
+    if use == "opened":
+        await store.append(MAIN, make_drafts(hello(1)))
+    lock = FileLock(f"{path}.lock")
+    with lock:
+        with pytest.raises(StoreBusy):
+            await store.append(MAIN, make_drafts(hello(2)))
+        await store.close()
+        thread = store._writer.worker._thread
+        assert thread is not None
+        thread.join(10)
+        assert not thread.is_alive()
+    lock.close()
+
+
 async def test_a_lock_file_that_was_removed_is_noticed(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever comes later locks the new file: the old one would keep nobody out."""
     memory = opened(path, timeout=0.3)

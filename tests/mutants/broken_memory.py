@@ -51,6 +51,20 @@ MUTANTS = [
         "tests/server/test_http.py",
     ),
     Mutant(
+        "a lock that is never let go is given up",
+        "memory/sqlite/connection.py",
+        "            if not wanted():\n                return False\n",
+        "",
+        "tests/memory/test_sqlite_faults.py",
+    ),
+    Mutant(
+        "what is indexed was not deleted meanwhile",
+        "memory/sqlite/search.py",
+        "        if (indexed, generation) == (block.start, block.generation):\n",
+        "        if indexed == block.start:\n",
+        "tests/memory/test_search.py",
+    ),
+    Mutant(
         "synced before it is acknowledged",
         "memory/sqlite/threads.py",
         'f"PRAGMA synchronous = {self._synchronous}"',

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -75,6 +76,9 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
             )
     return StoreError(f"{path}: SQLite refused with {name}; nothing was stored")
 
+
+# Before this version, two connections that checkpoint and write at once could damage the file.
+WAL_RESET_FIX_VERSION = (3, 51, 3)
 
 # SQLite's WAL needs memory shared between processes, which these cannot give.
 NETWORK_FILESYSTEMS = frozenset(
@@ -179,13 +183,16 @@ except ImportError:  # not a POSIX system; memory in process works there
     fcntl = None
 
 
+# The first interval and the last, and how many polls come before it is doubled.
+MIN_LOCK_POLL_SECONDS, MAX_LOCK_POLL_SECONDS, LOCK_POLLS = 0.0001, 0.01, 100
 _locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
 class FileLock:
-    """An exclusive lock on a file of its own, held from `with` to the end of it.
+    """An exclusive lock on a file of its own, by which processes take turns.
 
-    A forked child must not keep the parent's place in the queue, so it closes what it inherits.
+    It is polled, because a wait inside the system could not be given up. A forked child must not keep
+    the parent's lock, so it closes what it inherits.
     """
 
     def __init__(self, path: str) -> None:
@@ -199,26 +206,51 @@ class FileLock:
         self._file = self._open()
         _locks.add(self)
 
-    def _open(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE_MODE)
+    def acquire(self, wanted: Callable[[], bool]) -> bool:
+        """Take the lock, for as long as it is wanted; whether it was taken."""
+        polls = 0
+        while not self.try_acquire():
+            if not wanted():
+                return False
+            # Short at first, to get a turn between two batches of another process; then ever less often.
+            time.sleep(min(MIN_LOCK_POLL_SECONDS * 2 ** (polls // LOCK_POLLS), MAX_LOCK_POLL_SECONDS))
+            polls += 1
+        return True
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            while not self._in_place():
+                logger.warning(
+                    "%s was removed while it was in use; it is made again. Leave it there", self.path
+                )
+                os.close(self._file)
+                self._file = self._open()
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let others have their turn."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def __enter__(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        while not self._in_place():
-            logger.warning("%s was removed while it was in use; it is made again. Leave it there", self.path)
-            os.close(self._file)
-            self._file = self._open()
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.acquire(lambda: True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE_MODE)
 
     def _in_place(self) -> bool:
         """Whether the file at the path is still the one that is locked: whoever comes later locks that."""
         own = os.fstat(self._file)
         return _file_identity(self.path) == (own.st_dev, own.st_ino)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Let go of the file; in a forked child this leaves the parent's lock alone."""

@@ -67,29 +67,31 @@ def add_message(
     connection: sqlite3.Connection, scope_number: int, conversation_id: int, position: int, text: str
 ) -> None:
     """Put a message into the index."""
-    add_messages(connection, scope_number, conversation_id, {position: text})
+    add_messages(connection, scope_number, conversation_id, {position: index_terms(text)})
 
 
 def add_messages(
-    connection: sqlite3.Connection, scope_number: int, conversation_id: int, texts: Mapping[int, str]
+    connection: sqlite3.Connection,
+    scope_number: int,
+    conversation_id: int,
+    terms: Mapping[int, Sequence[str]],
 ) -> None:
-    """Put messages of a conversation into the index, by their positions; together it is much faster."""
-    if not texts:
+    """Put messages into the index, their terms by their positions; together it is much faster."""
+    if not terms:
         return
-    connection.executemany(_INSERT_ENTRY, [(conversation_id, position) for position in texts])
+    connection.executemany(_INSERT_ENTRY, [(conversation_id, position) for position in terms])
     entered = dict(
-        connection.execute(_SELECT_ENTRY_IDS, (conversation_id, min(texts), max(texts))).fetchall()
+        connection.execute(_SELECT_ENTRY_IDS, (conversation_id, min(terms), max(terms))).fetchall()
     )
     mark, own = f"{scope_number}x", f"c{conversation_id}"
     connection.executemany(
         _INSERT_TERMS,
-        [(entered[position], _index_terms(mark, text), own) for position, text in texts.items()],
+        [(entered[position], _marked(mark, found), own) for position, found in terms.items()],
     )
 
 
-def _index_terms(mark: str, text: str) -> str:
-    found = index_terms(text)
-    return mark + f" {mark}".join(found) if found else ""
+def _marked(mark: str, terms: Sequence[str]) -> str:
+    return mark + f" {mark}".join(terms) if terms else ""
 
 
 def find_hits(

@@ -1,7 +1,8 @@
 """Message search in the SQLite store.
 
 The index is updated when somebody searches, one block per transaction, so that appends are not slowed down
-and do not have to wait. Deleted messages are purged from it in steps.
+and do not have to wait. A block is read and split into terms before the transaction that writes it. Deleted
+messages are purged from the index in steps.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
+from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.log import Transaction, decode_entry
 from autonomy_ctx.memory.store import IndexedMessage, SearchHit, plain_body_text, searchable_text
@@ -23,6 +25,7 @@ _SELECT_UNINDEXED = """
     SELECT id, head FROM conversation
     WHERE agent = ?1 AND scope = ?2 AND (?3 IS NULL OR conversation = ?3) AND indexed < head
 """
+_SELECT_INDEX_STATE = "SELECT indexed, generation, head FROM conversation WHERE id = ?"
 _SELECT_NEXT_MESSAGES = """
     SELECT size, position, id, created, tokens, counter, body FROM message
     WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?
@@ -55,6 +58,17 @@ class PendingIndexWork(NamedTuple):
     needs_purge: bool
 
 
+class IndexBlock(NamedTuple):
+    """Messages of one conversation on their way into the index: their terms by position, and their place."""
+
+    conversation_id: int
+    # As of when they were read.
+    generation: int
+    start: int
+    end: int
+    terms: dict[int, list[str]]
+
+
 def pending_index_work(connection: sqlite3.Connection, search_scope: SearchScope) -> PendingIndexWork | None:
     """What the index lacks; None when it has everything."""
     unindexed = connection.execute(_SELECT_UNINDEXED, search_scope).fetchall()
@@ -62,41 +76,54 @@ def pending_index_work(connection: sqlite3.Connection, search_scope: SearchScope
     return PendingIndexWork(unindexed, needs_purge) if unindexed or needs_purge else None
 
 
-def index_next_block(
-    transaction: Transaction, search_scope: SearchScope, unindexed: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Take the next block of messages into the index; what is still behind."""
+def read_index_blocks(
+    connection: sqlite3.Connection, unindexed: Sequence[tuple[int, int]]
+) -> list[IndexBlock]:
+    """The next messages that the index lacks, in one snapshot; none when it has all that was asked for."""
+    blocks: list[IndexBlock] = []
+    rows, size = _BLOCK_ROWS, _BLOCK_BYTES
+    connection.execute("BEGIN")
+    try:
+        for conversation_id, target in unindexed:
+            start, generation, head = connection.execute(_SELECT_INDEX_STATE, (conversation_id,)).fetchone()
+            # Another process may have been here.
+            if start >= target:
+                continue
+            end, terms = start, {}
+            with closing(connection.execute(_SELECT_NEXT_MESSAGES, (conversation_id, start, rows))) as cursor:
+                for length, *row in cursor:
+                    end = row[0]
+                    terms[end] = index_terms(_row_text(*row))
+                    rows, size = rows - 1, size - length
+                    if rows <= 0 or size <= 0:
+                        break
+                else:
+                    end = head
+            blocks.append(IndexBlock(conversation_id, generation, start, end, terms))
+            if rows <= 0 or size <= 0:
+                break
+    finally:
+        connection.execute("COMMIT")
+    return blocks
+
+
+def write_index_blocks(
+    transaction: Transaction, search_scope: SearchScope, blocks: Sequence[IndexBlock]
+) -> None:
+    """Take messages into the index, but none of a conversation that was indexed or cut meanwhile."""
     if transaction.has_indexed:
-        return list(unindexed)
+        return
     transaction.has_indexed = True
     connection = transaction.flushed_connection()
     fulltext.create_index(connection)
     number = fulltext.ensure_scope_number(connection, search_scope.agent, search_scope.scope)
-    rows, size = _BLOCK_ROWS, _BLOCK_BYTES
-    for done, (conversation_id, target) in enumerate(unindexed):
-        [(indexed, head)] = connection.execute(
-            "SELECT indexed, head FROM conversation WHERE id = ?", (conversation_id,)
-        )
-        # Another process may have been here.
-        if indexed >= target:
-            continue
-        texts: dict[int, str] = {}
-        with closing(connection.execute(_SELECT_NEXT_MESSAGES, (conversation_id, indexed, rows))) as cursor:
-            for length, *row in cursor:
-                indexed = row[0]
-                texts[indexed] = _row_text(*row)
-                rows, size = rows - 1, size - length
-                if rows <= 0 or size <= 0:
-                    break
-            else:
-                indexed = head
-        fulltext.add_messages(connection, number, conversation_id, texts)
-        connection.execute("UPDATE conversation SET indexed = ? WHERE id = ?", (indexed, conversation_id))
-        if indexed < target:
-            return list(unindexed[done:])
-        if rows <= 0 or size <= 0:
-            return list(unindexed[done + 1 :])
-    return []
+    for block in blocks:
+        indexed, generation, _ = connection.execute(_SELECT_INDEX_STATE, (block.conversation_id,)).fetchone()
+        if (indexed, generation) == (block.start, block.generation):
+            fulltext.add_messages(connection, number, block.conversation_id, block.terms)
+            connection.execute(
+                "UPDATE conversation SET indexed = ? WHERE id = ?", (block.end, block.conversation_id)
+            )
 
 
 def _row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:

@@ -19,7 +19,7 @@ from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.memory.sqlite import leases, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
-from autonomy_ctx.memory.sqlite.connection import check_location, connect
+from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location, connect
 from autonomy_ctx.memory.sqlite.fulltext import needs_purge
 from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, read_rows, read_whole
 from autonomy_ctx.memory.sqlite.threads import Reader, SchemaNotReady, Synchronous, Writer
@@ -48,8 +48,6 @@ SMALL_READ_BYTES = 64 * 1024
 SMALL_READ_ROWS = 512
 SMALL_READ_MESSAGES = 64
 _CLOSE_SECONDS = 5.0
-# Before this version, two connections that checkpoint and write at once could damage the file.
-_WAL_RESET_FIX_VERSION = (3, 51, 3)
 
 logger = logging.getLogger("autonomy_ctx.memory")
 _has_warned = False
@@ -279,11 +277,14 @@ class SqliteStore:
     ) -> None:
         """Have the index follow the log, in turn with whoever else writes."""
 
-        def work(transaction: Transaction) -> list[tuple[int, int]]:
-            return search_rows.index_next_block(transaction, search_scope, unindexed)
+        def read(connection: sqlite3.Connection) -> list[search_rows.IndexBlock]:
+            return search_rows.read_index_blocks(connection, unindexed)
 
-        while unindexed:
-            unindexed = await self._write(work)
+        def write(transaction: Transaction) -> None:
+            search_rows.write_index_blocks(transaction, search_scope, blocks)
+
+        while blocks := await self._read_in_thread(read):
+            await self._write(write)
 
     async def _purge(self) -> None:
         """Take what was deleted out of the search index."""
@@ -347,7 +348,7 @@ _forked_connections: list[object] = []
 
 def _warn_about_old_sqlite() -> None:
     global _has_warned
-    if not _has_warned and sqlite3.sqlite_version_info < _WAL_RESET_FIX_VERSION:
+    if not _has_warned and sqlite3.sqlite_version_info < WAL_RESET_FIX_VERSION:
         _has_warned = True
         logger.warning(
             "SQLite %s can damage a file that two connections write and checkpoint at once (mended in "

@@ -1,20 +1,23 @@
 """The reader and the writer thread of the SQLite store.
 
-The writer commits all queued jobs in one transaction. Processes take turns through a file lock, and only
-its holder checkpoints, because old versions of SQLite can otherwise damage the file. The reader never
-waits for a writer.
+The writer commits all queued jobs in one transaction. Processes take turns through a file lock, which is
+held for the transaction alone: a process that is stopped while it holds the lock keeps all others from
+writing. Checkpoints have a turn of their own, because old versions of SQLite can damage a file that is
+written and checkpointed at once. The reader never waits for a writer.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.memory.sqlite.connection import (
+    WAL_RESET_FIX_VERSION,
     FileLock,
     OpenFile,
     UnreadableRow,
@@ -112,6 +115,8 @@ Synchronous = Literal["FULL", "NORMAL"]
 CHECKPOINT_BYTES = 4 * 1024 * 1024
 _BATCHES_PER_WAL_CHECK = 32
 _BUSY_TIMEOUT_SECONDS = 0.1
+# How long a deletion, which is committed, and a close wait for their turn to fold the log.
+_FOLD_SECONDS, _CLOSE_SECONDS = 5.0, 2.0
 
 
 class Writer:
@@ -132,19 +137,25 @@ class Writer:
     def _batch(self, worker: Worker) -> None:
         jobs: list[WorkerJob[Any]] = []
         try:
-            connection, lock = self._ensure_open(worker)
-            with lock:
-                if not self._begin(connection, worker):
-                    worker.drop_withdrawn()
-                    return
+            opened = self._ensure_open(worker)
+            if opened is None or not self._begin(*opened, worker):
+                worker.drop_withdrawn()
+                return
+            connection, lock = opened
+            try:
                 jobs = worker.take_batch()
                 self._run(connection, jobs)
-                if self._must_truncate_wal:
-                    self._checkpoint(connection, "TRUNCATE")
-                finish_jobs(jobs)
-                jobs = []
-                if self._wal_is_large():
-                    self._checkpoint(connection, "PASSIVE")
+            except BaseException:
+                _roll_back(connection)
+                raise
+            finally:
+                lock.release()
+            if self._must_truncate_wal:
+                self._checkpoint(connection, lock, "TRUNCATE")
+            finish_jobs(jobs)
+            jobs = []
+            if self._wal_is_large():
+                self._checkpoint(connection, lock, "PASSIVE")
         except Exception as error:
             # First the answer, then the clean-up: closing may have to wait for the lock.
             failed, shown = jobs or worker.take_batch(), translate_error(error, self._path, self._timeout)
@@ -153,16 +164,19 @@ class Writer:
             finish_jobs(failed)
             self._close()
 
-    def _begin(self, connection: sqlite3.Connection, worker: Worker, start: str = "BEGIN IMMEDIATE") -> bool:
-        """Start a transaction, for as long as somebody waits for it."""
-        while worker.has_waiters():
+    def _begin(
+        self, connection: sqlite3.Connection, lock: FileLock, worker: Worker, start: str = "BEGIN IMMEDIATE"
+    ) -> bool:
+        """Take the lock and start a transaction, for as long as somebody waits for it."""
+        while worker.has_waiters() and lock.acquire(worker.has_waiters):
             try:
                 connection.execute(start)
-            except sqlite3.OperationalError as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
-                    raise
-            else:
                 return True
+            except BaseException as error:
+                # When another program writes, nobody shall wait for this process meanwhile.
+                lock.release()
+                if not _is_busy(error):
+                    raise
         return False
 
     def _run(self, connection: sqlite3.Connection, jobs: list[WorkerJob[Any]]) -> None:
@@ -194,31 +208,34 @@ class Writer:
         connection.execute("COMMIT")
         self._must_truncate_wal = self._must_truncate_wal or transaction.has_deleted
 
-    def _ensure_open(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock]:
+    def _ensure_open(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock] | None:
+        """The connection and the lock; None when nobody waits any more for the file to be opened."""
         # Every time: what is written to a file that is gone is gone with it.
         self.file.invalidate()
         if self.connection is None or self.lock is None or not self.file.matches_path():
             self._close()
-            self._open(worker)
-        assert self.connection is not None
-        assert self.lock is not None
-        return self.connection, self.lock
+            self.connection = self._open(worker)
+        return None if self.connection is None or self.lock is None else (self.connection, self.lock)
 
-    def _open(self, worker: Worker) -> None:
+    def _open(self, worker: Worker) -> sqlite3.Connection | None:
         if self.file.was_open:
             check_file_present(self._path)
-        self.lock = FileLock(f"{self._path}.lock")
-        connection = self._connect(_BUSY_TIMEOUT_SECONDS, self._may_create and not self.file.was_open)
+        self.lock = lock = FileLock(f"{self._path}.lock")
+        if not lock.acquire(worker.has_waiters):
+            return None
         try:
-            with self.lock:
+            connection = self._connect(_BUSY_TIMEOUT_SECONDS, self._may_create and not self.file.was_open)
+            try:
                 self._set_up(connection, worker)
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            connection.execute("PRAGMA secure_delete = ON")
-            self.file.note_open()
-        except BaseException:
-            connection.close()
-            raise
-        self.connection = connection
+                connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+                connection.execute("PRAGMA secure_delete = ON")
+                self.file.note_open()
+            except BaseException:
+                connection.close()
+                raise
+        finally:
+            lock.release()
+        return connection
 
     def _set_up(self, connection: sqlite3.Connection, worker: Worker) -> None:
         """Make or bring up to date the tables, for as long as somebody waits for it."""
@@ -228,10 +245,7 @@ class Writer:
                     migrate(connection, self._path)
                 return
             except sqlite3.OperationalError as error:
-                if (
-                    getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY
-                    or not worker.has_waiters()
-                ):
+                if not _is_busy(error) or not worker.has_waiters():
                     raise
 
     def _wal_is_large(self) -> bool:
@@ -240,23 +254,46 @@ class Writer:
             self._batches % _BATCHES_PER_WAL_CHECK == 0 and file_size(f"{self._path}-wal") >= CHECKPOINT_BYTES
         )
 
-    def _checkpoint(self, connection: sqlite3.Connection, mode: str) -> None:
-        """Fold the write-ahead log into the file. A reader may be in the way: then a later batch does it."""
-        with suppress(sqlite3.OperationalError):
-            busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-            if mode == "TRUNCATE":
-                self._must_truncate_wal = bool(busy)
+    def _checkpoint(
+        self, connection: sqlite3.Connection, lock: FileLock, mode: Literal["PASSIVE", "TRUNCATE"]
+    ) -> None:
+        """Fold the write-ahead log into the file. Somebody may be in the way: then a later batch does it."""
+        in_turn = mode == "TRUNCATE" or sqlite3.sqlite_version_info < WAL_RESET_FIX_VERSION
+        patience = min(self._timeout, _FOLD_SECONDS) if mode == "TRUNCATE" else 0
+        with suppress(sqlite3.OperationalError, OSError):
+            if in_turn and not lock.acquire(_until(patience)):
+                return
+            try:
+                busy, _, _ = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+                if mode == "TRUNCATE":
+                    self._must_truncate_wal = bool(busy)
+            finally:
+                if in_turn:
+                    lock.release()
 
     def _close(self) -> None:
-        """Close under the lock: closing may checkpoint."""
+        """Close in turn with others, because closing may checkpoint; after some time in any case."""
         connection, self.connection = self.connection, None
         lock, self.lock = self.lock, None
         if lock is not None:
-            with suppress(sqlite3.Error, OSError), lock:
+            with suppress(sqlite3.Error, OSError):
                 if connection is not None:
+                    # Who holds the lock for so long has the file open, and only the last to close it folds.
+                    lock.acquire(_until(_CLOSE_SECONDS))
                     connection.close()
+                lock.release()
             lock.close()
         self.file.note_closed()
+
+
+def _until(seconds: float) -> Callable[[], bool]:
+    """Whether so many seconds from now are not over yet."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end
+
+
+def _is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
