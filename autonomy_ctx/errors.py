@@ -157,11 +157,10 @@ class StoreFull(StoreError):
 class StoreCorrupt(StoreError):
     """The file is damaged; answering from half a history would be worse than not answering."""
 
-    def __init__(self, *, path: str, problem: str) -> None:
-        super().__init__(
-            f"{path} is damaged ({problem}); nothing is read from it. Restore a backup, or save what "
-            f"can be saved with `sqlite3 {path} .recover`"
-        )
+    def __init__(self, *, path: str, problem: str, advice: str | None = None) -> None:
+        if advice is None:
+            advice = f"Restore a backup, or save what can be saved with `sqlite3 {path} .recover`"
+        super().__init__(f"{path} is damaged ({problem}); nothing is read from it. {advice}")
 
 
 class StoreClosed(StoreError):

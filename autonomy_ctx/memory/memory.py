@@ -72,6 +72,7 @@ class Memory(AsyncResource):
         store: Store | None = None,
         timeout: float = 30.0,
         synchronous: Synchronous = "FULL",
+        accept_shorter: bool = False,
         token_counter: TokenCounter | None = None,
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
@@ -87,7 +88,10 @@ class Memory(AsyncResource):
             return clock().timestamp()
 
         if store is None:
-            store = open_store(url, StoreOptions(timeout=timeout, synchronous=synchronous, clock=seconds))
+            options = StoreOptions(
+                timeout=timeout, synchronous=synchronous, accept_shorter=accept_shorter, clock=seconds
+            )
+            store = open_store(url, options)
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()
         self._store: Store = store

@@ -27,10 +27,12 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """What `Memory` was told that is for its store: seconds to wait, how durable, and what the time is."""
+    """What `Memory` was told that is for its store."""
 
     timeout: float = 30.0
     synchronous: Synchronous = "FULL"
+    # Whether a file may have less than it once had, as after a backup was restored.
+    accept_shorter: bool = False
     # Seconds since 1970.
     clock: Callable[[], float] = time.time
 
@@ -49,7 +51,11 @@ def _open_sqlite(url: str, options: StoreOptions) -> Store:
     from autonomy_ctx.memory.sqlite.store import SqliteStore
 
     return SqliteStore(
-        path_from_url(url), timeout=options.timeout, synchronous=options.synchronous, clock=options.clock
+        path_from_url(url),
+        timeout=options.timeout,
+        synchronous=options.synchronous,
+        accept_shorter=options.accept_shorter,
+        clock=options.clock,
     )
 
 

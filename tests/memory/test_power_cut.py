@@ -73,15 +73,22 @@ class Disk:
         self.fails_at: int | None = None
         self.broken = False
         self._lock = threading.Lock()
+        # What the progress file said before each step. It is no file of SQLite's, and never synced.
+        self.progress: list[bytes] = []
 
     def note(self, step: Step) -> bool:
         """Note a step; true when it has to fail."""
         with self._lock:
+            self.progress.append(self.read_progress())
             self.steps.append(step)
             number = len(self.steps)
         if self.fails_at is None:
             return False
         return number == self.fails_at or (self.broken and number > self.fails_at)
+
+    def read_progress(self) -> bytes:
+        file = self.folder / "memory.db.progress"
+        return file.read_bytes() if file.exists() else b""
 
     def repair(self) -> None:
         self.fails_at = None
@@ -229,6 +236,10 @@ class Connection:
 
     def cursor(self) -> Connection:
         return self
+
+    @property
+    def total_changes(self) -> int:
+        return self._connection.total_changes()
 
     def close(self) -> None:
         with _python_errors():
@@ -412,6 +423,8 @@ async def find_after_cut(told: Told, at: int, survives: Callable[[], bool], fold
     folder.mkdir()
     for name, content in told.disk.after_power_cut(at, survives).items():
         (folder / name).write_bytes(content)
+    # Whatever it says may have reached the disk: it must never be ahead of the database.
+    (folder / "memory.db.progress").write_bytes([*told.disk.progress, told.disk.read_progress()][at])
     found, judged = await reopened(folder)
     assert judged == "ok"
     return found

@@ -151,7 +151,7 @@ async def test_all_files_are_made_for_their_owner_alone(path: Path) -> None:
             modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     finally:
         os.umask(before)
-    assert {"memory.db", "memory.db-wal", "memory.db-shm", "memory.db.lock"} <= set(modes)
+    assert set(modes) == {f"memory.db{suffix}" for suffix in ("", "-wal", "-shm", ".lock", ".progress")}
     assert set(modes.values()) == {0o600}
 
 
@@ -462,6 +462,95 @@ async def test_messages_whose_part_of_the_log_is_whole_survive_a_cut_in_its_end(
             async with opened(folder / "memory.db") as survivor:
                 assert await ids(survivor) == [f"m{number}" for number in range(1, whole + 1)]
                 assert await survivor.append("ana", "trip", make_message("next", id="next")) == [whole + 1]
+
+
+def copy_with_log_cut(path: Path, folder: Path, size: int | None) -> Path:
+    """A database whose write-ahead log has lost its end; without a size all of it."""
+    folder.mkdir()
+    shutil.copy(path, folder / "memory.db")
+    shutil.copy(f"{path}.progress", folder / "memory.db.progress")
+    if size is not None:
+        (folder / "memory.db-wal").write_bytes(Path(f"{path}-wal").read_bytes()[:size])
+    return folder / "memory.db"
+
+
+USES: dict[str, Callable[[Memory], Awaitable[object]]] = {
+    "read": lambda memory: memory.read("ana", "trip"),
+    "write": lambda memory: memory.append("ana", "trip", hello(6)),
+    "enter": lambda memory: memory.__aenter__(),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_a_log_that_was_cut_is_noticed_and_what_is_missing_is_said(
+    memory: Memory, path: Path, tmp_path: Path, use: str
+) -> None:
+    sizes = []
+    for number in range(1, 6):
+        await memory.append("ana", "trip", hello(number), hello(10 + number))
+        sizes.append(Path(f"{path}-wal").stat().st_size)
+    for kept, size in [(1, sizes[0]), (3, sizes[3] - 1), (4, sizes[3])]:
+        cut = copy_with_log_cut(path, tmp_path / str(size), size)
+        found = opened(cut)
+        missing = f"the last {5 - kept} of 5 commits, with {10 - 2 * kept} messages, are missing"
+        with pytest.raises(StoreCorrupt, match=f"{missing}: .*-wal was cut or removed"):
+            await USES[use](found)
+        await found.close()
+        async with opened(cut, accept_shorter=True) as accepted:
+            assert len(await ids(accepted)) == 2 * kept
+        async with opened(cut) as again:
+            assert await again.append("ana", "trip", hello(6)) == [2 * kept + 1]
+
+
+@pytest.mark.parametrize("size", [None, 0, 100])
+@pytest.mark.parametrize("use", USES)
+async def test_a_log_that_is_gone_does_not_make_a_new_history(
+    memory: Memory, path: Path, tmp_path: Path, use: str, size: int | None
+) -> None:
+    """Until the first checkpoint everything is in the log, the tables too."""
+    await memory.append("ana", "trip", hello(1))
+    cut = copy_with_log_cut(path, tmp_path / "cut", size)
+    found = opened(cut)
+    with pytest.raises(StoreCorrupt, match="the last 1 of 1 commits, with 1 messages, are missing"):
+        await USES[use](found)
+    await found.close()
+    assert b"progress" not in cut.read_bytes(), "no tables were made"
+
+
+async def test_a_whole_database_is_opened_whatever_its_progress_file_says_of_others(path: Path) -> None:
+    progress = Path(f"{path}.progress")
+    async with opened(path) as memory:
+        await memory.append("ana", "trip", hello(1), hello(2))
+    far = progress.read_bytes()
+    # Somebody deletes the database and leaves the rest: it begins anew.
+    path.unlink()
+    async with opened(path) as memory:
+        assert await ids(memory) == []
+    # It speaks of the one that was deleted.
+    progress.write_bytes(far)
+    async with opened(path) as memory:
+        assert await memory.append("ana", "trip", hello(1)) == [1]
+    # Cut short by a power cut, zeros, nothing, another text, another number.
+    for data in (far[:30], bytes(len(far)), b"", b"a b c d e f", far.replace(b"commits 0", b"commits 9")):
+        progress.write_bytes(data)
+        async with opened(path) as memory:
+            assert await ids(memory) == ["m1"]
+
+
+async def test_the_progress_file_follows_commits_that_are_synced_and_no_others(path: Path) -> None:
+    progress = Path(f"{path}.progress")
+    async with opened(path, synchronous="NORMAL") as memory:
+        await memory.append("ana", "trip", hello(1))
+        assert not progress.exists()
+    async with opened(path) as memory:
+        await memory.append("ana", "trip", hello(2))
+        said = progress.read_bytes()
+        assert b"messages 00000000000000000002 " in said
+        await memory.read("ana", "trip")
+        assert progress.read_bytes() == said
+        progress.unlink()
+        await memory.append("ana", "trip", hello(3))
+        assert b"messages 00000000000000000003 " in progress.read_bytes()
 
 
 # -- gone and back -------------------------------------------------------------------------------

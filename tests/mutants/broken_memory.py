@@ -11,8 +11,8 @@ MUTANTS = [
     Mutant(
         "acknowledged after the commit",
         "memory/sqlite/threads.py",
-        '        connection.execute("COMMIT")\n        self._must_truncate_wal',
-        '        connection.execute("ROLLBACK")\n        self._must_truncate_wal',
+        '        connection.execute("COMMIT")\n        self._committed',
+        '        connection.execute("ROLLBACK")\n        self._committed',
         STORES,
     ),
     Mutant(
@@ -63,6 +63,20 @@ MUTANTS = [
         "        if (indexed, generation) == (block.start, block.generation):\n",
         "        if indexed == block.start:\n",
         "tests/memory/test_search.py",
+    ),
+    Mutant(
+        "a log that was cut is noticed",
+        "memory/sqlite/progress.py",
+        "found.commits < known.commits:",
+        "False:",
+        "tests/memory/test_sqlite_faults.py",
+    ),
+    Mutant(
+        "the progress file never leads",
+        "memory/sqlite/threads.py",
+        ' and self._synchronous == "FULL":\n',
+        ":\n",
+        "tests/memory/test_power_cut.py",
     ),
     Mutant(
         "synced before it is acknowledged",

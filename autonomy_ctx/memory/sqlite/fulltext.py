@@ -86,11 +86,11 @@ def add_messages(
     mark, own = f"{scope_number}x", f"c{conversation_id}"
     connection.executemany(
         _INSERT_TERMS,
-        [(entered[position], _marked(mark, found), own) for position, found in terms.items()],
+        [(entered[position], _mark_terms(mark, found), own) for position, found in terms.items()],
     )
 
 
-def _marked(mark: str, terms: Sequence[str]) -> str:
+def _mark_terms(mark: str, terms: Sequence[str]) -> str:
     return mark + f" {mark}".join(terms) if terms else ""
 
 

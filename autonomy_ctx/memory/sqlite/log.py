@@ -17,6 +17,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.encoding import decode_row, message_from_row, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
+from autonomy_ctx.memory.sqlite.progress import Progress
 from autonomy_ctx.memory.sqlite.segments import restore_segments
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
 
@@ -35,6 +36,9 @@ _SELECT_BY_MESSAGE_ID = """
 _INSERT_MESSAGE = """
     INSERT INTO message (conversation_id, position, id, created, is_user, tokens, counter, size, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_COUNT_COMMIT = """
+    UPDATE progress SET commits = commits + 1, messages = messages + ? RETURNING database, commits, messages
 """
 # One statement is one snapshot: the head and the rows it was read with.
 _SELECT_WINDOW = """
@@ -66,6 +70,8 @@ class Transaction:
         # One cursor for the statement that runs once per message.
         self._insert_row = connection.cursor().execute
         self._open_rows: dict[Key, _ConversationRow] = {}
+        self._changes_before = connection.total_changes
+        self._appended = 0
         self.has_deleted = False
         # Whether this transaction has taken a step of the search index: one is enough for a commit.
         self.has_indexed = False
@@ -94,6 +100,7 @@ class Transaction:
             if draft.message.role is ChatRole.USER:
                 row.last_user = row.position
         row.count += row.position - before
+        self._appended += row.position - before
         self._open_rows[key] = row
         return positions
 
@@ -127,6 +134,13 @@ class Transaction:
                 (row.position, row.count, row.last_user, row.id),
             )
         self._open_rows.clear()
+
+    def count(self) -> Progress | None:
+        """Count this transaction, as the last thing before its commit; None when it has changed nothing."""
+        if self._connection.total_changes == self._changes_before:
+            return None
+        [row] = self._connection.execute(_COUNT_COMMIT, (self._appended,)).fetchall()
+        return Progress(*row)
 
     def _conversation(self, key: Key) -> _ConversationRow:
         found = self._connection.execute(_SELECT_CONVERSATION, key).fetchone()

@@ -54,7 +54,10 @@ _has_warned = False
 
 
 class SqliteStore:
-    """A store in one file. `synchronous="NORMAL"` may lose the last commits in a power cut."""
+    """A store in one file. `synchronous="NORMAL"` may lose the last commits in a power cut.
+
+    With `accept_shorter`, the file may have less than it once had, as after a backup was restored.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class SqliteStore:
         *,
         timeout: float = 30.0,
         synchronous: Synchronous = "FULL",
+        accept_shorter: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
@@ -70,6 +74,7 @@ class SqliteStore:
         check_location(path)
         self.path = os.path.abspath(path)
         self.synchronous: Synchronous = synchronous
+        self._accept_shorter = accept_shorter
         self._clock = clock
         self._closed = False
         self._start()
@@ -335,8 +340,9 @@ class SqliteStore:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._writer = Writer(self.path, self.timeout, self.synchronous, self._connect)
-        self._reader = Reader(self.path, self.timeout, self._connect)
+        options = {"accept_shorter": self._accept_shorter}
+        self._writer = Writer(self.path, self.timeout, self.synchronous, self._connect, **options)
+        self._reader = Reader(self.path, self.timeout, self._connect, **options)
 
     def _connect(self, timeout: float, create: bool) -> sqlite3.Connection:
         return connect(self.path, timeout, create=create)

@@ -27,6 +27,7 @@ from autonomy_ctx.memory.sqlite.connection import (
 )
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
+from autonomy_ctx.memory.sqlite.progress import Progress, ProgressFile, check_progress
 from autonomy_ctx.memory.worker import Worker, WorkerJob, finish_jobs
 
 T = TypeVar("T")
@@ -39,8 +40,9 @@ class Reader:
     The reading thread opens and closes both. It never waits for whoever is writing.
     """
 
-    def __init__(self, path: str, timeout: float, connect: Connect) -> None:
+    def __init__(self, path: str, timeout: float, connect: Connect, *, accept_shorter: bool = False) -> None:
         self.file = OpenFile(path)
+        self._progress, self._accept_shorter = ProgressFile(path), accept_shorter
         self.worker = Worker("autonomy_ctx-reader", timeout, self._batch, self._close)
         self._timeout, self._connect = timeout, connect
         self.inline_connection: sqlite3.Connection | None = None
@@ -83,10 +85,13 @@ class Reader:
                 check_file_present(self.file.path)
             elif file_size(self.file.path) < 0:
                 raise SchemaNotReady
+            # Before the database: what is committed in between must not look like what is missing.
+            known = None if self._accept_shorter else self._progress.read()
             thread_connection = self._connect(self._timeout, False)
             try:
                 if not is_current(thread_connection, self.file.path):
                     raise SchemaNotReady
+                check_progress(thread_connection, self.file.path, known)
                 inline_connection = self._connect(0, False)
                 self.file.note_open()
             except BaseException:
@@ -122,8 +127,19 @@ _FOLD_SECONDS, _CLOSE_SECONDS = 5.0, 2.0
 class Writer:
     """The connection that writes, and the thread that has it to itself."""
 
-    def __init__(self, path: str, timeout: float, synchronous: Synchronous, connect: Connect) -> None:
+    def __init__(
+        self,
+        path: str,
+        timeout: float,
+        synchronous: Synchronous,
+        connect: Connect,
+        *,
+        accept_shorter: bool = False,
+    ) -> None:
         self.file = OpenFile(path)
+        self._progress, self._accept_shorter = ProgressFile(path), accept_shorter
+        # What was committed last, until the progress file says so.
+        self._committed: Progress | None = None
         self.worker = Worker("autonomy_ctx-writer", timeout, self._batch, self._close)
         self._path, self._timeout, self._synchronous, self._connect = path, timeout, synchronous, connect
         # A file that was there once is never made anew: history would silently start again.
@@ -150,6 +166,7 @@ class Writer:
                 raise
             finally:
                 lock.release()
+            self._write_progress()
             if self._must_truncate_wal:
                 self._checkpoint(connection, lock, "TRUNCATE")
             finish_jobs(jobs)
@@ -205,8 +222,16 @@ class Writer:
                 # It has taken back what it did, so the others can go on.
                 job.error = error
         transaction.flush()
+        progress = transaction.count()
         connection.execute("COMMIT")
+        self._committed = progress or self._committed
         self._must_truncate_wal = self._must_truncate_wal or transaction.has_deleted
+
+    def _write_progress(self) -> None:
+        progress, self._committed = self._committed, None
+        # A commit that was not synced may be lost in a power cut: the progress file would lead.
+        if progress is not None and self._synchronous == "FULL":
+            self._progress.write(progress)
 
     def _ensure_open(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock] | None:
         """The connection and the lock; None when nobody waits any more for the file to be opened."""
@@ -224,7 +249,11 @@ class Writer:
         if not lock.acquire(worker.has_waiters):
             return None
         try:
-            connection = self._connect(_BUSY_TIMEOUT_SECONDS, self._may_create and not self.file.was_open)
+            create = self._may_create and not self.file.was_open
+            if self._accept_shorter or (create and file_size(self._path) < 0):
+                # It speaks of what was lost, or of a database that somebody has deleted.
+                self._progress.remove()
+            connection = self._connect(_BUSY_TIMEOUT_SECONDS, create)
             try:
                 self._set_up(connection, worker)
                 connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -241,7 +270,9 @@ class Writer:
         """Make or bring up to date the tables, for as long as somebody waits for it."""
         while True:
             try:
-                if not is_current(connection, self._path):
+                current = is_current(connection, self._path)
+                check_progress(connection, self._path, self._progress.read())
+                if not current:
                     migrate(connection, self._path)
                 return
             except sqlite3.OperationalError as error:
@@ -275,6 +306,7 @@ class Writer:
         """Close in turn with others, because closing may checkpoint; after some time in any case."""
         connection, self.connection = self.connection, None
         lock, self.lock = self.lock, None
+        self._progress.close()
         if lock is not None:
             with suppress(sqlite3.Error, OSError):
                 if connection is not None:
