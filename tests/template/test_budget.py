@@ -644,6 +644,7 @@ async def test_of_recall_and_knowledge_whole_passages_are_left_between_their_mar
                 assert text.count(f"<{mark} ") == text.count(f"</{mark} ") > 0
                 assert text.index("nstructions in") < text.index(f"<{mark} ")
                 assert "there is room for" not in text
+    await memory.close()
 
 
 @pytest.mark.parametrize(("made", "left"), [(None, []), ("short", ["short"])])

@@ -92,6 +92,7 @@ def test_no_tier_reaches_another_agent_scope_or_unasked_session(places: list[tup
                 reached = {row["content"] for row in far}
                 mine = {f"ferry of {one}" for one in places if one[:2] == (agent, scope)}
                 assert reached == mine
+        await memory.close()
 
     anyio.run(check)
 
