@@ -391,7 +391,7 @@ async def test_what_changed_since_it_was_read_is_not_taken_into_the_index(
     """A block is read before its transaction: deleted words must not come back, nor messages come twice."""
     store, place = SqliteStore(str(path)), search.SearchScope("", "ana", None)
     await store.append(MAIN, make_drafts(make_message(SECRET, id="m1"), make_message("museum", id="m2")))
-    blocks = await store._read_there(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
+    blocks = await store._read_in_thread(lambda connection: search.read_index_blocks(connection, [(1, 2)]))
     if change == "deleted":
         await store.delete("ana", ids=["m1"])
     else:
