@@ -395,7 +395,7 @@ async def test_what_changed_since_it_was_read_is_not_taken_into_the_index(
     if change == "deleted":
         await store.delete("ana", ids=["m1"])
     else:
-        await store._catch_up(place, [(1, 2)])
+        await store._update_index(place, [(1, 2)])
     await store._write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
     assert [hit.message.id for hit in await store.search("", "ana", "museum")] == ["m2"]
     await store.close()

@@ -6,6 +6,7 @@ are old. Knows connections, not stores or logs.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,11 +16,14 @@ from autonomy_ctx.items.terms import fts_or_query, index_terms
 _CREATE_INDEX = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
 """
-_INSERT_ENTRY = "INSERT INTO search_entry (conversation_id, position) VALUES (?, ?)"
-_SELECT_ENTRY_IDS = (
-    "SELECT position, id FROM search_entry WHERE conversation_id = ? AND position BETWEEN ? AND ?"
-)
-_INSERT_TERMS = "INSERT INTO search_term (rowid, text, place) VALUES (?, ?, ?)"
+# One statement for many rows: with each row that SQLite steps to, a thread may have to wait for the
+# interpreter lock.
+_INSERT_ENTRIES = "INSERT INTO search_entry (conversation_id, position) SELECT ?, value FROM json_each(?)"
+_INSERT_TERMS = """
+    INSERT INTO search_term (rowid, text, place)
+    SELECT e.id, t.value, 'c' || ?1 FROM json_each(?2) t
+    CROSS JOIN search_entry e ON e.conversation_id = ?1 AND e.position = CAST(t.key AS INTEGER)
+"""
 # The place says which conversation it is, and nothing about how well a message fits.
 _SELECT_HITS = """
     SELECT e.conversation_id, e.position, f.score FROM (
@@ -79,15 +83,10 @@ def add_messages(
     """Put messages into the index, their terms by their positions; together it is much faster."""
     if not terms:
         return
-    connection.executemany(_INSERT_ENTRY, [(conversation_id, position) for position in terms])
-    entered = dict(
-        connection.execute(_SELECT_ENTRY_IDS, (conversation_id, min(terms), max(terms))).fetchall()
-    )
-    mark, own = f"{scope_number}x", f"c{conversation_id}"
-    connection.executemany(
-        _INSERT_TERMS,
-        [(entered[position], _mark_terms(mark, found), own) for position, found in terms.items()],
-    )
+    connection.execute(_INSERT_ENTRIES, (conversation_id, json.dumps(list(terms))))
+    mark = f"{scope_number}x"
+    texts = {position: _mark_terms(mark, found) for position, found in terms.items()}
+    connection.execute(_INSERT_TERMS, (conversation_id, json.dumps(texts)))
 
 
 def _mark_terms(mark: str, terms: Sequence[str]) -> str:

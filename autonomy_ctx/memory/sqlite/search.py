@@ -7,9 +7,9 @@ messages are purged from the index in steps.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from typing import NamedTuple
 
 from autonomy_ctx.items.terms import index_terms
@@ -26,9 +26,19 @@ _SELECT_UNINDEXED = """
     WHERE agent = ?1 AND scope = ?2 AND (?3 IS NULL OR conversation = ?3) AND indexed < head
 """
 _SELECT_INDEX_STATE = "SELECT indexed, generation, head FROM conversation WHERE id = ?"
-_SELECT_NEXT_MESSAGES = """
-    SELECT size, position, id, created, tokens, counter, body FROM message
-    WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?
+# How far the next block goes: rows up to the one that fills it.
+_SELECT_BLOCK_END = """
+    SELECT max(position), count(*), sum(size) FROM (
+        SELECT position, size, sum(size) OVER (ORDER BY position) - size AS size_before FROM (
+            SELECT position, size FROM message
+            WHERE conversation_id = ? AND position > ? ORDER BY position LIMIT ?
+        )
+    ) WHERE size_before < ?
+"""
+# As one row: with each row that SQLite steps to, a thread may have to wait for the interpreter lock.
+_SELECT_BLOCK = """
+    SELECT json_group_array(json_array(position, id, created, tokens, counter, body)) FROM message
+    WHERE conversation_id = ? AND position > ? AND position <= ?
 """
 _SELECT_CONVERSATION_NAME = "SELECT conversation FROM conversation WHERE id = ? AND agent = ? AND scope = ?"
 _SELECT_CONVERSATION = """
@@ -89,18 +99,15 @@ def read_index_blocks(
             # Another process may have been here.
             if start >= target:
                 continue
-            end, terms = start, {}
-            with closing(connection.execute(_SELECT_NEXT_MESSAGES, (conversation_id, start, rows))) as cursor:
-                for length, *row in cursor:
-                    end = row[0]
-                    terms[end] = index_terms(_row_text(*row))
-                    rows, size = rows - 1, size - length
-                    if rows <= 0 or size <= 0:
-                        break
-                else:
-                    end = head
-            blocks.append(IndexBlock(conversation_id, generation, start, end, terms))
-            if rows <= 0 or size <= 0:
+            end, block_rows, block_size = connection.execute(
+                _SELECT_BLOCK_END, (conversation_id, start, rows, size)
+            ).fetchone()
+            rows, size = rows - block_rows, size - (block_size or 0)
+            is_full = rows <= 0 or size <= 0
+            [block] = connection.execute(_SELECT_BLOCK, (conversation_id, start, end)).fetchone()
+            terms = {row[0]: index_terms(_row_text(*row)) for row in json.loads(block)}
+            blocks.append(IndexBlock(conversation_id, generation, start, end if is_full else head, terms))
+            if is_full:
                 break
     finally:
         connection.execute("COMMIT")
