@@ -24,6 +24,7 @@ __all__ = [
     "InvalidContainer",
     "InvalidContextFile",
     "InvalidDocument",
+    "InvalidFact",
     "InvalidItem",
     "InvalidKey",
     "InvalidMessage",
@@ -57,6 +58,7 @@ __all__ = [
     "ToolTimeout",
     "TurnWithinTurn",
     "UnknownAgent",
+    "UnknownFact",
     "UnknownItem",
     "UnknownTool",
     "UnknownTurn",
@@ -121,6 +123,22 @@ class InvalidKey(AutonomyCtxError, ValueError):
     def __init__(self, part: str, problem: str) -> None:
         super().__init__(f"invalid {part}: {problem}")
         self.part = part
+
+
+class InvalidFact(AutonomyCtxError, ValueError):
+    """Something that should be a fact is not one; nothing was changed."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"invalid fact: `{field}` {problem}")
+        self.field, self.problem = field, problem
+
+
+class UnknownFact(AutonomyCtxError, LookupError):
+    """No fact with this id holds in the conversation; nothing was changed."""
+
+    def __init__(self, fact_id: str) -> None:
+        super().__init__(f"no fact {fact_id!r} holds in this conversation; `await facts` lists those that do")
+        self.fact_id = fact_id
 
 
 class StoreError(AutonomyCtxError):

@@ -1,14 +1,18 @@
 """Standing facts: the short list of what holds now in a conversation.
 
-Segments are history and are merged; a fact is written once and holds until it is replaced or done. What is
-stored are the changes, in order. Which facts hold follows from them, so dropping a change takes it back.
+Segments are history and are merged. A fact is written once and holds until it is replaced or done. Here are
+its values, the plain text in which a model writes changes, and the text in which facts are shown. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, get_args
+from datetime import UTC, datetime, tzinfo
+from typing import Literal, NamedTuple, get_args
+
+from autonomy_ctx.items.dates import format_day
+from autonomy_ctx.items.terms import lazy_pattern
 
 FactKind = Literal["goal", "rule", "preference", "value", "decision", "open", "artifact"]
 FactState = Literal["holds", "replaced", "done"]
@@ -16,22 +20,25 @@ FactSource = Literal["model", "rules", "user"]
 FactAction = Literal["add", "replace", "done"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 MAX_FACT_CHARACTERS = 400
+FACTS_HEADING = "FACTS"
+STANDING_HEADING = "[What holds now]"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactChange:
-    """What somebody wants to change: add a fact, put one in place of another, or call one done.
-
-    `position` and `created_at` are those of the message that says so. `target` is the id of the fact that
-    is replaced or done.
-    """
-
-    action: FactAction
-    position: int
-    created_at: datetime
-    kind: FactKind = "value"
-    text: str = ""
-    target: str | None = None
+# Which kinds stay longest where not all facts have room.
+_KINDS_BY_WEIGHT: tuple[FactKind, ...] = (
+    "rule",
+    "goal",
+    "open",
+    "preference",
+    "decision",
+    "value",
+    "artifact",
+)
+_HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
+# A list mark before the sign, and emphasis around the kind, are what small models add.
+_CHANGE_LINE = lazy_pattern(
+    r"[ \t]{0,8}(?:[-*\u2022][ \t]{1,4})?(?P<sign>[+~x\u00d7])[ \t]{0,4}\[?(?P<target>[Ff]\d{1,9})?\]?"
+    r"[ \t:]{0,4}(?:\**(?P<kind>[A-Za-z]{1,12})\**[ \t]{0,4}:[ \t]{0,4})?\**(?P<text>.*)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +53,133 @@ class Fact:
     replaces: str | None = None
     state: FactState = "holds"
     source: FactSource = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactChange:
+    """What somebody wants to change: add a fact, put one in place of another, or call one done.
+
+    `position` and `created_at` are those of the message that says so. `target` is the id of the fact that
+    is replaced or done, or "+2" for the one that the third change of the same list adds.
+    """
+
+    action: FactAction
+    position: int
+    created_at: datetime
+    kind: FactKind = "value"
+    text: str = ""
+    target: str | None = None
+    source: FactSource = "rules"
+
+
+class FactLine(NamedTuple):
+    """A change as a model wrote it, without the message it comes from."""
+
+    action: FactAction
+    kind: FactKind
+    text: str
+    target: str | None
+
+
+def fact_id(number: int) -> str:
+    return f"F{number}"
+
+
+def fact_number(name: str | None) -> int | None:
+    """The number in an id; None for what is no id."""
+    digits = (name or "")[1:]
+    return int(digits) if name and name[0] in "Ff" and digits.isdecimal() and len(digits) < 10 else None
+
+
+def normalize_fact(text: str) -> str:
+    """What two facts have in common that say the same."""
+    return " ".join(text.casefold().split()).rstrip(".!;, ")
+
+
+def clean_fact_text(text: str) -> str:
+    """A fact on one line, no longer than a fact may be."""
+    return " ".join(text.split())[:MAX_FACT_CHARACTERS].rstrip()
+
+
+def split_facts(reply: str) -> tuple[str, list[FactLine] | None]:
+    """The record of a reply, and the changes below its heading; None when it has no such heading.
+
+    Lines that cannot be read are left out.
+    """
+    headings = list(_HEADING_LINE.finditer(reply))
+    if not headings:
+        return reply, None
+    at = headings[-1]
+    lines = [read_fact_line(line) for line in reply[at.end() :].splitlines()]
+    return reply[: at.start()].rstrip(), [line for line in lines if line is not None]
+
+
+def read_fact_line(line: str) -> FactLine | None:
+    """`+ kind: text`, `~ F3 kind: text` or `x F4`; None for anything else."""
+    found = _CHANGE_LINE.fullmatch(line.rstrip())
+    if found is None:
+        return None
+    sign, target = found["sign"], found["target"]
+    target = None if target is None else target.upper()
+    if sign in "x\u00d7":
+        return None if target is None else FactLine("done", "value", "", target)
+    kind = next((one for one in FACT_KINDS if one == (found["kind"] or "").lower()), None)
+    text = clean_fact_text(found["text"].rstrip("* "))
+    if kind is None or not text:
+        return None
+    return FactLine(
+        "replace" if target and sign == "~" else "add", kind, text, target if sign == "~" else None
+    )
+
+
+def fact_line(fact: Fact) -> str:
+    """A fact as a summarizer is shown it, to name it by its id."""
+    return f"{fact.id} {fact.kind}: {fact.text}"
+
+
+def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
+    """Those that hold, in a stable order: by kind, then as they were written."""
+    holding = [fact for fact in facts if fact.state == "holds"]
+    return sorted(holding, key=lambda fact: (FACT_KINDS.index(fact.kind), fact_number(fact.id) or 0))
+
+
+class RenderedFacts(NamedTuple):
+    """The text of the facts that have room, and those that have none."""
+
+    text: str
+    omitted: tuple[Fact, ...]
+
+
+def render_facts(
+    facts: Sequence[Fact], tokens: int, count: Callable[[str], int], zone: tzinfo = UTC
+) -> RenderedFacts:
+    """The facts that hold, one per line, within so many tokens; what users wrote stays longest.
+
+    `facts` may have replaced ones too: the one that a fact stands for is named beside it.
+    """
+    by_id = {fact.id: fact for fact in facts}
+    holding = standing_facts(facts)
+    lines = {fact.id: _render_fact(fact, by_id.get(fact.replaces or ""), zone) for fact in holding}
+    left = tokens - count(STANDING_HEADING + "\n")
+    chosen: set[str] = set()
+    for fact in sorted(holding, key=_weight):
+        cost = count(lines[fact.id] + "\n")
+        if cost <= left:
+            chosen.add(fact.id)
+            left -= cost
+    omitted = tuple(fact for fact in holding if fact.id not in chosen)
+    shown = [lines[fact.id] for fact in holding if fact.id in chosen]
+    text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
+    return RenderedFacts(text, omitted)
+
+
+def _weight(fact: Fact) -> tuple[bool, int, int]:
+    return fact.source != "user", _KINDS_BY_WEIGHT.index(fact.kind), -(fact_number(fact.id) or 0)
+
+
+def _render_fact(fact: Fact, before: Fact | None, zone: tzinfo) -> str:
+    line = fact_line(fact)
+    if before is None or fact.kind not in ("value", "decision", "artifact"):
+        return line
+    until = format_day(fact.created_at.astimezone(zone))
+    return f"{line} (until {until}: {before.text})"

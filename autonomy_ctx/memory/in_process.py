@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, StoreClosed
+from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encode_row, same_content
+from autonomy_ctx.memory.facts import USERS_SEGMENT, FactRows
 from autonomy_ctx.memory.store import (
     MAX_LEASE_SECONDS,
     Draft,
@@ -64,11 +66,11 @@ class SegmentRows:
         self._last_number = 0
         self.in_force: tuple[StoredSegment, ...] = ()
 
-    def commit(self, segment: StoredSegment, head: Head, now: float) -> bool:
-        """Put a segment in force; false when it does not fit."""
+    def commit(self, segment: StoredSegment, head: Head, now: float) -> int | None:
+        """Put a segment in force, and give its number; None when it does not fit."""
         swap = segment_replacement(self.in_force, segment, head.position)
         if swap is None:
-            return False
+            return None
         new, *rests = (replace(one, generation=head.generation) for one in swap.added)
         number = self._add(replace(new, created=now), None)
         for rest in rests:
@@ -76,23 +78,27 @@ class SegmentRows:
         for one in swap.removed:
             self._rows[one.number].replaced_by = number
         self._sort()
-        return True
+        return number
 
-    def undo(self) -> bool:
-        """Take back the newest commit; false when there is none."""
+    def undo(self) -> int | None:
+        """Take back the newest commit, and give its number; None when there is none."""
         commits = (
             number for number, row in self._rows.items() if row.replaced_by is None and row.rest_of is None
         )
         newest = max(commits, default=None)
         if newest is None:
-            return False
+            return None
         self._rows = {number: row for number, row in self._rows.items() if row.rest_of != newest}
         for row in self._rows.values():
             if row.replaced_by == newest:
                 row.replaced_by = None
         self._rows[newest].replaced_by = _REPLACED_BY_UNDO
         self._sort()
-        return True
+        return newest
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a segment is kept, in force or not."""
+        return number in self._rows
 
     def delete_from(self, first: int) -> int:
         """Delete the segments, in force or not, that reach a position; how many it were.
@@ -289,7 +295,7 @@ class RecordRows:
 class _ConversationLog:
     """One log: entries by position, positions by id; and what was made from it."""
 
-    __slots__ = ("entries", "head", "pins", "positions", "records", "segments", "wholes")
+    __slots__ = ("entries", "facts", "head", "pins", "positions", "records", "segments", "wholes")
 
     def __init__(self) -> None:
         self.head = Head()
@@ -297,6 +303,7 @@ class _ConversationLog:
         self.positions: dict[str, int] = {}
         self.wholes: dict[int, str] = {}
         self.segments = SegmentRows()
+        self.facts = FactRows()
         self.records = RecordRows()
         self.pins: set[int] = set()
 
@@ -321,7 +328,7 @@ class _ConversationLog:
         return at < len(self.entries) and self.entries[at].position == position
 
     def revise(self, *, new_generation: bool = False) -> None:
-        """Note that the segments in force or the pins have changed."""
+        """Note that the segments in force, the pins or the facts have changed."""
         head = self.head
         self.head = replace(head, revision=head.revision + 1, generation=head.generation + new_generation)
 
@@ -418,10 +425,16 @@ class InProcessStore:
         if log is None:
             return SummaryState(Head())
         pins = tuple(log.entry(position) for position in sorted(log.pins))
-        return SummaryState(log.head, log.segments.in_force, pins)
+        return SummaryState(log.head, log.segments.in_force, pins, log.facts.in_force())
 
     async def commit_segment(
-        self, key: Key, segment: StoredSegment, *, generation: int, fence: int | None
+        self,
+        key: Key,
+        segment: StoredSegment,
+        *,
+        generation: int,
+        fence: int | None,
+        facts: Sequence[FactChange] | None = None,
     ) -> bool:
         self._check_open()
         log = self._conversations.get(key)
@@ -429,16 +442,22 @@ class InProcessStore:
             return False
         if fence is not None and not self._work.is_leased(key, fence):
             return False
-        if not log.segments.commit(segment, log.head, self._clock()):
+        number = log.segments.commit(segment, log.head, self._clock())
+        if number is None:
             return False
+        if facts is not None:
+            log.facts.drop(lambda row: segment.first <= row.position <= segment.last)
+            log.facts.write(facts, segment=number)
         log.revise()
         return True
 
     async def undo_segment(self, key: Key) -> bool:
         self._check_open()
         log = self._conversations.get(key)
-        if log is None or not log.segments.undo():
+        undone = None if log is None else log.segments.undo()
+        if log is None or undone is None:
             return False
+        log.facts.drop(lambda row: row.segment == undone)
         log.revise(new_generation=True)
         return True
 
@@ -450,7 +469,8 @@ class InProcessStore:
         for key, log in self._matching(scope, agent, conversation):
             self._work.delete(key)
             dropped += len(log.segments.in_force)
-            if log.segments.delete_from(0):
+            facts = log.facts.drop(lambda row: True)
+            if log.segments.delete_from(0) or facts:
                 log.revise(new_generation=True)
         return dropped
 
@@ -463,6 +483,26 @@ class InProcessStore:
         if pinned != (position in log.pins):
             log.pins ^= {position}
             log.revise()
+        return True
+
+    async def facts(self, key: Key) -> list[Fact]:
+        self._check_open()
+        log = self._conversations.get(key)
+        return [] if log is None else log.facts.all()
+
+    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
+        self._check_open()
+        log = self._conversations.setdefault(key, _ConversationLog())
+        found = log.facts.write(changes, segment=USERS_SEGMENT)
+        log.revise()
+        return found
+
+    async def remove_fact(self, key: Key, number: int) -> bool:
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None or not log.facts.remove(number):
+            return False
+        log.revise()
         return True
 
     async def owe(self, key: Key, *, task: str) -> bool:
@@ -597,6 +637,11 @@ def _delete_messages(log: _ConversationLog, ids: Sequence[str] | None) -> int:
     # With all of a conversation goes also what was made after its last message had gone.
     first = 0 if ids is None else min(positions, default=log.head.position + 1)
     derived = log.segments.delete_from(first) + len(log.pins & positions)
+    derived += (
+        log.facts.clear()
+        if ids is None
+        else log.facts.drop(lambda row: row.segment not in log.segments or row.position in positions)
+    )
     if not gone and not derived:
         return 0
     log.pins -= positions

@@ -21,6 +21,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
+from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
@@ -257,7 +258,7 @@ class Memory(AsyncResource):
         return self._store
 
     async def summary(self, scope: str, conversation: str) -> SummaryState:
-        """The segments of the summary in force, how each was made, and the pinned messages."""
+        """The segments of the summary in force, how each was made, the pinned messages and the facts."""
         return await self._store.summary(make_key(self.agent, scope, conversation))
 
     async def pin(self, scope: str, conversation: str, message_id: str) -> bool:
@@ -269,6 +270,10 @@ class Memory(AsyncResource):
         """Let a pinned message be summarized like any other; false if there is no such message."""
         encoding.check_id(message_id)
         return await self._store.pin(make_key(self.agent, scope, conversation), message_id, False)
+
+    def facts(self, scope: str, conversation: str) -> ConversationFacts:
+        """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
+        return ConversationFacts(self._store, make_key(self.agent, scope, conversation), self._clock)
 
     async def undo_summary(self, scope: str, conversation: str) -> bool:
         """Go back to the summary before the newest segment; false when there is none."""

@@ -1,4 +1,4 @@
-"""The store protocols and their values: log, summaries, leased work, records and search.
+"""The store protocols and their values: log, summaries, facts, leased work, records and search.
 
 A store keeps rows and does not interpret messages; `encoding` turns messages into rows and back, so every
 store returns exactly the same messages. The rules that every store shares are here as pure functions:
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
+from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.terms import search_terms, text_ends
 from autonomy_ctx.validation import check_int
@@ -305,15 +306,20 @@ class StoredSegment:
     # The conversation's generation it was made from, and its number among all ever made there.
     generation: int = 0
     number: int = 0
+    # When the first and the last of its messages were written, in seconds since 1970; 0 when not known.
+    began: float = 0.0
+    ended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """The segments in force and the pinned messages, with the head they were read with."""
+    """The segments in force, the pinned messages and the facts, with the head they were read with."""
 
     head: Head
     segments: tuple[StoredSegment, ...] = ()
     pins: tuple[Entry, ...] = ()
+    # Those that hold, and the ones that each of them has replaced.
+    facts: tuple[Fact, ...] = ()
 
     @property
     def covered(self) -> int:
@@ -338,14 +344,21 @@ class Summaries(Protocol):
     """Where segments and pins are kept, beside the log and under the same generation."""
 
     async def summary(self, key: Key) -> SummaryState:
-        """The segments in force and the pins."""
+        """The segments in force, the pins and the facts that hold."""
 
     async def commit_segment(
-        self, key: Key, segment: StoredSegment, *, generation: int, fence: int | None
+        self,
+        key: Key,
+        segment: StoredSegment,
+        *,
+        generation: int,
+        fence: int | None,
+        facts: Sequence[FactChange] | None = None,
     ) -> bool:
         """Put a segment in force if generation, coverage and lease still allow it; whether they did.
 
-        `fence` is that of the lease under which it was made; None for a provisional one.
+        `fence` is that of the lease under which it was made; None for a provisional one. With `facts`,
+        these changes take the place of all that were made from messages of its range.
         """
 
     async def undo_segment(self, key: Key) -> bool:
@@ -358,6 +371,20 @@ class Summaries(Protocol):
 
     async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
         """Pin a message or let it go; false when there is no such message."""
+
+
+@runtime_checkable
+class Facts(Protocol):
+    """Where standing facts are kept. Those made from messages go with the segment they were written with."""
+
+    async def facts(self, key: Key) -> list[Fact]:
+        """Every fact that is kept, also those replaced or done, as they were written."""
+
+    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
+        """Make the changes of a user; the facts that they add. These stay until they are removed."""
+
+    async def remove_fact(self, key: Key, number: int) -> bool:
+        """Forget a fact that holds; what it replaced does not come back. False when none has the number."""
 
 
 def last_final_position(segments: Sequence[StoredSegment]) -> int:
@@ -444,7 +471,7 @@ class Head:
     """Where a conversation stands: the last position given, messages kept, and which past is meant.
 
     Deleting raises the generation: whatever was derived from an older one is void. A change of the
-    segments in force or the pins raises the revision: same revision and generation, same summary.
+    segments in force, the pins or the facts raises the revision: same revision and generation, same summary.
     """
 
     position: int = 0
@@ -490,8 +517,8 @@ class Log(Protocol):
 
 
 @runtime_checkable
-class Store(Log, Summaries, Work, Records, Search, Protocol):
-    """A log with its summaries, the work they are owed, records and search, and a life of its own."""
+class Store(Log, Summaries, Facts, Work, Records, Search, Protocol):
+    """A log with its summaries and facts, the work they are owed, records, search, and a life of its own."""
 
     @property
     def identity(self) -> object:

@@ -55,6 +55,7 @@ class _HotStore(WindowCache):
         self.summary, self.pin = store.summary, store.pin
         self.commit_segment, self.undo_segment = store.commit_segment, store.undo_segment
         self.drop_segments = store.drop_segments
+        self.facts, self.write_facts, self.remove_fact = store.facts, store.write_facts, store.remove_fact
         self.owe, self.claim, self.claim_next = store.owe, store.claim, store.claim_next
         self.extend, self.settle = store.extend, store.settle
         self.put_records, self.read_records = store.put_records, store.read_records

@@ -16,6 +16,7 @@ from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.encoding import decode_row, message_from_row, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
+from autonomy_ctx.memory.sqlite.facts import DROP_LOST, drop_facts
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.progress import Progress
 from autonomy_ctx.memory.sqlite.segments import restore_segments
@@ -186,6 +187,7 @@ class Transaction:
             execute("DELETE FROM whole WHERE conversation_id = ?", (conversation_id,))
             deleted = execute("DELETE FROM message WHERE conversation_id = ?", (conversation_id,)).rowcount
             execute("DELETE FROM record WHERE conversation_id = ?", (conversation_id,))
+            execute("DELETE FROM fact WHERE conversation_id = ?", (conversation_id,))
             unlist_entries(self._connection, conversation_id)
             # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
             self.has_deleted = True
@@ -215,13 +217,14 @@ class Transaction:
         return deleted
 
     def _delete_derived(self, conversation_id: int, first: int) -> int:
-        """Delete the segments from a position on, and the pins of messages that are gone."""
+        """Delete the segments from a position on, their facts, and the pins of messages that are gone."""
         execute = self._connection.execute
         segments = execute(
             "DELETE FROM segment WHERE conversation_id = ? AND last >= ?", (conversation_id, first)
         ).rowcount
         if segments:
             restore_segments(self._connection, conversation_id)
+        facts = drop_facts(self._connection, conversation_id, DROP_LOST, conversation_id)
         pins = execute(
             """
             DELETE FROM pin WHERE conversation_id = ?1 AND NOT EXISTS
@@ -229,7 +232,7 @@ class Transaction:
             """,
             (conversation_id,),
         ).rowcount
-        return segments + pins
+        return segments + pins + facts
 
     def _delete_one(self, conversation_id: int, message_id: str) -> list[int]:
         found = self._connection.execute(

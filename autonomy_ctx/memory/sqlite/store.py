@@ -16,6 +16,7 @@ from typing import TypeVar
 import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
+from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.sqlite import leases, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
@@ -132,11 +133,17 @@ class SqliteStore:
         return state
 
     async def commit_segment(
-        self, key: Key, segment: StoredSegment, *, generation: int, fence: int | None
+        self,
+        key: Key,
+        segment: StoredSegment,
+        *,
+        generation: int,
+        fence: int | None,
+        facts: Sequence[FactChange] | None = None,
     ) -> bool:
         return await self._write(
             lambda transaction: summaries.commit_segment(
-                transaction, key, segment, generation, fence, self._clock()
+                transaction, key, segment, generation, fence, facts, self._clock()
             )
         )
 
@@ -152,6 +159,15 @@ class SqliteStore:
 
     async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
         return await self._write(lambda transaction: summaries.pin(transaction, key, message_id, pinned))
+
+    async def facts(self, key: Key) -> list[Fact]:
+        return await self._read_in_thread(lambda connection: summaries.read_facts(connection, key))
+
+    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
+        return await self._write(lambda transaction: summaries.write_facts(transaction, key, changes))
+
+    async def remove_fact(self, key: Key, number: int) -> bool:
+        return await self._write(lambda transaction: summaries.remove_fact(transaction, key, number))
 
     async def owe(self, key: Key, *, task: str) -> bool:
         return await self._write(lambda transaction: leases.owe(transaction, key, task, self._clock()))

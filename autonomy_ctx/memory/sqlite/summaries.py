@@ -1,12 +1,14 @@
-"""The SQL of summaries and pins: what one transaction does to their rows, and how they are read."""
+"""The SQL of summaries, pins and facts: what one transaction does to their rows, and how they are read."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, decode_entry, find_conversation, find_conversation_ids
 from autonomy_ctx.memory.sqlite.segments import REPLACED_BY_UNDO, insert_segment, read_active_segments
@@ -43,9 +45,15 @@ def read_small_summary(connection: sqlite3.Connection, key: Key, max_bytes: int)
 
 
 def commit_segment(
-    transaction: Transaction, key: Key, segment: StoredSegment, generation: int, fence: int | None, now: float
+    transaction: Transaction,
+    key: Key,
+    segment: StoredSegment,
+    generation: int,
+    fence: int | None,
+    facts: Sequence[FactChange] | None,
+    now: float,
 ) -> bool:
-    """Put a segment in force, or change nothing when it does not fit any more."""
+    """Put a segment and its facts in force, or change nothing when it does not fit any more."""
     connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if found is None or found[1].generation != generation:
@@ -62,6 +70,9 @@ def commit_segment(
         insert_segment(connection, conversation_id, rest, number)
     for one in swap.removed:
         connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
+    if facts is not None:
+        fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_RANGE, segment.first, segment.last)
+        fact_rows.write_facts(connection, conversation_id, facts, segment=number)
     _increment_revision(connection, conversation_id, new_generation=False)
     return True
 
@@ -86,6 +97,7 @@ def undo_segment(transaction: Transaction, key: Key) -> bool:
         "UPDATE segment SET replaced_by = NULL WHERE conversation_id = ? AND replaced_by = ?", meant
     )
     connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (REPLACED_BY_UNDO, number))
+    fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_OF_SEGMENT, number)
     _increment_revision(connection, conversation_id, new_generation=True)
     return True
 
@@ -101,7 +113,8 @@ def drop_segments(transaction: Transaction, scope: str, agent: str | None, conve
             "SELECT count(*) FROM segment WHERE conversation_id = ? AND replaced_by IS NULL", meant
         )
         in_force += active
-        if connection.execute("DELETE FROM segment WHERE conversation_id = ?", meant).rowcount:
+        facts = fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_ALL)
+        if connection.execute("DELETE FROM segment WHERE conversation_id = ?", meant).rowcount or facts:
             transaction.has_deleted = True
             _increment_revision(connection, conversation_id, new_generation=True)
     return in_force
@@ -124,6 +137,32 @@ def pin(transaction: Transaction, key: Key, message_id: str, pinned: bool) -> bo
     return True
 
 
+def read_facts(connection: sqlite3.Connection, key: Key) -> list[Fact]:
+    """Every fact that is kept of a conversation."""
+    found = find_conversation(connection, key)
+    return [] if found is None else fact_rows.read_all_facts(connection, found[0])
+
+
+def write_facts(transaction: Transaction, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
+    """Make the changes of a user; the facts that they add."""
+    conversation_id = transaction.conversation_id(key)
+    connection = transaction.flushed_connection()
+    found = fact_rows.write_facts(connection, conversation_id, changes)
+    _increment_revision(connection, conversation_id, new_generation=False)
+    return found
+
+
+def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
+    """Forget a fact that holds; false when none has the number."""
+    connection = transaction.flushed_connection()
+    found = find_conversation(connection, key)
+    if found is None or not fact_rows.remove_fact(connection, found[0], number):
+        return False
+    transaction.has_deleted = True
+    _increment_revision(connection, found[0], new_generation=False)
+    return True
+
+
 @contextmanager
 def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN")
@@ -137,7 +176,9 @@ def _read_state(connection: sqlite3.Connection, conversation_id: int, head: Head
     pins: list[Entry] = [
         decode_entry(*row) for row in connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
     ]
-    return SummaryState(head, tuple(read_active_segments(connection, conversation_id)), tuple(pins))
+    segments = tuple(read_active_segments(connection, conversation_id))
+    facts = fact_rows.read_facts_in_force(connection, conversation_id)
+    return SummaryState(head, segments, tuple(pins), facts)
 
 
 def _increment_revision(

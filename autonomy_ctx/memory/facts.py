@@ -1,0 +1,267 @@
+"""How a store keeps the facts of a conversation, and `ConversationFacts`, with which users edit them.
+
+A store keeps changes as rows. A fact holds while no row has ended it; when that row is dropped, it holds
+again. So undoing a summary and deleting messages need no rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from autonomy_ctx.errors import InvalidFact, UnknownFact
+from autonomy_ctx.items.fact import (
+    FACT_KINDS,
+    MAX_FACT_CHARACTERS,
+    Fact,
+    FactAction,
+    FactChange,
+    FactKind,
+    FactSource,
+    FactState,
+    clean_fact_text,
+    fact_id,
+    fact_number,
+    normalize_fact,
+    standing_facts,
+)
+from autonomy_ctx.memory.store import Key, Store
+
+# A fact that was ended by a user who removed the one in its place.
+REMOVED = -1
+USERS_SEGMENT = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRow:
+    """A change as it is stored. `segment` is the number of the one it was written with, 0 for a user's."""
+
+    number: int
+    kind: FactKind
+    text: str
+    position: int
+    created: float
+    target: int | None
+    source: FactSource
+    segment: int
+    is_done: bool = False
+
+
+def make_rows(
+    holding: Sequence[Fact], changes: Sequence[FactChange], *, last: int, segment: int
+) -> list[FactRow]:
+    """The rows of changes, numbered on from `last`; what is known already, or ends nothing, is left out."""
+    texts = {normalize_fact(fact.text): fact_number(fact.id) for fact in holding}
+    alive = {fact_number(fact.id): normalize_fact(fact.text) for fact in holding}
+    numbers: dict[str, int | None] = {}
+    rows: list[FactRow] = []
+    for index, change in enumerate(changes):
+        name = change.target or ""
+        target = numbers.get(name) if name.startswith("+") else fact_number(change.target)
+        target = target if target in alive else None
+        text = clean_fact_text(change.text)
+        normal = normalize_fact(text)
+        if change.action == "done":
+            if target is None:
+                continue
+            texts.pop(alive.pop(target), None)
+        else:
+            if not normal or normal in texts:
+                numbers[f"+{index}"] = texts.get(normal)
+                continue
+            if target is not None:
+                texts.pop(alive.pop(target), None)
+        last += 1
+        numbers[f"+{index}"] = last
+        if change.action != "done":
+            texts[normal], alive[last] = last, normal
+        rows.append(
+            FactRow(
+                number=last,
+                kind=change.kind,
+                text=text,
+                position=change.position,
+                created=change.created_at.timestamp(),
+                target=target,
+                source=change.source,
+                segment=segment,
+                is_done=change.action == "done",
+            )
+        )
+    return rows
+
+
+def make_fact(row: FactRow, state: FactState) -> Fact:
+    return Fact(
+        id=fact_id(row.number),
+        kind=row.kind,
+        text=row.text,
+        position=row.position,
+        created_at=datetime.fromtimestamp(row.created, UTC),
+        replaces=None if row.target is None else fact_id(row.target),
+        state=state,
+        source=row.source,
+    )
+
+
+class FactRows:
+    """The facts of one conversation in plain Python objects; numbers are never used again."""
+
+    __slots__ = ("_ended_by", "_last_number", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[int, FactRow] = {}
+        self._ended_by: dict[int, int] = {}
+        self._last_number = 0
+
+    def in_force(self) -> tuple[Fact, ...]:
+        """The facts that hold, and the ones that each of them stands for."""
+        holding = self._holding()
+        before = (fact_number(fact.replaces) for fact in holding)
+        replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
+        return (*replaced, *holding)
+
+    def all(self) -> list[Fact]:
+        """Every fact that is kept, as it was written, with what became of it."""
+        return [make_fact(row, self._state(number)) for number, row in self._rows.items() if not row.is_done]
+
+    def write(self, changes: Sequence[FactChange], *, segment: int) -> list[Fact]:
+        """Make changes; the facts that they add."""
+        rows = make_rows(self._holding(), changes, last=self._last_number, segment=segment)
+        for row in rows:
+            self._rows[row.number] = row
+            self._last_number = row.number
+            if row.target is not None:
+                self._ended_by[row.target] = row.number
+        return [make_fact(row, self._state(row.number)) for row in rows if not row.is_done]
+
+    def remove(self, number: int) -> bool:
+        """Forget a fact that holds; what it stood for does not come back."""
+        row = self._rows.get(number)
+        if row is None or row.is_done or number in self._ended_by:
+            return False
+        del self._rows[number]
+        if row.target is not None:
+            self._ended_by[row.target] = REMOVED
+        return True
+
+    def drop(self, is_dropped: Callable[[FactRow], bool]) -> int:
+        """Drop derived rows; what they ended holds again. How many it were."""
+        gone = {number for number, row in self._rows.items() if row.source != "user" and is_dropped(row)}
+        self._rows = {number: row for number, row in self._rows.items() if number not in gone}
+        self._ended_by = {
+            number: by for number, by in self._ended_by.items() if by not in gone and number in self._rows
+        }
+        return len(gone)
+
+    def clear(self) -> int:
+        """Drop all rows, those of users too."""
+        count = len(self._rows)
+        self._rows.clear()
+        self._ended_by.clear()
+        return count
+
+    def _holding(self) -> list[Fact]:
+        return [
+            make_fact(row, "holds")
+            for number, row in self._rows.items()
+            if not row.is_done and number not in self._ended_by
+        ]
+
+    def _state(self, number: int) -> FactState:
+        by = self._ended_by.get(number)
+        return ended_state(None if by is None else by == REMOVED or not self._rows[by].is_done)
+
+
+def ended_state(is_replaced: bool | None) -> FactState:
+    """The state of a fact; None for one that nothing has ended."""
+    return "holds" if is_replaced is None else "replaced" if is_replaced else "done"
+
+
+class ConversationFacts:
+    """What holds now in one conversation: `await` it for the facts, or change them.
+
+    What is written here stays until it is removed; no summary changes it.
+    """
+
+    def __init__(self, store: Store, key: Key, clock: Callable[[], datetime]) -> None:
+        self._store, self._key, self._clock = store, key, clock
+
+    def __await__(self) -> Generator[Any, None, list[Fact]]:
+        return self._holding().__await__()
+
+    async def history(self) -> list[Fact]:
+        """Every fact that is kept, also those that were replaced or are done, as they were written."""
+        return await self._store.facts(self._key)
+
+    async def add(self, kind: FactKind, text: str) -> Fact:
+        """Have a fact hold from now on. One that says the same already is given back as it is."""
+        normal = normalize_fact(_check_text(text))
+        return await self._write("add", _check_kind(kind), text, None) or next(
+            fact for fact in await self._holding() if normalize_fact(fact.text) == normal
+        )
+
+    async def replace(self, fact_id: str, text: str, *, kind: FactKind | None = None) -> Fact:
+        """Have a new text hold in place of a fact; its kind stays unless another is given."""
+        _check_text(text)
+        old = await self._find(fact_id)
+        if normalize_fact(old.text) == normalize_fact(text):
+            return old
+        new = await self._write("replace", old.kind if kind is None else _check_kind(kind), text, old.id)
+        if new is None:
+            # Another one says this already: the old one only has to go.
+            await self.remove(fact_id)
+            return await self.add(old.kind, text)
+        return new
+
+    async def done(self, fact_id: str) -> None:
+        """Call a fact done: an open item that was settled, a goal that was reached."""
+        await self._write("done", "value", "", (await self._find(fact_id)).id)
+
+    async def remove(self, fact_id: str) -> None:
+        """Forget a fact; one that it had replaced does not come back."""
+        number = fact_number(fact_id)
+        if number is None or not await self._store.remove_fact(self._key, number):
+            raise UnknownFact(fact_id)
+
+    async def _holding(self) -> list[Fact]:
+        return standing_facts((await self._store.summary(self._key)).facts)
+
+    async def _find(self, fact_id: str) -> Fact:
+        found = next((fact for fact in await self._holding() if fact.id == fact_id), None)
+        if found is None:
+            raise UnknownFact(fact_id)
+        return found
+
+    async def _write(self, action: FactAction, kind: FactKind, text: str, target: str | None) -> Fact | None:
+        head = await self._store.head(self._key)
+        change = FactChange(
+            action=action,
+            position=head.position,
+            created_at=self._clock(),
+            kind=kind,
+            text=text,
+            target=target,
+            source="user",
+        )
+        found = await self._store.write_facts(self._key, [change])
+        return found[0] if found else None
+
+
+def _check_text(text: Any) -> str:
+    if not isinstance(text, str):
+        raise InvalidFact("text", f"must be a string, not {type(text).__name__}")
+    if not normalize_fact(text):
+        raise InvalidFact("text", "must not be empty")
+    if len(" ".join(text.split())) > MAX_FACT_CHARACTERS:
+        raise InvalidFact("text", f"has {len(text):,} characters; a fact has at most {MAX_FACT_CHARACTERS}")
+    return text
+
+
+def _check_kind(kind: Any) -> FactKind:
+    if kind not in FACT_KINDS:
+        raise InvalidFact("kind", f"is {kind!r}; it must be one of {', '.join(FACT_KINDS)}")
+    checked: FactKind = kind
+    return checked

@@ -1,0 +1,133 @@
+"""The SQL of standing facts: reading those that hold, writing changes, and taking changes back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.facts import REMOVED, USERS_SEGMENT, FactRow, ended_state, make_fact, make_rows
+from autonomy_ctx.memory.sqlite.connection import UnreadableRow
+from autonomy_ctx.memory.sqlite.segments import encode_text
+
+_COLUMNS = ("number", "kind", "text", "position", "created", "target", "source", "segment", "is_done")
+_OF_ROW = ", ".join(f"f.{name}" for name in _COLUMNS)
+_SELECT_HOLDING = f"""
+    SELECT {_OF_ROW} FROM fact f INDEXED BY fact_in_force
+    WHERE f.conversation_id = ? AND f.ended_by IS NULL AND f.is_done = 0 ORDER BY f.number
+"""  # noqa: S608  # our names
+# The ones that those stand for.
+_SELECT_REPLACED = f"""
+    SELECT {_OF_ROW} FROM fact h INDEXED BY fact_in_force
+    CROSS JOIN fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
+    WHERE h.conversation_id = ? AND h.ended_by IS NULL AND h.is_done = 0 ORDER BY h.number
+"""  # noqa: S608  # our names
+_SELECT_ALL = f"""
+    SELECT {_OF_ROW}, CASE WHEN f.ended_by IS NULL THEN NULL ELSE NOT coalesce(e.is_done, 0) END
+    FROM fact f LEFT JOIN fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
+    WHERE f.conversation_id = ? AND f.is_done = 0 ORDER BY f.number
+"""  # noqa: S608  # our names
+_INSERT = f"""
+    INSERT INTO fact (conversation_id, {", ".join(_COLUMNS)}) VALUES (?{", ?" * len(_COLUMNS)})
+"""  # noqa: S608  # our names
+_DROP = "SELECT number FROM fact WHERE conversation_id = ? AND source != 'user' AND "
+DROP_RANGE = f"{_DROP} position BETWEEN ? AND ?"
+DROP_OF_SEGMENT = f"{_DROP} segment = ?"
+DROP_ALL = f"{_DROP} 1"
+# Of segments that are gone.
+DROP_LOST = f"{_DROP} segment NOT IN (SELECT number FROM segment WHERE conversation_id = ?)"  # noqa: S608
+
+
+def read_facts_in_force(connection: sqlite3.Connection, conversation_id: int) -> tuple[Fact, ...]:
+    """The facts that hold, and the ones that each of them stands for."""
+    meant = (conversation_id,)
+    holding = _read(connection, _SELECT_HOLDING, meant)
+    replaced = _read(connection, _SELECT_REPLACED, meant) if any(row.target for row in holding) else []
+    return (*(make_fact(row, "replaced") for row in replaced), *(make_fact(row, "holds") for row in holding))
+
+
+def read_all_facts(connection: sqlite3.Connection, conversation_id: int) -> list[Fact]:
+    """Every fact that is kept, as it was written, with what became of it."""
+    rows = connection.execute(_SELECT_ALL, (conversation_id,)).fetchall()
+    return [
+        make_fact(_decode(row[:-1]), ended_state(None if row[-1] is None else bool(row[-1]))) for row in rows
+    ]
+
+
+def write_facts(
+    connection: sqlite3.Connection,
+    conversation_id: int,
+    changes: Sequence[FactChange],
+    *,
+    segment: int = USERS_SEGMENT,
+) -> list[Fact]:
+    """Make changes; the facts that they add."""
+    if not changes:
+        return []
+    [(last,)] = connection.execute("SELECT last_fact FROM conversation WHERE id = ?", (conversation_id,))
+    holding = [make_fact(row, "holds") for row in _read(connection, _SELECT_HOLDING, (conversation_id,))]
+    rows = make_rows(holding, changes, last=last, segment=segment)
+    for row in rows:
+        given = [encode_text(row.text) if name == "text" else getattr(row, name) for name in _COLUMNS]
+        connection.execute(_INSERT, (conversation_id, *given))
+        if row.target is not None:
+            _end(connection, conversation_id, row.target, row.number)
+    if rows:
+        connection.execute(
+            "UPDATE conversation SET last_fact = ? WHERE id = ?", (rows[-1].number, conversation_id)
+        )
+    ended = {row.target: row.is_done for row in rows}
+    return [
+        make_fact(row, ended_state(None if row.number not in ended else not ended[row.number]))
+        for row in rows
+        if not row.is_done
+    ]
+
+
+def remove_fact(connection: sqlite3.Connection, conversation_id: int, number: int) -> bool:
+    """Forget a fact that holds; what it stood for does not come back."""
+    found = connection.execute(
+        "DELETE FROM fact WHERE conversation_id = ? AND number = ? AND ended_by IS NULL AND is_done = 0 "
+        "RETURNING target",
+        (conversation_id, number),
+    ).fetchall()
+    for (target,) in found:
+        if target is not None:
+            _end(connection, conversation_id, target, REMOVED)
+    return bool(found)
+
+
+def drop_facts(connection: sqlite3.Connection, conversation_id: int, which: str, *values: int) -> int:
+    """Drop derived rows, by one of the statements of this module; what they ended holds again."""
+    gone = connection.execute(which, (conversation_id, *values)).fetchall()
+    for (number,) in gone:
+        connection.execute(
+            "UPDATE fact SET ended_by = NULL WHERE conversation_id = ? AND ended_by = ?",
+            (conversation_id, number),
+        )
+        connection.execute(
+            "DELETE FROM fact WHERE conversation_id = ? AND number = ?", (conversation_id, number)
+        )
+    return len(gone)
+
+
+def _end(connection: sqlite3.Connection, conversation_id: int, number: int, by: int) -> None:
+    connection.execute(
+        "UPDATE fact SET ended_by = ? WHERE conversation_id = ? AND number = ?", (by, conversation_id, number)
+    )
+
+
+def _read(connection: sqlite3.Connection, statement: str, values: Iterable[int]) -> list[FactRow]:
+    return [_decode(row) for row in connection.execute(statement, tuple(values)).fetchall()]
+
+
+def _decode(row: Sequence[Any]) -> FactRow:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    try:
+        values.update(text=json.loads(values["text"]), is_done=bool(values["is_done"]))
+    except ValueError:
+        # Why not might quote what users said.
+        raise UnreadableRow(f"the fact with number {values['number']} cannot be read") from None
+    return FactRow(**values)
