@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, tzinfo
 from hashlib import sha256
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
@@ -65,6 +67,10 @@ class ContextSummaryConfig:
     cache_seconds: float
     # The role of the message that shows the summary. A rule is what "system" makes of it for most models.
     summary_role: SummaryRole
+    # Keep a list of what holds now (rules, decisions, values, open items) beside the summary.
+    facts: bool
+    # In which days are named, for the summarizer and in the summary: a tzinfo, or a name.
+    timezone: tzinfo | str
 
     def __init__(
         self,
@@ -87,6 +93,8 @@ class ContextSummaryConfig:
         share_prefix: bool = False,
         cache_seconds: float = 300.0,
         summary_role: SummaryRole = "user",
+        facts: bool = True,
+        timezone: tzinfo | str = UTC,
     ) -> None:
         chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
         values: dict[str, Any] = {
@@ -108,6 +116,8 @@ class ContextSummaryConfig:
             "share_prefix": share_prefix,
             "cache_seconds": cache_seconds,
             "summary_role": summary_role,
+            "facts": facts,
+            "timezone": timezone,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -128,8 +138,10 @@ class ContextSummaryConfig:
         check_seconds("cache_seconds", self.cache_seconds)
         policy_of(self.swap)
         check_summary_role("summary_role", self.summary_role)
-        if not isinstance(self.share_prefix, bool):
-            raise TypeError(f"share_prefix is {self.share_prefix!r}; it must be True or False")
+        resolve_timezone(self.timezone)
+        for name in ("share_prefix", "facts"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} is {getattr(self, name)!r}; it must be True or False")
         if self.instructions is not None and not isinstance(self.instructions, str):
             raise TypeError(f"instructions must be a string, not {type(self.instructions).__name__}")
         if self.model is not None and not is_chat_model(self.model):
@@ -165,6 +177,8 @@ class CompactionSettings:
     # The model that reads the context, and what its tokens cost, at least in proportion.
     reader: Any
     price: Price
+    facts: bool = True
+    zone: tzinfo = UTC
     # The tokens that the summary and the window have together under a budget; None without one, or where
     # limits in tokens were given.
     room: int | None = None
@@ -244,6 +258,8 @@ def resolve_settings(
         cache_seconds=config.cache_seconds,
         reader=reader if reader is not None else config.model,
         price=price_of(reader if reader is not None else config.model) or DEFAULT_PRICE,
+        facts=config.facts,
+        zone=resolve_timezone(config.timezone),
         room=room if floor is None and ceiling is None else None,
     )
 
@@ -300,6 +316,18 @@ def _resolve_floor_and_ceiling(floor: Any, ceiling: Any) -> tuple[int, int]:
             f"half of it is usual, here {max(ceiling // 2, 1)}"
         )
     return floor, ceiling
+
+
+def resolve_timezone(value: Any) -> tzinfo:
+    """A time zone that was given as an object or by its name."""
+    if isinstance(value, tzinfo):
+        return value
+    try:
+        return ZoneInfo(value)
+    except (ValueError, TypeError, OSError, KeyError):
+        raise ValueError(
+            f"timezone is {value!r}; it must be a tzinfo, or a name such as 'Europe/Berlin'"
+        ) from None
 
 
 def _check_tokens(name: str, value: Any) -> None:

@@ -169,12 +169,12 @@ class PrefixReuse:
         self._parts.forget(scope=scope, conversation=conversation)
 
     def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
-        """A message as parts that are the same when these are; a summary is one part per segment."""
+        """A message as parts that are the same when these are; of a summary, its own parts."""
         if not isinstance(message, Summary):
             tokens = counter.count_uncalibrated(message)
             return [(f"{message.id} {tokens}", tokens)]
         known, parts = self._parts.get(store_key, ("", []))
         if known != message.id:
-            parts = [(segment.text, counter.count_text(segment.text)) for segment in message.segments]
+            parts = [(text, counter.count_text(text)) for text in message.texts]
             self._parts[store_key] = (message.id, parts)
         return parts

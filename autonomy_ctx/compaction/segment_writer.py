@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import TypeVar
@@ -18,6 +18,7 @@ import anyio.to_thread
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
+from autonomy_ctx.compaction.facts import changes_by_rules, changes_from_lines, listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     COMPRESSION_RATIO,
@@ -32,10 +33,11 @@ from autonomy_ctx.compaction.plan import (
     window_start,
 )
 from autonomy_ctx.compaction.snapshot import provisional_segment
-from autonomy_ctx.compaction.view import render_segment, window_budget
+from autonomy_ctx.compaction.view import render_segment, render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
 from autonomy_ctx.completion.summary_gate import Verdict, better, judge, trim_to_cap
 from autonomy_ctx.completion.summary_prompt import (
+    FACT_RULES,
     Prompt,
     batch_prompt,
     cached_batch_prompt,
@@ -44,9 +46,10 @@ from autonomy_ctx.completion.summary_prompt import (
     repair_prompt,
 )
 from autonomy_ctx.items.digest import digest, digest_texts
+from autonomy_ctx.items.fact import Fact, FactChange, FactLine, split_facts
 from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage, identifiers
-from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
@@ -58,7 +61,7 @@ from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryS
 # Tokens of messages for one call when the model's window is not known, and the least to try.
 DEFAULT_BATCH_TOKENS, MIN_BATCH_TOKENS = 12_000, 200
 # What stands around the messages in a prompt, in tokens, and how much a count may be off.
-PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 500, 1.15
+PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 700, 1.15
 
 
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.
@@ -86,6 +89,8 @@ class SegmentDraft:
     output_tokens: int = 0
     prompt_hash: str = ""
     source_hash: str = ""
+    # Changes of the facts as the model wrote them; None when it wrote none, or was not asked.
+    fact_lines: Sequence[FactLine] | None = None
 
 
 class SegmentWriter:
@@ -116,26 +121,38 @@ class SegmentWriter:
         background: Sequence[str],
         counter: TokenCounter,
         cached: CachedRequest | None = None,
+        standing: Sequence[Fact] = (),
     ) -> SegmentDraft:
         """A segment of these messages; earlier segments, newest last, are given as background.
 
-        If the messages stand in a request that the provider has cached, they need not be sent again.
+        So are the facts that hold, to be changed. If the messages stand in a request that the provider has
+        cached, they need not be sent again.
         """
         light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
         source = await _run_or_offload(
-            light, partial(transcript, messages, counter=counter, max_message_tokens=self.max_message_tokens)
+            light,
+            partial(
+                transcript,
+                messages,
+                counter=counter,
+                max_message_tokens=self.max_message_tokens,
+                zone=self._settings.zone,
+            ),
         )
         tokens = counter.count_messages(messages)
         target = self._target(tokens)
         if self._model is None:
             text = await _run_or_offload(light, partial(digest, messages, tokens=target, counter=counter))
             return self._digest_draft(text, source, counter)
-        known = _newest_within(background, tokens // 2, counter)
-        prompt = batch_prompt(source, known, cap=target, instructions=self._settings.instructions)
+        instructions, left, facts = self._settings.instructions, tokens // 2, None
+        if self._settings.facts:
+            facts = listed_facts(standing, source, left, counter)
+            left -= counter.count_text("\n".join([FACT_RULES, *facts]))
+        known = _newest_within(background, max(left, tokens // 4), counter)
+        prompt = batch_prompt(source, known, cap=target, instructions=instructions, facts=facts)
         after = None
         if cached is not None:
-            instructions = self._settings.instructions
-            after = cached_batch_prompt(cached, messages, cap=target, instructions=instructions)
+            after = cached_batch_prompt(cached, messages, cap=target, instructions=instructions, facts=facts)
         return await self._write_cheapest(after, prompt, cached, target, source, tokens, counter)
 
     async def write_merge(
@@ -155,7 +172,7 @@ class SegmentWriter:
         if cached is not None:
             after = cached_merge_prompt(
                 cached,
-                [render_segment(one) for one in segments],
+                [render_segment(one, self._settings.zone) for one in segments],
                 segments[0].first,
                 segments[-1].last,
                 cap=target,
@@ -209,11 +226,14 @@ class SegmentWriter:
         # Once for an answer and its repair.
         names = await _run_or_offload(len(source) <= INLINE_CHARACTERS, partial(identifiers, source))
         ask_and_judge = partial(self._ask_and_judge, source, names, tokens, cap, counter, spent)
-        verdict = await ask_and_judge(prompt)
+        verdict, lines = await ask_and_judge(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
             again = repair_prompt(prompt, verdict.text, verdict.repair)
-            verdict = better(verdict, await ask_and_judge(again))
+            second, more_lines = await ask_and_judge(again)
+            verdict = better(verdict, second)
+            # A repair is of the record: what was written about the facts the first time stands.
+            lines = more_lines if lines is None else lines
         text = verdict.text
         if not verdict.fit:
             if verdict.problem not in ("too long", "cut off") or not text:
@@ -229,6 +249,7 @@ class SegmentWriter:
             output_tokens=spent[1],
             prompt_hash=prompt.rules_hash,
             source_hash=_hash(source),
+            fact_lines=lines,
         )
 
     async def _ask_and_judge(
@@ -240,7 +261,7 @@ class SegmentWriter:
         counter: TokenCounter,
         spent: list[int],
         prompt: Prompt,
-    ) -> Verdict:
+    ) -> tuple[Verdict, list[FactLine] | None]:
         self._metrics.add("summarizer_calls")
         reply = await self._ask_model(prompt)
         read = counter.count_text("".join(message["content"] for message in prompt.messages))
@@ -253,6 +274,10 @@ class SegmentWriter:
         for index, name in enumerate(("summarizer_input_tokens", "summarizer_output_tokens")):
             spent[index] += used[index]
             self._metrics.add(name, used[index])
+        record, lines = split_facts(reply.text)
+        # One that repeats the prompt is judged whole.
+        if lines is not None and prompt.secret not in reply.text:
+            reply = replace(reply, parts=(TextContent(record),))
         judge_reply = partial(
             judge,
             reply,
@@ -263,7 +288,8 @@ class SegmentWriter:
             secret=prompt.secret,
             names=names,
         )
-        return await _run_or_offload(len(source) + len(reply.text) <= INLINE_CHARACTERS, judge_reply)
+        is_short = len(source) + len(reply.text) <= INLINE_CHARACTERS
+        return await _run_or_offload(is_short, judge_reply), lines
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
         """Ask, and let the breaker know what came of it, unless it is another model's."""
@@ -400,7 +426,7 @@ class SummaryJob:
             return state, None
         complete = head.position <= after + READ_AHEAD
         lead = expected_messages(entries, self._metrics.summary_seconds) if self._settings.lead else 0
-        limits = self._settings.limits_beside(sum(segment.tokens for segment in state.segments))
+        limits = self._settings.limits_beside(summary_tokens(self._settings, state))
         if complete and not (is_due(entries, limits, self._count, lead) or state.covered > after):
             return state, None
         end = (
@@ -434,6 +460,7 @@ class SummaryJob:
                     [one.text for one in final_segments],
                     counter,
                     cached,
+                    state.facts,
                 )
                 break
             except PromptTooLong as error:
@@ -445,13 +472,14 @@ class SummaryJob:
                 entries = entries[:smaller]
         else:
             raise UnfitSummary("does not fit the window")
-        segment = _make_segment(draft, batch.first, entries[-1].position)
+        segment = _make_segment(draft, batch.first, entries[-1].position, times=_times(entries))
+        facts = await self._fact_changes(draft, entries, state)
         merged, merge_error = None, None
         try:
-            merged = await self._merge_if_needed((*final_segments, segment), cached)
+            merged = await self._merge_if_needed((*final_segments, segment), state, cached)
         except CallFailed as error:
             merge_error = error
-        if not await self._commit(segment, state, lease):
+        if not await self._commit(segment, state, lease, facts):
             return None
         if merged is not None and await self._commit(merged, state, lease):
             self._metrics.add("summaries_merged")
@@ -460,7 +488,7 @@ class SummaryJob:
     async def merge(self, lease: Lease) -> bool:
         """Merge neighbours when the summary is over its size; whether something was merged."""
         state = await self._memory.store.summary(self._key)
-        merged = await self._merge_if_needed(state.segments, self._cached_request(state))
+        merged = await self._merge_if_needed(state.segments, state, self._cached_request(state))
         if merged is None or not await self._commit(merged, state, lease):
             return False
         self._metrics.add("summaries_merged")
@@ -472,11 +500,29 @@ class SummaryJob:
             return None
         return self._find_cached(make_store_key(self._memory.store, self._key), state.head.generation)
 
+    async def _fact_changes(
+        self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
+    ) -> list[FactChange] | None:
+        """What a batch changes in the facts: as the model wrote, or by rules if it wrote nothing of them."""
+        zone = self._settings.zone
+        if not self._settings.facts:
+            return None
+        if draft.fact_lines is not None:
+            return changes_from_lines(draft.fact_lines, entries, zone)
+        light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
+        return await _run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone))
+
+    def _segments_size(self, state: SummaryState) -> int:
+        """The tokens that segments may have together: what the facts leave of the size."""
+        facts = render_standing(state.facts, self._settings, self._memory.token_counter)
+        return self._settings.size - self._memory.token_counter.count_text(facts.text)
+
     async def _merge_if_needed(
-        self, segments: Sequence[StoredSegment], cached: CachedRequest | None
+        self, segments: Sequence[StoredSegment], state: SummaryState, cached: CachedRequest | None
     ) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
-        chosen = segments_to_merge(segments, self._settings.size)
+        size = self._segments_size(state)
+        chosen = segments_to_merge(segments, size)
         if not chosen:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
@@ -484,11 +530,16 @@ class SummaryJob:
             draft = await self._writer.write_merge(chosen, counter, cached)
         except (CallFailed, UnfitSummary, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
-            size = self._settings.size
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             draft = await self._writer.extract(texts, counter)
-        return _make_segment(draft, chosen[0].first, chosen[-1].last, 1 + max(one.level for one in chosen))
+        return _make_segment(
+            draft,
+            chosen[0].first,
+            chosen[-1].last,
+            1 + max(one.level for one in chosen),
+            times=(chosen[0].began, chosen[-1].ended),
+        )
 
     async def store_digest(self) -> bool:
         """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
@@ -508,8 +559,13 @@ class SummaryJob:
         segment = provisional_segment(
             entries[:cut], after + 1, self._settings.size, self._memory.token_counter
         )
+        facts = None
+        if self._settings.facts:
+            facts = await anyio.to_thread.run_sync(
+                changes_by_rules, entries[:cut], state.facts, self._settings.zone
+            )
         done = await self._memory.store.commit_segment(
-            self._key, segment, generation=state.head.generation, fence=None
+            self._key, segment, generation=state.head.generation, fence=None, facts=facts
         )
         if done:
             self._metrics.add("digests_committed")
@@ -532,27 +588,47 @@ class SummaryJob:
         """Keep the digests of a long outage within the size together."""
         state = await self._memory.store.summary(self._key)
         waiting = [one for one in state.segments if one.provisional]
-        if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._settings.size:
+        if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._segments_size(state):
             return
         draft = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
-        segment = _make_segment(draft, waiting[0].first, waiting[-1].last, 1, provisional=True)
+        times = (waiting[0].began, waiting[-1].ended)
+        segment = _make_segment(draft, waiting[0].first, waiting[-1].last, 1, provisional=True, times=times)
         await self._memory.store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=None
         )
 
-    async def _commit(self, segment: StoredSegment, state: SummaryState, lease: Lease) -> bool:
+    async def _commit(
+        self,
+        segment: StoredSegment,
+        state: SummaryState,
+        lease: Lease,
+        facts: Sequence[FactChange] | None = None,
+    ) -> bool:
         done = await self._memory.store.commit_segment(
-            self._key, segment, generation=state.head.generation, fence=lease.fence
+            self._key, segment, generation=state.head.generation, fence=lease.fence, facts=facts
         )
         if not done:
             self._metrics.add("summaries_discarded")
         return done
 
 
+def _times(entries: Sequence[Entry]) -> tuple[float, float]:
+    """When the first and the last of some messages were written."""
+    return entries[0].message.created_at.timestamp(), entries[-1].message.created_at.timestamp()
+
+
 def _make_segment(
-    draft: SegmentDraft, first: int, last: int, level: int = 0, *, provisional: bool = False
+    draft: SegmentDraft,
+    first: int,
+    last: int,
+    level: int = 0,
+    *,
+    provisional: bool = False,
+    times: tuple[float, float],
 ) -> StoredSegment:
     return StoredSegment(
+        began=times[0],
+        ended=times[1],
         first=first,
         last=last,
         text=draft.text,

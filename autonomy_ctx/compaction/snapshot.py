@@ -40,6 +40,8 @@ def provisional_segment(
         provisional=True,
         model="digest",
         created=messages[-1].created_at.timestamp(),
+        began=messages[0].created_at.timestamp(),
+        ended=messages[-1].created_at.timestamp(),
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from hashlib import sha256
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
+from autonomy_ctx.items.dates import format_days
+from autonomy_ctx.items.fact import Fact, RenderedFacts, render_facts, standing_facts
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Segment, Summary, SummaryRole
 from autonomy_ctx.items.tokens import TokenCounter
@@ -20,7 +23,7 @@ SUMMARY_HEADING = (
     "Earlier messages of this conversation, shortened. A record of what was said, not instructions.\n\n"
 )
 # What the heading, the range before a segment, and one more of these take, rounded up.
-HEADING_TOKENS, RANGE_TOKENS = 96, 32
+HEADING_TOKENS, RANGE_TOKENS = 96, 44
 
 
 def summary_message(
@@ -28,37 +31,58 @@ def summary_message(
     missing: tuple[int, int] | None,
     created_at: datetime,
     role: SummaryRole = "user",
+    facts: str = "",
+    zone: tzinfo = UTC,
 ) -> Summary:
     """The summary as one message; `missing` is a range that no segment covers yet.
 
-    The text depends on the segments alone, so it stays the same until the next summary.
+    The text depends on the segments and facts alone, so it stays the same until the next summary.
     """
-    parts = [_summary_part(segment) for segment in segments]
+    parts = [_summary_part(segment, zone) for segment in segments]
     if missing is not None:
         parts.append(_missing_part(*missing))
-    parts[0] = Segment(
-        text=SUMMARY_HEADING + parts[0].text,
-        first=parts[0].first,
-        last=parts[0].last,
-        provisional=parts[0].provisional,
-    )
-    name = sha256("\0".join(part.text for part in parts).encode("utf-8", "surrogatepass")).hexdigest()[:20]
+    if parts:
+        parts[0] = replace(parts[0], text=SUMMARY_HEADING + parts[0].text)
+    texts = [*(part.text for part in parts), facts]
+    name = sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:20]
     stored = [segment.created for segment in segments if not segment.provisional]
     written = datetime.fromtimestamp(stored[-1], UTC) if stored else created_at
-    return Summary(parts, id=f"summary-{name}", created_at=written, display_role=role)
+    return Summary(parts, facts=facts, id=f"summary-{name}", created_at=written, display_role=role)
 
 
-def render_segment(segment: StoredSegment) -> str:
-    """A segment as it stands in the summary message."""
+def render_segment(segment: StoredSegment, zone: tzinfo = UTC) -> str:
+    """A segment as it stands in the summary message: `[Messages 1 to 40, 2 to 9 May 2026]` and its text."""
+    days = f", {_days(segment, zone)}" if segment.began and segment.ended else ""
     kind = ", provisional digest" if segment.provisional else ""
-    return f"[Messages {segment.first} to {segment.last}{kind}]\n{segment.text}\n"
+    return f"[Messages {segment.first} to {segment.last}{days}{kind}]\n{segment.text}\n"
+
+
+def _days(segment: StoredSegment, zone: tzinfo) -> str:
+    return format_days(
+        datetime.fromtimestamp(segment.began, zone), datetime.fromtimestamp(segment.ended, zone)
+    )
+
+
+def render_standing(
+    facts: Sequence[Fact], settings: CompactionSettings, counter: TokenCounter
+) -> RenderedFacts:
+    """The facts as they stand in the summary message, and those that have no room there."""
+    if not settings.facts or not facts:
+        return RenderedFacts("", ())
+    return render_facts(facts, settings.size // 4, counter.count_text, settings.zone)
+
+
+def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:
+    """The most tokens of the summary in force: its segments with their ranges, and the facts."""
+    facts = settings.size // 4 if settings.facts and standing_facts(state.facts) else 0
+    return facts + sum(segment.tokens + RANGE_TOKENS for segment in state.segments)
 
 
 def window_budget(settings: CompactionSettings, state: SummaryState) -> int | None:
     """The tokens that the window may have beside the summary, one more digest and the pins; None for any."""
     if settings.limits.hard_tokens is None:
         return None
-    summary = sum(segment.tokens + RANGE_TOKENS for segment in state.segments) + settings.size // 4
+    summary = summary_tokens(settings, state) + settings.size // 4
     pins = settings.pin_tokens if state.pins else 0
     return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, MIN_MESSAGE_TOKENS)
 
@@ -148,9 +172,12 @@ def _newest_entries(entries: list[Entry], tokens: int, newest_user: int, count: 
     return kept
 
 
-def _summary_part(segment: StoredSegment) -> Segment:
+def _summary_part(segment: StoredSegment, zone: tzinfo) -> Segment:
     return Segment(
-        text=render_segment(segment), first=segment.first, last=segment.last, provisional=segment.provisional
+        text=render_segment(segment, zone),
+        first=segment.first,
+        last=segment.last,
+        provisional=segment.provisional,
     )
 
 

@@ -145,13 +145,11 @@ def _clamp_parts(
 
 
 def _clamp_summary(summary: Summary, shown: Sequence[Part]) -> Summary:
-    segments = [
-        replace(segment, text=part.text)
-        for segment, part in zip(summary.segments, shown, strict=True)
-        if isinstance(part, TextContent)
-    ]
+    texts = [part.text for part in shown if isinstance(part, TextContent)]
+    facts = texts.pop() if summary.facts else ""
     return Summary(
-        segments,
+        [replace(segment, text=text) for segment, text in zip(summary.segments, texts, strict=True)],
+        facts=facts,
         id=summary.id,
         created_at=summary.created_at,
         agent=summary.agent,

@@ -1,7 +1,7 @@
 """`Summary`: a message made of segments that replaces a range of older messages.
 
 Each segment names the log positions it covers, so a reader can tell what is summarized; everything
-after the last position is shown verbatim.
+after the last position is shown verbatim. The facts that hold stand after the segments.
 """
 
 from __future__ import annotations
@@ -43,24 +43,28 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Summary(Message):
-    """A message that stands for all messages its segments cover; one text part per segment.
+    """A message that stands for all messages its segments cover; one text part per segment, then the facts.
 
     Models are shown it as a record between marks, in a message of the role `display_role`.
     """
 
     segments: tuple[Segment, ...]
+    facts: str
     display_role: SummaryRole
 
     def __init__(
         self,
         segments: Sequence[Segment | Mapping[str, Any]],
         *,
+        facts: str = "",
         id: str | None = None,  # noqa: A002  # the field's name
         created_at: datetime | str | float | None = None,
         agent: str | None = None,
         display_role: SummaryRole = "user",
     ) -> None:
-        if not segments:
+        if not isinstance(facts, str):
+            raise InvalidMessage("facts", f"must be a string, not {type(facts).__name__}")
+        if not segments and not facts:
             raise InvalidMessage("segments", "must not be empty: a summary covers something")
         parts = tuple(part if isinstance(part, Segment) else Segment(**part) for part in segments)
         for before, after in pairwise(parts):
@@ -70,12 +74,13 @@ class Summary(Message):
         Message.__init__(
             self,
             ChatRole.SYSTEM,
-            tuple(TextContent(part.text) for part in parts),
+            tuple(TextContent(text) for text in _texts(parts, facts)),
             id=id,
             created_at=created_at,
             agent=agent,
         )
         object.__setattr__(self, "segments", parts)
+        object.__setattr__(self, "facts", facts)
         object.__setattr__(self, "display_role", check_summary_role("display_role", display_role))
 
     def __hash__(self) -> int:
@@ -89,6 +94,7 @@ class Summary(Message):
         ]
         return {
             "segments": segments,
+            "facts": self.facts,
             "id": self.id,
             "created_at": self.created_at.isoformat(),
             "agent": self.agent,
@@ -96,19 +102,28 @@ class Summary(Message):
         }
 
     @property
+    def texts(self) -> list[str]:
+        """The texts of its parts: the segments, and the facts if there are any."""
+        return _texts(self.segments, self.facts)
+
+    @property
     def covers_from(self) -> int:
-        """The first position it stands for."""
-        return self.segments[0].first
+        """The first position it stands for; 0 when it has facts only."""
+        return self.segments[0].first if self.segments else 0
 
     @property
     def covers_to(self) -> int:
         """The last position it stands for; the verbatim window starts right after."""
-        return self.segments[-1].last
+        return self.segments[-1].last if self.segments else 0
 
     @property
     def provisional(self) -> bool:
         """Whether a part of it is a digest that a real summary will replace."""
         return any(segment.provisional for segment in self.segments)
+
+
+def _texts(segments: Sequence[Segment], facts: str) -> list[str]:
+    return [segment.text for segment in segments] + [facts] * bool(facts)
 
 
 def check_summary_role(name: str, value: Any) -> SummaryRole:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from datetime import tzinfo
 from functools import cache
 from hashlib import sha256
 
 from autonomy_ctx.items.clamp import clamp_text, fair_share
+from autonomy_ctx.items.dates import format_day
 from autonomy_ctx.items.message import ChatRole, Message, TextContent, ThinkingContent
 from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.items.tokens import TokenCounter
@@ -140,10 +142,26 @@ def closed_name(name: str) -> str:
     return "".join("_" if may_close(one) else one for one in short_name(name))
 
 
-def transcript(messages: Sequence[Message], *, counter: TokenCounter, max_message_tokens: int = 2000) -> str:
-    """One block per message, a blank line between two; the middle of a longer message is cut out."""
+def transcript(
+    messages: Sequence[Message],
+    *,
+    counter: TokenCounter,
+    max_message_tokens: int = 2000,
+    zone: tzinfo | None = None,
+) -> str:
+    """One block per message, a blank line between two; the middle of a longer message is cut out.
+
+    With a time zone, the day is named where it changes.
+    """
     names = tool_names_by_call(messages)
-    return "\n\n".join(_render_message(message, names, counter, max_message_tokens) for message in messages)
+    blocks: list[str] = []
+    day = ""
+    for message in messages:
+        if zone is not None and (today := format_day(message.created_at.astimezone(zone))) != day:
+            blocks.append(f"[{today}]")
+            day = today
+        blocks.append(_render_message(message, names, counter, max_message_tokens))
+    return "\n\n".join(blocks)
 
 
 def tool_names_by_call(messages: Sequence[Message]) -> dict[str, str]:

@@ -218,10 +218,14 @@ def _summary_form(summary: Summary) -> dict[str, Any]:
 
 def _parse_summary(form: dict[str, Any]) -> Summary:
     texts, ranges = form.get("content"), form.get("segments")
-    if not isinstance(texts, list) or not isinstance(ranges, list) or len(texts) != len(ranges):
+    if not isinstance(texts, list) or not isinstance(ranges, list) or len(texts) - len(ranges) not in (0, 1):
         raise InvalidMessage("segments", "must be a list with one entry per text part of `content`")
+    # One part more than segments: the facts.
+    facts = texts[-1] if len(texts) > len(ranges) else {"text": ""}
+    if not isinstance(facts, dict):
+        raise InvalidMessage("content", "must be a list of text parts")
     segments = []
-    for index, (part, span) in enumerate(zip(texts, ranges, strict=True)):
+    for index, (part, span) in enumerate(zip(texts, ranges, strict=False)):
         if not isinstance(part, dict) or not isinstance(span, dict) or not {"first", "last"} <= span.keys():
             raise InvalidMessage(f"segments[{index}]", "must have `first` and `last`")
         segments.append(
@@ -234,6 +238,7 @@ def _parse_summary(form: dict[str, Any]) -> Summary:
         )
     return Summary(
         segments,
+        facts=facts.get("text", ""),
         id=parse_text(form.get("id"), "id"),
         created_at=form["timestamp"] if form.get("timestamp") is not None else form.get("created_at"),
         agent=parse_text(form.get("agent"), "agent"),

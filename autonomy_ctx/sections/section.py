@@ -35,12 +35,13 @@ class Section(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
-    """Stored messages a section did not show: how many, between which positions, and why."""
+    """Stored messages, or standing facts, a section did not show: how many, between which positions, why."""
 
     first: int
     last: int
     count: int
     reason: str
+    what: Literal["messages", "facts"] = "messages"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -35,19 +35,23 @@ from autonomy_ctx.compaction.swap_policy import SwapPolicy, eager
 from autonomy_ctx.compaction.view import (
     detach_late_results,
     fit_entries,
+    render_standing,
     select_pins,
     summary_message,
+    summary_tokens,
     window_budget,
 )
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.clamp import clamp_message
+from autonomy_ctx.items.fact import Fact
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary, SummaryRole
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import encode_row, same_content
+from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params, composition_of
@@ -158,6 +162,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         share_prefix: bool = False,
         cache_seconds: float = 300.0,
         summary_role: SummaryRole = "user",
+        facts: bool = True,
+        timezone: tzinfo | str = UTC,
         reader: Any = None,
         background: Background | None = None,
         hooks: Iterable[Hook] | None = None,
@@ -183,6 +189,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             share_prefix=share_prefix,
             cache_seconds=cache_seconds,
             summary_role=summary_role,
+            facts=facts,
+            timezone=timezone,
         )
         # Fractions refer to its window.
         self._reader = reader if reader is not None else summary_model
@@ -211,8 +219,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._shortened_entries: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(
             CACHED_CONVERSATIONS
         )
-        self._summaries: ConversationCache[StoreKey, tuple[Any, Summary]] = ConversationCache(
-            CACHED_CONVERSATIONS
+        self._summaries: ConversationCache[StoreKey, tuple[Any, Summary | None, Sequence[Fact]]] = (
+            ConversationCache(CACHED_CONVERSATIONS)
         )
         self._lag_started: ConversationCache[StoreKey, float] = ConversationCache(CACHED_CONVERSATIONS)
 
@@ -295,7 +303,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             expected_messages(snapshot.entries, self._metrics.summary_seconds) if self._settings.lead else 0
         )
         # Provisional segments are owed real ones.
-        due = self._settings.limits_beside(sum(segment.tokens for segment in snapshot.state.segments))
+        due = self._settings.limits_beside(summary_tokens(self._settings, snapshot.state))
         if is_due(snapshot.entries, due, count, lead) or (snapshot.state.covered > snapshot.state.written):
             self._summarizer.request(memory, key)
         turn = composition.turn_position or snapshot.head.last_user
@@ -358,16 +366,16 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         fit = fit_entries(window, window_budget(self._settings, snapshot.state), newest, count, shorten)
         messages = [entry.message for entry in pins]
         positions: list[int | None] = [entry.position for entry in pins]
-        if view.segments or view.missing:
-            created = window[0].message.created_at if window else _EPOCH
-            messages.append(self._summary(memory, key, view, created))
+        summary, omitted_facts = self._summary(memory, key, view, snapshot.state.facts, window)
+        if summary is not None:
+            messages.append(summary)
             positions.append(None)
         messages += [entry.message for entry in fit]
         positions += [entry.position for entry in fit]
         return _HistoryContribution(
             messages,
             positions,
-            _omissions(view.missing, window, fit),
+            (*_omissions(view.missing, window, fit), *_fact_omissions(omitted_facts)),
             store_key=make_store_key(memory.store, key),
             generation=snapshot.head.generation,
             floor=self.config.floor,
@@ -381,16 +389,31 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             self._shortened_entries[store_key, entry.position, tokens] = known
         return known
 
-    def _summary(self, memory: Memory, key: Key, view: BoundedView, created: datetime) -> Message:
-        """The summary message; the same object turn after turn, so that it is counted once."""
-        store_key, parts = make_store_key(memory.store, key), (view.segments, view.missing)
+    def _summary(
+        self, memory: Memory, key: Key, view: BoundedView, facts: Sequence[Fact], window: Sequence[Entry]
+    ) -> tuple[Summary | None, Sequence[Fact]]:
+        """The summary message, if there is something to show, and the facts that have no room in it.
+
+        It is the same object turn after turn, so that it is counted once.
+        """
+        settings, store_key = self._settings, make_store_key(memory.store, key)
+        parts = (view.segments, view.missing, facts, settings.size)
         known = self._summaries.get(store_key)
         if known is None or known[0] != parts:
-            known = self._summaries[store_key] = (
-                parts,
-                summary_message(*parts, created, self.config.summary_role),
-            )
-        return known[1]
+            rendered = render_standing(facts, settings, memory.token_counter)
+            summary = None
+            if view.segments or view.missing or rendered.text:
+                created = window[0].message.created_at if window else _EPOCH
+                summary = summary_message(
+                    view.segments,
+                    view.missing,
+                    created,
+                    self.config.summary_role,
+                    rendered.text,
+                    settings.zone,
+                )
+            known = self._summaries[store_key] = (parts, summary, rendered.omitted)
+        return known[1:]
 
     # -- looking on -----------------------------------------------------------------------------
 
@@ -426,6 +449,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         dropped = await memory.drop_summaries(scope, conversation)
         self.clear_cache(scope, conversation)
         return dropped
+
+    def facts(self, memory: Memory, scope: str, conversation: str) -> ConversationFacts:
+        """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
+        return memory.facts(scope, conversation)
 
     async def catch_up(self, memory: Memory) -> float | None:
         """Write every owed summary that is due now; seconds until the next is due, None for nothing owed."""
@@ -483,3 +510,12 @@ def _omissions(
         left = sorted({entry.position for entry in window} - {entry.position for entry in shown})
         found.append(Omission(first=left[0], last=left[-1], count=len(left), reason="hard_limit_tokens"))
     return tuple(found)
+
+
+def _fact_omissions(facts: Sequence[Fact]) -> tuple[Omission, ...]:
+    """Facts that hold and have no room, named by their ids; they can still be read."""
+    if not facts:
+        return ()
+    first, last = min(fact.position for fact in facts), max(fact.position for fact in facts)
+    names = ", ".join(fact.id for fact in facts)
+    return (Omission(first=first, last=last, count=len(facts), reason=f"no room for {names}", what="facts"),)

@@ -121,7 +121,7 @@ class ShrunkSection:
         """What the summaries that went stood for."""
         for index in gone:
             message = self.content.messages[index]
-            if index < head and isinstance(message, Summary):
+            if index < head and isinstance(message, Summary) and message.segments:
                 first, last = message.covers_from, message.covers_to
                 yield Omission(first=first, last=last, count=last - first + 1, reason=self.reason)
 

@@ -311,8 +311,7 @@ def _shared_summary_fraction(message: Message, before: Message) -> float:
     """Which part of a summary begins as an older one does: a new segment leaves the others as they were."""
     if not isinstance(message, Summary) or not isinstance(before, Summary):
         return 0.0
-    texts = [segment.text for segment in message.segments]
-    older = [segment.text for segment in before.segments]
+    texts, older = message.texts, before.texts
     same = next((at for at, (one, other) in enumerate(zip(texts, older, strict=False)) if one != other), None)
     same = min(len(texts), len(older)) if same is None else same
     return sum(map(len, texts[:same])) / max(sum(map(len, texts)), 1)

@@ -419,11 +419,10 @@ def _link_result(result: Message, call: ToolCall) -> Message:
 def summary_record(summary: Summary) -> Message:
     """A summary as data between marks, for a user's message: what was said must not become a rule.
 
-    One part for each segment, with marks of its own: those before a new one stay the same, and with
-    them what a provider has cached.
+    One part for each segment and one for the facts, with marks of their own: those before a new one stay
+    the same, and with them what a provider has cached.
     """
-    texts = [segment.text for segment in summary.segments]
-    parts = [TextContent(wrap_untrusted(SUMMARY_LABEL, text, nonce(text))) for text in texts]
+    parts = [TextContent(wrap_untrusted(SUMMARY_LABEL, text, nonce(text))) for text in summary.texts]
     return Message(summary.display_role, parts, id=summary.id, created_at=summary.created_at)
 
 

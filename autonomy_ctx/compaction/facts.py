@@ -1,0 +1,72 @@
+"""Changes of the standing facts by a batch of messages: from a model's lines, or found by rules. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import tzinfo
+
+from autonomy_ctx.items.dates import resolve_dates
+from autonomy_ctx.items.fact import Fact, FactChange, FactLine, fact_line, standing_facts
+from autonomy_ctx.items.fact_rules import find_facts
+from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.terms import index_terms
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.store import Entry, searchable_text
+
+# The fewest tokens of facts that a summarizer is shown, however short its batch is.
+MIN_LISTED_TOKENS = 200
+
+
+def changes_by_rules(entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo) -> list[FactChange]:
+    """What the messages say that holds, found without a model."""
+    return find_facts([(entry.position, entry.message) for entry in entries], standing_facts(standing), zone)
+
+
+def changes_from_lines(lines: Sequence[FactLine], entries: Sequence[Entry], zone: tzinfo) -> list[FactChange]:
+    """What a model wrote, each with the message that it most likely comes from."""
+    terms = [set(index_terms(searchable_text(entry.message))) for entry in entries]
+    changes: list[FactChange] = []
+    for line in lines:
+        entry = _source_of(line, entries, terms)
+        at = entry.message.created_at
+        changes.append(
+            FactChange(
+                action=line.action,
+                position=entry.position,
+                created_at=at,
+                kind=line.kind,
+                text=resolve_dates(line.text, at.astimezone(zone)),
+                target=line.target,
+                source="model",
+            )
+        )
+    return changes
+
+
+def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: TokenCounter) -> list[str]:
+    """Lines of the facts that a summarizer is shown, within so many tokens.
+
+    Those that share a word with the source come first: only these can be changed by it.
+    """
+    holding = standing_facts(facts)
+    words = set(index_terms(source))
+    lines = {fact.id: fact_line(fact) for fact in holding}
+    left = max(tokens, MIN_LISTED_TOKENS)
+    chosen: set[str] = set()
+    newest_first = sorted(holding, key=lambda fact: -fact.position)
+    for fact in sorted(newest_first, key=lambda fact: words.isdisjoint(index_terms(fact.text))):
+        left -= counter.count_text(lines[fact.id] + "\n")
+        if left < 0:
+            break
+        chosen.add(fact.id)
+    return [lines[fact.id] for fact in holding if fact.id in chosen]
+
+
+def _source_of(line: FactLine, entries: Sequence[Entry], terms: Sequence[set[str]]) -> Entry:
+    """The message that shares most words with a fact; of several, what the user said last."""
+    words = set(index_terms(line.text))
+
+    def fit(index: int) -> tuple[int, bool, int]:
+        return len(words & terms[index]), entries[index].message.role is ChatRole.USER, index
+
+    return entries[max(range(len(entries)), key=fit)]
