@@ -1,0 +1,121 @@
+"""Finds the phrases of a table in a text, word by word, in any language.
+
+A word is folded before it is compared (case, width, accents). Chinese and Japanese characters and commas and
+colons are words of their own, so a table is read in the same way for every script. The time is linear in the
+length of the text, whatever the table holds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from autonomy_ctx.items.terms import UNSPACED_SCRIPTS, fold_text, lazy_pattern
+
+NUMBER_SLOT = "#"  # stands for any number in a phrase of a table
+PHRASE_SEPARATOR = ";"
+MAX_GAP = 3  # characters between two words of one phrase
+_LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}]+"
+_WORD_PATTERN = lazy_pattern(
+    rf"[{UNSPACED_SCRIPTS}]|{_LETTERS}(?:['\u2019]{_LETTERS})*|[#,:\uff0c\u3001\uff1a]"
+)
+# What may stand between two words of one phrase: spaces, hyphens, the vowel marks of Arabic.
+_GAP_CHARACTERS = frozenset(
+    " \t\n\u00a0\u202f\u3000-\u2010\u2011\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652"
+)
+_SAME_MARKS = {"\uff0c": ",", "\u3001": ",", "\uff1a": ":"}
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word in the form in which it is compared, and where it stands in its text."""
+
+    folded: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseMatch(Generic[Value]):
+    """A phrase of a table in a text: its words by index, what the table says of it, and its number if any."""
+
+    first: int
+    last: int
+    value: Value
+    number: int | None = None
+
+
+def split_words(text: str) -> list[Word]:
+    """The words of a text, in order."""
+    return [Word(_fold_word(match[0]), match.start(), match.end()) for match in _WORD_PATTERN.finditer(text)]
+
+
+def split_phrases(table: str) -> list[str]:
+    """The phrases of one entry of a table."""
+    return [" ".join(phrase.split()) for phrase in table.split(PHRASE_SEPARATOR) if phrase.strip()]
+
+
+class PhraseTable(Generic[Value]):
+    """Phrases and what each of them stands for. The longest phrase at a place is the one that is found."""
+
+    def __init__(
+        self,
+        phrases: Iterable[tuple[str, Value]],
+        *,
+        parse_number: Callable[[str], int | None] = lambda word: None,
+    ) -> None:
+        self._parse_number = parse_number
+        rows: defaultdict[str, list[tuple[tuple[str, ...], Value]]] = defaultdict(list)
+        for phrase, value in phrases:
+            words = tuple(word.folded for word in split_words(phrase))
+            rows[words[0]].append((words, value))
+        # Of two equal phrases the one that came first is found: `sorted` is stable.
+        self._rows = {first: sorted(row, key=lambda one: -len(one[0])) for first, row in rows.items()}
+
+    def find(self, text: str, words: Sequence[Word]) -> Iterator[PhraseMatch[Value]]:
+        """The phrases in a text, in order, none inside another."""
+        at = 0
+        while at < len(words):
+            found = self.match(text, words, at)
+            if found:
+                yield found
+            at = found.last + 1 if found else at + 1
+
+    def match(self, text: str, words: Sequence[Word], at: int) -> PhraseMatch[Value] | None:
+        """The longest phrase that begins at a word."""
+        for first in (words[at].folded, NUMBER_SLOT):
+            for phrase, value in self._rows.get(first, ()):
+                if found := self._match_phrase(text, words, at, phrase, value):
+                    return found
+        return None
+
+    def _match_phrase(
+        self, text: str, words: Sequence[Word], at: int, phrase: tuple[str, ...], value: Value
+    ) -> PhraseMatch[Value] | None:
+        if at + len(phrase) > len(words):
+            return None
+        number: int | None = None
+        for offset, wanted in enumerate(phrase):
+            word = words[at + offset]
+            if wanted == NUMBER_SLOT:
+                number = self._parse_number(word.folded)
+                if number is None:
+                    return None
+            elif word.folded != wanted:
+                return None
+            if offset and not may_separate(text[words[at + offset - 1].end : word.start]):
+                return None
+        return PhraseMatch(at, at + len(phrase) - 1, value, number)
+
+
+def may_separate(gap: str) -> bool:
+    """Whether what stands between two words keeps them together."""
+    return len(gap) <= MAX_GAP and all(character in _GAP_CHARACTERS for character in gap)
+
+
+def _fold_word(word: str) -> str:
+    return _SAME_MARKS.get(word) or fold_text(word).replace("\u2019", "'")
