@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from autonomy_ctx._lazy import lazy_names
 
 _MODULES = {
+    "ConversationInfo": "autonomy_ctx.memory.store",
     "Draft": "autonomy_ctx.memory.store",
     "Entry": "autonomy_ctx.memory.store",
     "Head": "autonomy_ctx.memory.store",
@@ -13,6 +14,7 @@ _MODULES = {
     "InMemory": "autonomy_ctx.memory.store",
     "Key": "autonomy_ctx.memory.store",
     "Lease": "autonomy_ctx.memory.store",
+    "Listing": "autonomy_ctx.memory.store",
     "Log": "autonomy_ctx.memory.store",
     "RecallHit": "autonomy_ctx.memory.recall",
     "RecallResult": "autonomy_ctx.memory.recall",
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.recall import RecallHit, RecallResult
     from autonomy_ctx.memory.registry import StoreOptions, register_store
     from autonomy_ctx.memory.store import (
+        ConversationInfo,
         Draft,
         Entry,
         Head,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
         InMemory,
         Key,
         Lease,
+        Listing,
         Log,
         Record,
         Records,
@@ -58,6 +62,7 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 __all__ = [
+    "ConversationInfo",
     "Draft",
     "Entry",
     "Head",
@@ -66,6 +71,7 @@ __all__ = [
     "IndexedMessageReader",
     "Key",
     "Lease",
+    "Listing",
     "Log",
     "RecallHit",
     "RecallResult",

@@ -41,8 +41,8 @@ def fill_many(path: Path, conversations: int, messages: int) -> None:
     with connection:
         for number in range(conversations):
             made = connection.execute(
-                "INSERT INTO conversation (agent, scope, conversation, head, count, last_user) "
-                "VALUES ('', 'many', ?, ?, ?, ?)",
+                "INSERT INTO conversation (agent, scope, conversation, head, count, last_user, has_messages) "
+                "VALUES ('', 'many', ?, ?, ?, ?, 1)",
                 (f"c{number}", messages, messages, messages - 1),
             )
             drafts = [

@@ -22,6 +22,7 @@ from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.facts import USERS_SEGMENT, FactRows
 from autonomy_ctx.memory.store import (
     MAX_LEASE_SECONDS,
+    ConversationInfo,
     Draft,
     Entry,
     Head,
@@ -42,6 +43,7 @@ from autonomy_ctx.memory.store import (
 )
 
 if TYPE_CHECKING:
+    from autonomy_ctx.memory.name_index import NameIndex
     from autonomy_ctx.memory.search_index import SearchIndex
 
 _REPLACED_BY_UNDO = -1
@@ -342,6 +344,8 @@ class InProcessStore:
         self._conversations: dict[Key, _ConversationLog] = {}
         self._work = WorkRows()
         self._index: SearchIndex | None = None
+        # Made by the first listing.
+        self._names: NameIndex | None = None
         self._clock = clock
         self._closed = False
 
@@ -369,6 +373,8 @@ class InProcessStore:
                 log.wholes[position] = draft.whole
             if draft.message.role is ChatRole.USER:
                 last_user = position
+        if fresh and not log.head.count and self._names is not None:
+            self._names.add(key)
         log.head = replace(
             log.head, position=position, count=log.head.count + len(fresh), last_user=last_user
         )
@@ -415,6 +421,8 @@ class InProcessStore:
             deleted += gone
             if not log.entries:
                 self._work.delete(key)
+                if gone and self._names is not None:
+                    self._names.remove(key)
         if deleted and self._index is not None:
             self._index.retire()
         return deleted
@@ -604,6 +612,26 @@ class InProcessStore:
             if (log := logs[name]) is not None and log.has(position)
         ]
 
+    async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
+        return self._name_index().agents(scope, after, limit)
+
+    async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
+        return self._name_index().scopes(agent, after, limit)
+
+    async def list_conversations(
+        self, scope: str, *, agent: str | None, after: Key | None, limit: int
+    ) -> list[ConversationInfo]:
+        keys = self._name_index().conversations(scope, agent, after, limit)
+        return [
+            ConversationInfo(
+                **key._asdict(),
+                messages=len(entries),
+                first_at=entries[0].message.created_at,
+                last_at=entries[-1].message.created_at,
+            )
+            for key, entries in ((key, self._conversations[key].entries) for key in keys)
+        ]
+
     @property
     def identity(self) -> object:
         return None
@@ -625,6 +653,15 @@ class InProcessStore:
                 continue
             if conversation in (None, key.conversation):
                 yield key, log
+
+    def _name_index(self) -> NameIndex:
+        self._check_open()
+        if self._names is None:
+            # Imported here: few programs list what there is.
+            from autonomy_ctx.memory.name_index import NameIndex
+
+            self._names = NameIndex(key for key, log in self._conversations.items() if log.entries)
+        return self._names
 
     def _check_open(self) -> None:
         if self._closed:

@@ -25,14 +25,17 @@ from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
+    ConversationInfo,
     Draft,
     Head,
     InMemory,
+    Key,
     Log,
     SearchHit,
     Store,
     SummaryState,
     Window,
+    check_cursor,
     check_name,
     make_key,
 )
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.sqlite.threads import Synchronous
 
 logger = logging.getLogger("autonomy_ctx.memory")
+
+# How many names or conversations a listing gives at a time.
+PAGE_SIZE = 100
 
 
 class MemoryHook(Enum):
@@ -250,6 +256,42 @@ class Memory(AsyncResource):
             check_name("conversation", conversation)
         return await self._store.search(self.agent, scope, query, conversation=conversation, limit=limit)
 
+    # -- listing --------------------------------------------------------------------------------
+
+    async def agents(
+        self, *, scope: str | None = None, limit: int = PAGE_SIZE, after: str | None = None
+    ) -> list[str]:
+        """The names of the agents that have conversations, perhaps those of one scope; for operators.
+
+        In order, the first `limit` after a name. Conversations that belong to no agent have the name "".
+        """
+        _check_page(limit, scope=scope, after=after)
+        return await self._store.list_agents(scope=scope, after=after, limit=limit)
+
+    async def scopes(
+        self, *, agent: str | None = None, limit: int = PAGE_SIZE, after: str | None = None
+    ) -> list[str]:
+        """The names of the scopes that have conversations, perhaps those with one agent; for operators.
+
+        In order, the first `limit` after a name. It names all users or tenants: show it to none of them.
+        """
+        _check_page(limit, agent=agent, after=after)
+        return await self._store.list_scopes(agent=self._listed_agent(agent), after=after, limit=limit)
+
+    async def conversations(
+        self, scope: str, *, agent: str | None = None, limit: int = PAGE_SIZE, after: Key | None = None
+    ) -> list[ConversationInfo]:
+        """The conversations of a scope that have messages, with counts and times, by agent and name.
+
+        Those with all agents, or with one; on a view of an agent, those with it. The first `limit` after
+        a key: `after=page[-1].key` gives the next page.
+        """
+        check_name("scope", scope)
+        _check_page(limit, agent=agent)
+        agent = self._listed_agent(agent)
+        check_cursor(after, scope, agent)
+        return await self._store.list_conversations(scope, agent=agent, after=after, limit=limit)
+
     # -- summaries ------------------------------------------------------------------------------
 
     @property
@@ -325,6 +367,10 @@ class Memory(AsyncResource):
             raise
         return self
 
+    def _listed_agent(self, agent: str | None) -> str | None:
+        """Whose conversations are listed: of the agent that was named, else of the view's; None is all."""
+        return (self.agent or None) if agent is None else agent
+
     async def _make_draft_async(self, value: Message | Mapping[str, Any]) -> Draft:
         if encoding.fits_inline(value):
             return self._make_draft(value)
@@ -343,3 +389,11 @@ class Memory(AsyncResource):
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)
         return deleted
+
+
+def _check_page(limit: int, **names: str | None) -> None:
+    """Refuse a page that means nothing: a bad limit, or a name that is none."""
+    check_int("limit", limit, most=MAX_POSITION)
+    for part, name in names.items():
+        if name is not None:
+            check_name(part, name)

@@ -1,4 +1,4 @@
-"""The store protocols and their values: log, summaries, facts, leased work, records and search.
+"""The store protocols and their values: log, summaries, facts, leased work, records, search and listing.
 
 A store keeps rows and does not interpret messages; `encoding` turns messages into rows and back, so every
 store returns exactly the same messages. The rules that every store shares are here as pure functions:
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
@@ -516,9 +517,59 @@ class Log(Protocol):
         """Delete a scope, a conversation or some of its messages, whole; how many messages went."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationInfo:
+    """A conversation that has messages: its names, how many, and when the first and the last were said."""
+
+    agent: str
+    scope: str
+    conversation: str
+    messages: int
+    first_at: datetime
+    last_at: datetime
+
+    @property
+    def key(self) -> Key:
+        """Its key: what the next page of a listing comes after."""
+        return Key(self.agent, self.scope, self.conversation)
+
+
 @runtime_checkable
-class Store(Log, Summaries, Facts, Work, Records, Search, Protocol):
-    """A log with its summaries and facts, the work they are owed, records, search, and a life of its own."""
+class Listing(Protocol):
+    """Lists the conversations that have messages, and the names in their keys, a page at a time.
+
+    Names are in the order of their characters. A page costs what is on it, however much there is
+    besides: no message is counted for it.
+    """
+
+    async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
+        """The first `limit` agents after a name that have conversations, perhaps those of one scope."""
+
+    async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
+        """The first `limit` scopes after a name that have conversations, perhaps those with one agent."""
+
+    async def list_conversations(
+        self, scope: str, *, agent: str | None, after: Key | None, limit: int
+    ) -> list[ConversationInfo]:
+        """The first `limit` conversations of a scope after a key, by agent and name."""
+
+
+def check_cursor(after: Key | None, scope: str, agent: str | None) -> None:
+    """Refuse a key that no page of this listing ends with."""
+    if after is None:
+        return
+    if not isinstance(after, Key):
+        raise InvalidKey("after", f"must be a Key, such as `page[-1].key`, not {type(after).__name__}")
+    make_key(*after)
+    if after.scope != scope:
+        raise InvalidKey("after", "is a conversation of another scope; give the last key of the page before")
+    if agent not in (None, after.agent):
+        raise InvalidKey("after", "is a conversation of another agent; give the last key of the page before")
+
+
+@runtime_checkable
+class Store(Log, Summaries, Facts, Work, Records, Search, Listing, Protocol):
+    """All of the above, with a life of its own."""
 
     @property
     def identity(self) -> object:

@@ -1,5 +1,5 @@
 """`StoreContract`: what every store must do. The tests of the log are here; those of summaries, facts, work,
-records and search are in the classes it inherits from.
+records, search and listing are in the classes it inherits from.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.store import Head, Key, Store
 from autonomy_ctx.testing.facts_contract import FactsContract
+from autonomy_ctx.testing.listing_contract import ListingContract
 from autonomy_ctx.testing.records_contract import RecordsContract
 from autonomy_ctx.testing.search_contract import SearchContract
 from autonomy_ctx.testing.summaries_contract import SummariesContract
@@ -20,7 +21,9 @@ from autonomy_ctx.testing.values import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.work_contract import WorkContract
 
 
-class StoreContract(SummariesContract, FactsContract, WorkContract, RecordsContract, SearchContract):
+class StoreContract(
+    SummariesContract, FactsContract, WorkContract, RecordsContract, SearchContract, ListingContract
+):
     """What every store must do. Subclass it and provide a `store` and a `clock` fixture."""
 
     async def texts(self, store: Store, key: Key = MAIN, **options: Any) -> list[str]:

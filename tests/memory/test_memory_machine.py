@@ -24,7 +24,7 @@ from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items import get_tool_result_id, get_tool_use_ids, wire
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.stores import Head
+from autonomy_ctx.stores import ConversationInfo, Head
 from autonomy_ctx.testing import StoppedClock, make_message, numbered_ids
 
 T = TypeVar("T")
@@ -280,6 +280,21 @@ class MemoryMachine(RuleBasedStateMachine):
     def count(self, key: Key, which: int) -> None:
         counted = self.run(self.view(key, which).get_message_count(key.scope, key.conversation))
         assert counted == len(self.expected[key].kept)
+
+    @rule(key=keys, which=objects, limit=st.integers(1, 3))
+    def list_everything(self, key: Key, which: int, limit: int) -> None:
+        """Page by page: what has messages, with how many, and nothing else."""
+        memory, filled = self.memories[which], [key for key in KEYS if self.expected[key].kept]
+        found: list[ConversationInfo] = []
+        while page := self.run(
+            memory.conversations(key.scope, limit=limit, after=found[-1].key if found else None)
+        ):
+            found += page
+        wanted = sorted(one for one in filled if one.scope == key.scope)
+        assert [info.key for info in found] == wanted
+        assert [info.messages for info in found] == [len(self.expected[one].kept) for one in wanted]
+        assert self.run(memory.agents()) == sorted({one.agent for one in filled})
+        assert self.run(memory.scopes()) == sorted({one.scope for one in filled})
 
     @rule(key=keys, which=objects, most=st.integers(1, 6))
     def compose(self, key: Key, which: int, most: int) -> None:

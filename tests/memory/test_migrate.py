@@ -88,6 +88,8 @@ def test_a_file_of_the_first_schema_keeps_its_messages_and_gets_summaries(tmp_pa
             window = await memory.read("ana", "trip")
             assert window.head == Head(position=3, count=2, generation=1, last_user=2, revision=0)
             assert [entry.message.text for entry in window.entries] == ["two", "three"]
+            [info] = await memory.conversations("ana")
+            assert (info.key, info.messages, info.first_at.year) == (MAIN, 2, 1970)
             segment = StoredSegment(first=1, last=2, text="one and two", tokens=3)
             assert await memory._store.commit_segment(MAIN, segment, generation=1, fence=None)
             assert await memory._store.pin(MAIN, "m3", True)

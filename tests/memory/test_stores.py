@@ -60,6 +60,8 @@ class _HotStore(WindowCache):
         self.extend, self.settle = store.extend, store.settle
         self.put_records, self.read_records = store.put_records, store.read_records
         self.drop_records, self.search = store.drop_records, store.search
+        self.list_agents, self.list_scopes = store.list_agents, store.list_scopes
+        self.list_conversations = store.list_conversations
         self._store = store
 
     @property

@@ -6,6 +6,7 @@ from mutants.mutant import Mutant
 
 STORES = "tests/memory/test_stores.py"
 SEARCH = "tests/memory/test_search.py"
+LISTING = "tests/memory/test_listing.py"
 MAIL = "tests/memory/test_mailbox.py"
 MUTANTS = [
     Mutant(
@@ -168,6 +169,48 @@ MUTANTS = [
         '        raise UnreadableRow("messages are missing from the log")',
         "        pass",
         "tests/memory/test_sqlite_faults.py",
+    ),
+    Mutant(
+        "a conversation is listed from its first message on",
+        "memory/sqlite/log.py",
+        "UPDATE conversation SET has_messages = 1 WHERE id = ?",
+        "UPDATE conversation SET has_messages = 0 WHERE id = ?",
+        STORES,
+    ),
+    Mutant(
+        "a conversation without messages is not listed",
+        "memory/sqlite/log.py",
+        "UPDATE conversation SET has_messages = 0 WHERE id = ? AND count = 0",
+        "UPDATE conversation SET has_messages = 1 WHERE id = ? AND count = 0",
+        STORES,
+    ),
+    Mutant(
+        "conversations are listed of one scope",
+        "memory/sqlite/listing.py",
+        'condition = "c.scope = :scope"',
+        'condition = "true"',
+        STORES,
+    ),
+    Mutant(
+        "a listing in this process loses what was deleted",
+        "memory/in_process.py",
+        "                    self._names.remove(key)\n",
+        "                    pass\n",
+        STORES,
+    ),
+    Mutant(
+        "a page passes over conversations without messages",
+        "memory/sqlite/schema/0008_listing.sql",
+        "conversation (scope, agent, conversation) WHERE has_messages",
+        "conversation (scope, agent, conversation)",
+        LISTING,
+    ),
+    Mutant(
+        "a key of another scope is no cursor",
+        "memory/store.py",
+        "    if after.scope != scope:\n",
+        "    if False:\n",
+        LISTING,
     ),
     Mutant(
         "positions are never used again",

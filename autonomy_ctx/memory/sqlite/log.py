@@ -100,6 +100,8 @@ class Transaction:
             positions.append(row.position)
             if draft.message.role is ChatRole.USER:
                 row.last_user = row.position
+        if not row.count and row.position > before:
+            self._connection.execute("UPDATE conversation SET has_messages = 1 WHERE id = ?", (row.id,))
         row.count += row.position - before
         self._appended += row.position - before
         self._open_rows[key] = row
@@ -209,6 +211,7 @@ class Transaction:
                 """,
                 (conversation_id, deleted, derived > 0),
             )
+            execute("UPDATE conversation SET has_messages = 0 WHERE id = ? AND count = 0", (conversation_id,))
             execute(
                 "DELETE FROM work WHERE conversation_id = ?1 AND "
                 "(SELECT count FROM conversation WHERE id = ?1) = 0",

@@ -17,7 +17,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.sqlite import leases, summaries
+from autonomy_ctx.memory.sqlite import leases, listing, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
 from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location, connect
@@ -25,6 +25,7 @@ from autonomy_ctx.memory.sqlite.fulltext import needs_purge
 from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, read_rows, read_whole
 from autonomy_ctx.memory.sqlite.threads import Reader, SchemaNotReady, Synchronous, Writer
 from autonomy_ctx.memory.store import (
+    ConversationInfo,
     Draft,
     Head,
     IndexedMessage,
@@ -270,6 +271,23 @@ class SqliteStore:
         if found is None:
             found = await self._read_in_thread(lambda connection: read(connection))
         return found or []
+
+    async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
+        return await self._read_in_thread(
+            lambda connection: listing.list_agents(connection, scope, after, limit)
+        )
+
+    async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
+        return await self._read_in_thread(
+            lambda connection: listing.list_scopes(connection, agent, after, limit)
+        )
+
+    async def list_conversations(
+        self, scope: str, *, agent: str | None, after: Key | None, limit: int
+    ) -> list[ConversationInfo]:
+        return await self._read_in_thread(
+            lambda connection: listing.list_conversations(connection, scope, agent, after, limit)
+        )
 
     @property
     def identity(self) -> object:
