@@ -11,8 +11,11 @@ from typing import Any, ClassVar
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import new_id, now, parse_extra, parse_text, parse_time
+from autonomy_ctx.items.message import Message, new_id, now, parse_extra, parse_text, parse_time
 from autonomy_ctx.validation import number_problem, seconds_problem
+
+# What marks a message of a log as mail, with all that was sent beside the content.
+MAIL_EXTRA_KEY = "direct_message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,13 @@ class DirectMessage:
     def expired(self, at: datetime) -> bool:
         """Whether its time to live is over."""
         return self.ttl_seconds is not None and (at - self.created_at).total_seconds() >= self.ttl_seconds
+
+
+def mail_id(message: Message) -> str | None:
+    """The id of the mail that a message shows; None for any other message."""
+    sent = message.extra.get(MAIL_EXTRA_KEY)
+    found = sent.get("id") if isinstance(sent, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def _check_fields(event: Any, *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import ConflictingMessage, InvalidMessage, MailboxFull, MessageTooLarge
-from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.events import MAIL_EXTRA_KEY, DirectMessage, mail_id
 from autonomy_ctx.items.message import ChatRole, Message, now
 from autonomy_ctx.items.transcript import closed_name, nonce, wrap_untrusted
 from autonomy_ctx.items.wire import item_from_dict, item_to_dict
@@ -25,8 +25,6 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import MAX_POSITION, Key, Record, make_key
 from autonomy_ctx.validation import check_int
 
-# What marks a message of the log as mail, with all that was sent beside the content.
-MAIL_EXTRA_KEY = "direct_message"
 MAIL_LABEL = "mail"
 CHUNK_SIZE = 200
 
@@ -89,13 +87,6 @@ def as_message(mail: DirectMessage) -> Message:
         created_at=mail.created_at,
         extra={MAIL_EXTRA_KEY: form},
     )
-
-
-def mail_id(message: Message) -> str | None:
-    """The id of the mail that a message shows; None for any other message."""
-    sent = message.extra.get(MAIL_EXTRA_KEY)
-    found = sent.get("id") if isinstance(sent, Mapping) else None
-    return found if isinstance(found, str) else None
 
 
 def mail_fingerprint(form: Mapping[str, Any]) -> str:

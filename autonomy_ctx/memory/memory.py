@@ -18,7 +18,8 @@ from autonomy_ctx.background import AsyncResource, Chunks
 from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import Message, check_call_id, new_id, now
+from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.facts import ConversationFacts
@@ -27,6 +28,7 @@ from autonomy_ctx.memory.store import (
     MAX_POSITION,
     ConversationInfo,
     Draft,
+    Entry,
     Head,
     InMemory,
     Key,
@@ -49,6 +51,8 @@ logger = logging.getLogger("autonomy_ctx.memory")
 
 # How many names or conversations a listing gives at a time.
 PAGE_SIZE = 100
+# How many messages are read at a time to find where a turn begins.
+TURN_LOOKBACK = 64
 
 
 class MemoryHook(Enum):
@@ -170,6 +174,14 @@ class Memory(AsyncResource):
         """Delete all messages of a conversation; how many there were."""
         make_key(self.agent, scope, conversation)
         return await self._delete(scope, self.agent, conversation, None)
+
+    async def drop_last_turn(self, scope: str, conversation: str) -> int:
+        """Delete the user's newest message and all that follows it; how many messages it was.
+
+        Mail from other agents begins no turn: it is no message of the user.
+        """
+        ids = [entry.message.id for entry in await self._read_last_turn(scope, conversation)]
+        return await self._delete(scope, self.agent, conversation, ids) if ids else 0
 
     async def delete_scope(self, scope: str) -> int:
         """Delete everything a user or tenant ever said, with whichever agent; how many messages it was."""
@@ -371,6 +383,17 @@ class Memory(AsyncResource):
         """Whose conversations are listed: of the agent that was named, else of the view's; None is all."""
         return (self.agent or None) if agent is None else agent
 
+    async def _read_last_turn(self, scope: str, conversation: str) -> Sequence[Entry]:
+        """The user's newest message and all after it; nothing when no user has spoken."""
+        end = (await self.head(scope, conversation)).last_user
+        while end:
+            window = await self.read(scope, conversation, before=end + 1, limit=TURN_LOOKBACK)
+            starts = [entry.position for entry in window.entries if _begins_turn(entry.message)]
+            if starts:
+                return (await self.read(scope, conversation, after=starts[-1] - 1)).entries
+            end = window.entries[0].position - 1 if window.entries else 0
+        return ()
+
     async def _make_draft_async(self, value: Message | Mapping[str, Any]) -> Draft:
         if encoding.fits_inline(value):
             return self._make_draft(value)
@@ -389,6 +412,10 @@ class Memory(AsyncResource):
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)
         return deleted
+
+
+def _begins_turn(message: Message) -> bool:
+    return message.role is ChatRole.USER and mail_id(message) is None
 
 
 def _check_page(limit: int, **names: str | None) -> None:

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from autonomy_ctx.items.clamp import clamp_message, clamp_text
-from autonomy_ctx.items.events import DirectMessage
+from autonomy_ctx.items.events import DirectMessage, mail_id
 from autonomy_ctx.items.message import Message, now
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.mailbox import Mailbox, as_message, mail_id
+from autonomy_ctx.memory.mailbox import Mailbox, as_message
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.validation import check_int

@@ -237,6 +237,15 @@ class MemoryMachine(RuleBasedStateMachine):
         deleted = self.run(self.view(key, which).delete_conversation(key.scope, key.conversation))
         assert deleted == expected.drop({form["id"] for _, form in expected.kept})
 
+    @precondition(lambda self: len(self.expected[self.touched].kept) > 4)
+    @rule(which=objects)
+    def drop_last_turn(self, which: int) -> None:
+        key, expected = self.touched, self.expected[self.touched]
+        first = expected.head.last_user
+        gone = {form["id"] for position, form in expected.kept if first and position >= first}
+        dropped = self.run(self.view(key, which).drop_last_turn(key.scope, key.conversation))
+        assert dropped == expected.drop(gone)
+
     @precondition(lambda self: sum(len(expected.kept) for expected in self.expected.values()) > 12)
     @rule(key=keys, which=objects)
     def delete_scope(self, key: Key, which: int) -> None:

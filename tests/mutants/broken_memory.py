@@ -213,6 +213,13 @@ MUTANTS = [
         LISTING,
     ),
     Mutant(
+        "mail begins no turn",
+        "memory/memory.py",
+        "message.role is ChatRole.USER and mail_id(message) is None",
+        "message.role is ChatRole.USER",
+        "tests/memory/test_last_turn.py",
+    ),
+    Mutant(
         "positions are never used again",
         "memory/in_process.py",
         "    log.head = Head(log.head.position, len(log.entries)",
