@@ -11,7 +11,7 @@ import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -56,8 +56,8 @@ from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.mailbox import Mailbox
-from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, make_key
+from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
+from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Window, make_key
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
@@ -363,25 +363,92 @@ class Agent(AsyncResource):
         """All tools, the given and the built-in ones."""
         return list(self._tools.values())
 
+    def get_metrics(self) -> dict[str, int | float]:
+        """Counters since the agent was made; with a summarized history also those of its summaries."""
+        return self._metrics.collect(self.context_template)
+
+    # -- its conversations ----------------------------------------------------------------------
+
+    async def conversations(
+        self, *, scope: str = SCOPE, limit: int = PAGE_SIZE, after: Key | None = None
+    ) -> list[ConversationInfo]:
+        """The conversations of a scope with this agent, with counts and times, by name, a page at a time."""
+        return await self.memory.conversations(scope, limit=limit, after=after)
+
     async def history(
         self, *, scope: str = SCOPE, conversation: str = CONVERSATION, limit: int | None = None
     ) -> list[dict[str, Any]]:
         """The messages of a conversation, the newest `limit` of them."""
         return await self.memory.get_messages_only(scope, conversation, limit=limit)
 
+    async def read(
+        self,
+        *,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+        after: int = 0,
+        before: int | None = None,
+        limit: int | None = None,
+    ) -> Window:
+        """The newest `limit` messages between two positions, with their positions."""
+        return await self.memory.read(scope, conversation, after=after, before=before, limit=limit)
+
+    async def get_message_count(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
+        """How many messages a conversation has, without reading them."""
+        return await self.memory.get_message_count(scope, conversation)
+
+    async def get_whole_message(
+        self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION
+    ) -> dict[str, Any] | None:
+        """A tool result that was too large for the log, uncut; None for a message that was not cut."""
+        return await self.memory.get_whole_message(scope, conversation, message_id)
+
+    async def search(
+        self, query: str, *, scope: str = SCOPE, conversation: str | None = None, limit: int = 10
+    ) -> list[SearchHit]:
+        """The messages of a scope with this agent, or of one conversation, that share a word; best first."""
+        return await self.memory.search(scope, query, conversation=conversation, limit=limit)
+
+    async def summary(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> SummaryState:
+        """The segments of the summary in force, how each was made, and the pinned messages."""
+        return await self.memory.summary(scope, conversation)
+
+    async def pin(self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
+        """Show a message verbatim in every later context, also once it is summarized; false if unknown."""
+        return await self.memory.pin(scope, conversation, message_id)
+
+    async def unpin(self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
+        """Let a pinned message be summarized like any other; false if there is no such message."""
+        return await self.memory.unpin(scope, conversation, message_id)
+
+    async def undo_summary(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
+        """Go back to the summary before the newest segment; false when there is none."""
+        return await self.memory.undo_summary(scope, conversation)
+
+    async def drop_summaries(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
+        """Remove the stored summaries of a conversation; messages stay. How many segments went."""
+        return await self.memory.drop_summaries(scope, conversation)
+
+    async def delete_message(
+        self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION
+    ) -> bool:
+        """Delete one message with all that was made from it, between two turns; whether it was there."""
+        async with self._edit_log(self._key(scope, conversation)):
+            return await self.memory.delete_message(scope, conversation, message_id)
+
+    async def drop_last_turn(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
+        """Delete the user's newest message and all that follows it, once its turn has ended; how many."""
+        async with self._edit_log(self._key(scope, conversation)):
+            return await self.memory.drop_last_turn(scope, conversation)
+
     async def delete_conversation(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
         """Delete a conversation with all that was made from it, its sub-agents' part included."""
         key = self._key(scope, conversation)
-        async with self._turn_queue.turn(key):
-            self._contexts.pop(key, None)
+        async with self._edit_log(key):
             await self._items.clear(key)
             # First what only this conversation's records know of.
             deleted = await self._subagents.delete(scope, conversation)
             return deleted + await self.memory.delete_conversation(scope, conversation)
-
-    def get_metrics(self) -> dict[str, int | float]:
-        """Counters since the agent was made; with a summarized history also those of its summaries."""
-        return self._metrics.collect(self.context_template)
 
     # -- copies and ends ------------------------------------------------------------------------
 
@@ -458,6 +525,13 @@ class Agent(AsyncResource):
             finally:
                 if runner.previous is not None:
                     self._contexts[key] = without_params(runner.previous)
+
+    @asynccontextmanager
+    async def _edit_log(self, key: Key) -> AsyncIterator[None]:
+        """Wait for the conversation's turn to change its log; what the turn before was shown is void."""
+        async with self._turn_queue.turn(key):
+            self._contexts.pop(key, None)
+            yield
 
     def _environment(self) -> TurnEnvironment:
         return TurnEnvironment(

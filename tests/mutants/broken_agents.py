@@ -230,6 +230,21 @@ MUTANTS = [
         ORDER,
     ),
     Mutant(
+        "an agent lists its own conversations",
+        "memory/memory.py",
+        "return (self.agent or None) if agent is None else agent",
+        "return agent",
+        "tests/agents/test_conversation_verbs.py",
+    ),
+    Mutant(
+        "a dropped turn has ended",
+        "agents/agent.py",
+        "        async with self._edit_log(self._key(scope, conversation)):\n"
+        "            return await self.memory.drop_last_turn(scope, conversation)\n",
+        "        return await self.memory.drop_last_turn(scope, conversation)\n",
+        "tests/agents/test_conversation_verbs.py",
+    ),
+    Mutant(
         "an agent and its branch share one queue of turns",
         "agents/agent.py",
         "            made._turn_queue = TurnQueue(made.name, shared_with=self._turn_queue)\n",
