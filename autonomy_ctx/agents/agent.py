@@ -55,6 +55,7 @@ from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Window, make_key
@@ -410,8 +411,12 @@ class Agent(AsyncResource):
         return await self.memory.search(scope, query, conversation=conversation, limit=limit)
 
     async def summary(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> SummaryState:
-        """The segments of the summary in force, how each was made, and the pinned messages."""
+        """The segments of the summary in force, how each was made, the pinned messages and the facts."""
         return await self.memory.summary(scope, conversation)
+
+    def facts(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> ConversationFacts:
+        """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
+        return self.memory.facts(scope, conversation)
 
     async def pin(self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
         """Show a message verbatim in every later context, also once it is summarized; false if unknown."""

@@ -15,6 +15,7 @@ from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, orphaned_results
 from autonomy_ctx.items.digest import digest
+from autonomy_ctx.items.fact import standing_facts
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
@@ -96,6 +97,11 @@ class SnapshotReader:
     def cached_keys(self) -> list[Key]:
         """Conversations whose summary is kept here."""
         return [key for (_, key), (_, state) in self._states.items() if state.segments]
+
+    @property
+    def cached_facts(self) -> int:
+        """How many facts hold in those conversations."""
+        return sum(len(standing_facts(state.facts)) for _, state in self._states.values())
 
     async def read(
         self, memory: Memory, key: Key, limits: Limits, since: int | None = None

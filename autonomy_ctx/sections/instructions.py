@@ -94,7 +94,8 @@ _RECALL = """### Earlier messages
 Everything that was said is kept, also where you see only a summary or a cut. Every message has a position.
 - `search_history`: find messages by their words, in all conversations with this user or in one.
 - `read_messages`: read messages word for word, from one position to another.
-- `expand_summary`: read the messages behind a part of the summary."""
+- `expand_summary`: read the messages behind a part of the summary.
+- `list_facts`: list what holds now, also what the summary has no room for."""
 
 
 class FrameworkInstructionsSection(ContributingSection):

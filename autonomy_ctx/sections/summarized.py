@@ -428,6 +428,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             "cached_conversations": len(keys),
             "pending_summarizations": self._summarizer.pending,
             "conversations": keys,
+            "facts": self._snapshots.cached_facts,
         }
 
     def clear_cache(self, scope: str | None = None, conversation: str | None = None) -> None:

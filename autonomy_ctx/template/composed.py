@@ -18,6 +18,7 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from autonomy_ctx.items import wire
+from autonomy_ctx.items.fact import STANDING_HEADING
 from autonomy_ctx.items.formats.base import RequestOptions
 from autonomy_ctx.items.formats.outgoing import summary_record
 from autonomy_ctx.items.json_values import EMPTY
@@ -167,8 +168,14 @@ class ComposedContext:
 
     @property
     def omitted(self) -> list[Omission]:
-        """Stored messages that are not shown, by all sections."""
+        """Stored messages and facts that are not shown, by all sections."""
         return [omission for section in self.sections for omission in section.omitted]
+
+    @property
+    def facts(self) -> list[str]:
+        """The standing facts that it shows, one line each."""
+        texts = [message.facts for message in self._messages if isinstance(message, Summary)]
+        return [line for text in texts for line in text.splitlines() if line and line != STANDING_HEADING]
 
     @property
     def cut(self) -> list[Cut]:

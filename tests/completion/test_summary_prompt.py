@@ -120,7 +120,13 @@ def test_ordinary_markup_stays_as_it_is() -> None:
 def test_the_rules_are_short_and_ask_for_all_headings() -> None:
     assert estimate_tokens(DEFAULT_RULES) < 220
     rules = DEFAULT_RULES.lower()
-    headings = ("goal and current work", "rules and decisions", "done", "errors and fixes", "tried and rejected")
+    headings = (
+        "goal and current work",
+        "rules and decisions",
+        "done",
+        "errors and fixes",
+        "tried and rejected",
+    )
     for heading in (*headings, "open questions", "next step"):
         assert heading in rules
     for rule in ("verbatim", "leave out empty", "language", "preamble", "invent", "background", DATA.lower()):

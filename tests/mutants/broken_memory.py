@@ -399,7 +399,7 @@ MUTANTS = [
     ),
     Mutant(
         "what is made from a message goes with it, in this process",
-        "memory/in_process.py",
+        "memory/rows.py",
         "                if not only_derived or record.number in self._derived:",
         "                if not only_derived:",
         STORES,

@@ -140,9 +140,9 @@ def test_limits_that_make_no_sense_are_refused() -> None:
 
 
 async def test_the_framework_describes_exactly_the_recall_tools_when_they_are_on(memory: Memory) -> None:
-    names = ("search_history", "read_messages", "expand_summary")
+    names = ("search_history", "read_messages", "expand_summary", "list_facts")
     for on in (False, True):
         [message] = await FrameworkInstructionsSection(enable_recall=on).get_messages(memory, "a", "b", {})
-        assert [name in str(message) for name in names] == [on] * 3
+        assert [name in str(message) for name in names] == [on] * 4
         template = create_default_template("Be brief.", enable_recall=on)
         assert ("search_history" in str((await template.compose(memory, "ana", "trip")).messages)) is on

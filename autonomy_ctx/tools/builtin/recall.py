@@ -14,6 +14,7 @@ from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.items.clamp import clamp_text
 from autonomy_ctx.items.digest import score_message
+from autonomy_ctx.items.fact import fact_line
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import MAX_MESSAGE_TOKENS, Page, RecallHit, read_page, render_recall_async
@@ -32,6 +33,7 @@ RANKED_MESSAGES = 200
 MAX_ROWS = 100
 # Of each message or summary.
 MAX_ROW_TOKENS = 400
+MAX_FACTS_TOKENS = 4000
 # Where a task or a call without a scope or a session belongs.
 DEFAULT = "default"
 
@@ -104,6 +106,18 @@ async def _expand_summary(first: int, last: int, memory: Memory, scope: str, con
     return _page_text(await read_page(memory, scope, conversation, first, last), last, None)
 
 
+async def _list_facts(memory: Memory, scope: str, conversation: str, with_old: bool = False) -> str:
+    """List the facts of this conversation that hold, also those that the summary has no room for.
+
+    Args:
+        with_old: Also those that were replaced or are done.
+    """
+    facts = memory.facts(scope, conversation)
+    found = await facts.history() if with_old else await facts
+    lines = [fact_line(fact) + (f" ({fact.state})" if fact.state != "holds" else "") for fact in found]
+    return clamp_text("\n".join(lines), MAX_FACTS_TOKENS, estimate_tokens) or "No facts are known yet."
+
+
 def _page_text(page: Page, last: int, in_conversation: str | None) -> str:
     if page.next is None:
         return page.text
@@ -119,13 +133,14 @@ def _page_text(page: Page, last: int, in_conversation: str | None) -> str:
 search_history = Tool(_search_history, name="search_history")
 read_messages = Tool(_read_messages, name="read_messages")
 expand_summary = Tool(_expand_summary, name="expand_summary")
-for _tool in (search_history, read_messages, expand_summary):
+list_facts = Tool(_list_facts, name="list_facts")
+for _tool in (search_history, read_messages, expand_summary, list_facts):
     ToolRegistry.register(_tool)
 
 
 def recall_tools() -> list[Tool[..., Any]]:
-    """`search_history`, `read_messages` and `expand_summary`."""
-    return [search_history, read_messages, expand_summary]
+    """`search_history`, `read_messages`, `expand_summary` and `list_facts`."""
+    return [search_history, read_messages, expand_summary, list_facts]
 
 
 def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> tuple[TierTool, ...]:

@@ -1,0 +1,267 @@
+"""Segments, leased work and records in plain Python objects: what `InProcessStore` keeps beside the logs.
+
+They are reusable in other stores. Facts have such rows in `facts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autonomy_ctx.memory.store import (
+    MAX_LEASE_SECONDS,
+    Head,
+    Key,
+    Lease,
+    Record,
+    StoredSegment,
+    restorable_segments,
+    segment_replacement,
+)
+
+_REPLACED_BY_UNDO = -1
+
+
+@dataclass(slots=True)
+class _SegmentRow:
+    """A segment, the number of the one that stands for it now, and of the one that left it as a rest."""
+
+    segment: StoredSegment
+    replaced_by: int | None = None
+    rest_of: int | None = None
+
+
+class SegmentRows:
+    """Every segment ever committed, by number; numbers are never used again."""
+
+    __slots__ = ("_last_number", "_rows", "in_force")
+
+    def __init__(self) -> None:
+        self._rows: dict[int, _SegmentRow] = {}
+        self._last_number = 0
+        self.in_force: tuple[StoredSegment, ...] = ()
+
+    def commit(self, segment: StoredSegment, head: Head, now: float) -> int | None:
+        """Put a segment in force, and give its number; None when it does not fit."""
+        swap = segment_replacement(self.in_force, segment, head.position)
+        if swap is None:
+            return None
+        new, *rests = (replace(one, generation=head.generation) for one in swap.added)
+        number = self._add(replace(new, created=now), None)
+        for rest in rests:
+            self._add(rest, number)
+        for one in swap.removed:
+            self._rows[one.number].replaced_by = number
+        self._sort()
+        return number
+
+    def undo(self) -> int | None:
+        """Take back the newest commit, and give its number; None when there is none."""
+        commits = (
+            number for number, row in self._rows.items() if row.replaced_by is None and row.rest_of is None
+        )
+        newest = max(commits, default=None)
+        if newest is None:
+            return None
+        self._rows = {number: row for number, row in self._rows.items() if row.rest_of != newest}
+        for row in self._rows.values():
+            if row.replaced_by == newest:
+                row.replaced_by = None
+        self._rows[newest].replaced_by = _REPLACED_BY_UNDO
+        self._sort()
+        return newest
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a segment is kept, in force or not."""
+        return number in self._rows
+
+    def delete_from(self, first: int) -> int:
+        """Delete the segments, in force or not, that reach a position; how many it were.
+
+        What a deleted one stood for, and is not deleted itself, is in force again.
+        """
+        before = len(self._rows)
+        self._rows = {number: row for number, row in self._rows.items() if row.segment.last < first}
+        self._sort()
+        replaced = [
+            row.segment
+            for row in self._rows.values()
+            if row.replaced_by not in (None, _REPLACED_BY_UNDO) and row.replaced_by not in self._rows
+        ]
+        for segment in restorable_segments(self.in_force, replaced):
+            self._rows[segment.number].replaced_by = None
+        self._sort()
+        return before - len(self._rows)
+
+    def _add(self, segment: StoredSegment, rest_of: int | None) -> int:
+        self._last_number += 1
+        self._rows[self._last_number] = _SegmentRow(
+            replace(segment, number=self._last_number), rest_of=rest_of
+        )
+        return self._last_number
+
+    def _sort(self) -> None:
+        active = (row.segment for row in self._rows.values() if row.replaced_by is None)
+        self.in_force = tuple(sorted(active, key=lambda segment: segment.first))
+
+
+@dataclass(slots=True)
+class _WorkRow:
+    """One conversation's work; without an owner when nobody is at it."""
+
+    task: str
+    due: float
+    attempts: int = 0
+    refusals: int = 0
+    refused: str = ""
+    owner: str | None = None
+    lease_until: float = 0.0
+
+    def seconds_until_free(self, now: float) -> float:
+        """Seconds until it can be taken."""
+        times = [self.due] if self.owner is None else [self.due, self.lease_until]
+        return max(_seconds_until(time, now) for time in times)
+
+
+class WorkRows:
+    """One row per conversation that is owed something; fences outlive the rows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, _WorkRow] = {}
+        self._fences: dict[Key, int] = {}
+
+    def owe(self, key: Key, task: str, now: float) -> _WorkRow:
+        """Owe a conversation a task."""
+        row = self._rows.setdefault(key, _WorkRow(task, now))
+        if row.task != task:
+            # Another configuration: what went wrong under the old one says nothing about it.
+            row = self._rows[key] = _WorkRow(task, now, owner=row.owner, lease_until=row.lease_until)
+        return row
+
+    def claim(self, key: Key, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
+        """Owe a conversation a task and take it if it is free and due."""
+        row = self.owe(key, task, now)
+        if row.owner is not None and _seconds_until(row.lease_until, now):
+            return None
+        return _seconds_until(row.due, now) or self._acquire(key, row, owner, now + seconds)
+
+    def claim_next(self, owner: str, task: str, seconds: float, now: float) -> Lease | float | None:
+        """Take what has been due for the longest time, or say when something could be."""
+        owed = [(key, row) for key, row in self._rows.items() if row.task == task]
+        free = [(key, row) for key, row in owed if not row.seconds_until_free(now)]
+        if free:
+            key, row = min(free, key=lambda one: one[1].due)
+            return self._acquire(key, row, owner, now + seconds)
+        return min((row.seconds_until_free(now) for _, row in owed), default=None)
+
+    def extend(self, lease: Lease, seconds: float, now: float) -> bool:
+        """Move the end of a lease; false when it was lost."""
+        row = self._leased_row(lease)
+        if row is not None:
+            row.lease_until = now + seconds
+        return row is not None
+
+    def settle(self, lease: Lease, again_in: float | None, now: float) -> bool:
+        """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
+        row = self._leased_row(lease)
+        if row is None:
+            return False
+        if again_in is None:
+            del self._rows[lease.key]
+        else:
+            self._rows[lease.key] = _WorkRow(
+                row.task, now + again_in, lease.attempts, lease.refusals, lease.refused
+            )
+        return True
+
+    def is_leased(self, key: Key, fence: int) -> bool:
+        """Whether the lease with this fence is the newest and not let go; it may have run out."""
+        row = self._rows.get(key)
+        return row is not None and row.owner is not None and self._fences.get(key) == fence
+
+    def delete(self, key: Key) -> None:
+        """Owe a conversation nothing any more."""
+        self._rows.pop(key, None)
+
+    def _acquire(self, key: Key, row: _WorkRow, owner: str, until: float) -> Lease:
+        self._fences[key] = fence = self._fences.get(key, 0) + 1
+        row.owner, row.lease_until = owner, until
+        return Lease(
+            key=key,
+            owner=owner,
+            fence=fence,
+            until=until,
+            attempts=row.attempts,
+            refusals=row.refusals,
+            refused=row.refused,
+        )
+
+    def _leased_row(self, lease: Lease) -> _WorkRow | None:
+        row = self._rows.get(lease.key)
+        valid = row is not None and row.owner == lease.owner and self._fences.get(lease.key) == lease.fence
+        return row if valid else None
+
+
+def _seconds_until(time: float, now: float) -> float:
+    """Seconds from now to a time; 0 for one that is past."""
+    return time - now if now < time <= now + MAX_LEASE_SECONDS else 0.0
+
+
+class RecordRows:
+    """Records by kind and name, oldest first; numbers are never used again."""
+
+    __slots__ = ("_derived", "_kinds", "_last_number")
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[str, Record]] = {}
+        self._derived: set[int] = set()
+        self._last_number = 0
+
+    def put(
+        self, kind: str, records: Sequence[tuple[str, str]], keep: int | None, derived: bool, now: float
+    ) -> list[int]:
+        """Store records at the end."""
+        rows = self._kinds.setdefault(kind, {})
+        numbers = []
+        for name, body in records:
+            self._remove(kind, name)
+            self._last_number += 1
+            rows[name] = Record(self._last_number, name, now, body)
+            numbers.append(self._last_number)
+            if derived:
+                self._derived.add(self._last_number)
+        if keep is not None:
+            for name in list(rows)[:-keep]:
+                self._remove(kind, name)
+        return numbers
+
+    def read(self, kind: str, name: str | None, after: int, limit: int | None) -> list[Record]:
+        """The newest records after a number, oldest first."""
+        rows = self._kinds.get(kind, {})
+        found = list(rows.values()) if name is None else [rows[name]] if name in rows else []
+        found = [record for record in found if record.number > after]
+        return found if limit is None else found[max(len(found) - limit, 0) :]
+
+    def drop(self, kind: str, names: Sequence[str] | None, before: float | None) -> list[str]:
+        """Remove records; the names of those that were there, oldest first."""
+        meant = None if names is None else set(names)
+        gone = [
+            name
+            for name, record in self._kinds.get(kind, {}).items()
+            if (meant is None or name in meant) and (before is None or record.at < before)
+        ]
+        for name in gone:
+            self._remove(kind, name)
+        return gone
+
+    def delete_all(self, *, only_derived: bool) -> None:
+        """Remove all records, or those that are made from messages."""
+        for kind, rows in self._kinds.items():
+            for name, record in list(rows.items()):
+                if not only_derived or record.number in self._derived:
+                    self._remove(kind, name)
+
+    def _remove(self, kind: str, name: str) -> None:
+        gone = self._kinds[kind].pop(name, None)
+        if gone is not None:
+            self._derived.discard(gone.number)
