@@ -52,7 +52,11 @@ class FactRow:
 def make_rows(
     holding: Sequence[Fact], changes: Sequence[FactChange], *, last: int, segment: int
 ) -> list[FactRow]:
-    """The rows of changes, numbered on from `last`; what is known already, or ends nothing, is left out."""
+    """The rows of changes, numbered on from `last`; what is known already, or ends nothing, is left out.
+
+    Nothing but a user ends what a user wrote.
+    """
+    written_by_users = {fact_number(fact.id) for fact in holding if fact.source == "user"}
     texts = {normalize_fact(fact.text): fact_number(fact.id) for fact in holding}
     alive = {fact_number(fact.id): normalize_fact(fact.text) for fact in holding}
     numbers: dict[str, int | None] = {}
@@ -60,7 +64,8 @@ def make_rows(
     for index, change in enumerate(changes):
         name = change.target or ""
         target = numbers.get(name) if name.startswith("+") else fact_number(change.target)
-        target = target if target in alive else None
+        if target not in alive or (target in written_by_users and change.source != "user"):
+            target = None
         text = clean_fact_text(change.text)
         normal = normalize_fact(text)
         if change.action == "done":

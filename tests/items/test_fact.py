@@ -1,0 +1,148 @@
+"""Facts as text: the lines a model writes, and the lines a model is shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autonomy_ctx.items.fact import (
+    FACT_KINDS,
+    MAX_FACT_CHARACTERS,
+    STANDING_HEADING,
+    Fact,
+    FactLine,
+    fact_number,
+    read_fact_line,
+    render_facts,
+    split_facts,
+)
+from autonomy_ctx.items.tokens import estimate_tokens
+
+AT = datetime(2026, 5, 3, 22, 30, tzinfo=UTC)
+
+
+def make_fact(number: int, text: str, kind: str = "value", **fields: object) -> Fact:
+    given_fields = {"position": number, "created_at": AT, **fields}
+    return Fact(id=f"F{number}", kind=kind, text=text, **given_fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("+ rule: never deploy to prod-us-1", FactLine("add", "rule", "never deploy to prod-us-1", None)),
+        ("~ F3 value: budget 9,200 EUR", FactLine("replace", "value", "budget 9,200 EUR", "F3")),
+        ("x F4", FactLine("done", "value", "", "F4")),
+        # What small models make of it.
+        ("- + Rule: no mail", FactLine("add", "rule", "no mail", None)),
+        ("* ~ f12 **decision**: use Postgres", FactLine("replace", "decision", "use Postgres", "F12")),
+        ("~ [F2] open: call the hotel", FactLine("replace", "open", "call the hotel", "F2")),
+        ("~ value: no id", FactLine("add", "value", "no id", None)),
+        ("+ F7 goal: a number of its own", FactLine("add", "goal", "a number of its own", None)),
+        ("x F4 done on Monday", FactLine("done", "value", "", "F4")),
+        ("  +value:tight", FactLine("add", "value", "tight", None)),
+        ("+ open: ask: now or later?", FactLine("add", "open", "ask: now or later?", None)),
+    ],
+)
+def test_a_change_is_read_as_small_models_write_it(line: str, expected: FactLine) -> None:
+    assert read_fact_line(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "x",
+        "x F",
+        "nothing changes",
+        "+ wish: a pony",
+        "+ rule:",
+        "rule: no sign",
+        "F3 value: x",
+        "- none",
+    ],
+)
+def test_a_line_that_cannot_be_read_is_left_out(line: str) -> None:
+    assert read_fact_line(line) is None
+
+
+@pytest.mark.parametrize("heading", ["FACTS", "FACTS:", "## Facts", "**FACTS**", "**Facts:**", "  FACTS "])
+def test_the_changes_stand_below_their_heading(heading: str) -> None:
+    reply = f"Done\n- booked\n\n{heading}\n+ goal: see Lisbon\nchatter\nx F1\n"
+    record, lines = split_facts(reply)
+    assert record == "Done\n- booked"
+    assert lines == [FactLine("add", "goal", "see Lisbon", None), FactLine("done", "value", "", "F1")]
+
+
+def test_a_reply_without_the_heading_says_nothing_of_facts() -> None:
+    assert split_facts("The facts are:\n+ rule: x") == ("The facts are:\n+ rule: x", None)
+    assert split_facts("Record\nFACTS") == ("Record", [])
+
+
+@given(st.text())
+def test_no_text_breaks_the_reader(text: str) -> None:
+    record, lines = split_facts(text)
+    assert text.startswith(record)
+    for line in lines or ():
+        assert line.kind in FACT_KINDS
+        assert len(line.text) <= MAX_FACT_CHARACTERS
+        assert line.text.splitlines() in ([], [line.text])
+        assert line.target is None or fact_number(line.target) is not None
+
+
+def test_facts_are_shown_by_kind_and_then_as_they_were_written() -> None:
+    facts = [make_fact(2, "b"), make_fact(1, "a"), make_fact(3, "c", "rule"), make_fact(4, "d", state="done")]
+    rendered = render_facts(facts, 100, estimate_tokens)
+    assert rendered.text == f"{STANDING_HEADING}\nF3 rule: c\nF1 value: a\nF2 value: b\n"
+    assert rendered.omitted == ()
+
+
+def test_a_value_that_changed_names_what_it_was_and_until_when() -> None:
+    old, new = make_fact(1, "budget 11,500", state="replaced"), make_fact(2, "budget 9,200", replaces="F1")
+    assert (
+        "F2 value: budget 9,200 (until 3 May 2026: budget 11,500)"
+        in render_facts([old, new], 100, estimate_tokens).text
+    )
+    east = timezone(timedelta(hours=9))
+    assert "until 4 May 2026" in render_facts([old, new], 100, estimate_tokens, east).text
+
+
+def test_a_rule_that_changed_shows_only_the_one_that_holds() -> None:
+    old, new = (
+        make_fact(1, "reply in German", "rule", state="replaced"),
+        make_fact(2, "reply in English", "rule", replaces="F1"),
+    )
+    assert render_facts([old, new], 100, estimate_tokens).text.splitlines()[1:] == [
+        "F2 rule: reply in English"
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(FACT_KINDS), st.text(min_size=1, max_size=40)), max_size=30),
+    st.integers(0, 300),
+)
+def test_facts_keep_their_room_and_what_has_none_is_named(said: list[tuple[str, str]], tokens: int) -> None:
+    facts = [
+        make_fact(at, " ".join(text.split()) or "x", kind) for at, (kind, text) in enumerate(said, start=1)
+    ]
+    rendered = render_facts(facts, tokens, estimate_tokens)
+    assert not rendered.text or estimate_tokens(rendered.text) <= tokens + len(facts)
+    shown = {line.split(" ")[0] for line in rendered.text.splitlines()[1:]}
+    named = {fact.id for fact in rendered.omitted}
+    assert shown | named >= {fact.id for fact in facts}
+    assert not named & shown
+
+
+def test_what_users_wrote_and_rules_stay_longest() -> None:
+    facts = [
+        make_fact(1, "the port is 8080"),
+        make_fact(2, "a user's own value", source="user"),
+        make_fact(3, "never on Fridays", "rule"),
+        make_fact(4, "file a.py written", "artifact"),
+    ]
+    room = (
+        estimate_tokens(f"{STANDING_HEADING}\nF3 rule: never on Fridays\nF2 value: a user's own value\n") + 2
+    )
+    assert [fact.id for fact in render_facts(facts, room, estimate_tokens).omitted] == ["F1", "F4"]

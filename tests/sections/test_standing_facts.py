@@ -1,0 +1,264 @@
+"""Standing facts as a user sees them: what a context shows as holding, and what is never lost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from summary_models import HeldModel, ScriptedModel, asks, shown, summarized
+
+from autonomy_ctx import Agent, ContextSummaryConfig, ContextTemplate, Memory, Message, Model
+from autonomy_ctx.errors import InvalidFact, UnknownFact
+
+NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)
+TRIP = ("ana", "trip")
+
+
+def said(*texts: str, start: int = 1, at: datetime = NOON) -> list[Message]:
+    """User messages, one an hour."""
+    return [
+        Message("user", text, id=f"m{number}", created_at=at + timedelta(hours=number))
+        for number, text in enumerate(texts, start=start)
+    ]
+
+
+async def compose_twice(section: Any, memory: Memory) -> Any:
+    """What is shown once the summaries that are due have been written."""
+    await shown(section, memory)
+    await section.settled()
+    return await shown(section, memory)
+
+
+def fact_lines(found: Any) -> list[str]:
+    return [] if found.summary is None else found.summary.facts.splitlines()[1:]
+
+
+async def test_facts_come_with_the_summary_in_one_call(memory: Memory) -> None:
+    model = ScriptedModel(["Goal\n- see Lisbon\n\nFACTS\n+ goal: see Lisbon in May\n+ rule: no night trains"])
+    async with summarized(model) as section:
+        await asks(memory, 9)
+        found = await compose_twice(section, memory)
+    assert len(model.calls) == 1
+    assert fact_lines(found) == ["F1 goal: see Lisbon in May", "F2 rule: no night trains"]
+    assert found.summary is not None
+    assert found.summary.texts[-1] == found.summary.facts, "the last part, right before the window"
+    assert "FACTS" not in found.segments[0].text
+    assert "+ rule" not in found.segments[0].text
+
+
+async def test_the_next_summary_is_shown_the_list_and_changes_it(memory: Memory) -> None:
+    model = ScriptedModel(
+        [
+            "first\nFACTS\n+ value: budget 11,500\n+ open: call the hotel",
+            "second\nFACTS\n~ F1 value: budget 9,200\nx F2\n+ nonsense\n+ rule: no flights",
+        ]
+    )
+    async with summarized(model) as section:
+        await memory.append(*TRIP, *said(*["x"] * 9))
+        await compose_twice(section, memory)
+        await memory.append(*TRIP, *said(*["the budget is 9,200 now"] * 5, start=10))
+        found = await compose_twice(section, memory)
+    asked = str(model.calls[1].messages)
+    assert "F1 value: budget 11,500" in asked
+    assert "F2 open: call the hotel" in asked
+    assert fact_lines(found) == [
+        "F5 rule: no flights",
+        "F3 value: budget 9,200 (until 2 May 2026: budget 11,500)",
+    ]
+    old = [(fact.id, fact.state) for fact in await memory.facts(*TRIP).history()]
+    assert old == [("F1", "replaced"), ("F2", "done"), ("F3", "holds"), ("F5", "holds")]
+
+
+async def test_segments_stay_the_same_when_a_fact_changes(memory: Memory) -> None:
+    async with summarized(ScriptedModel(["record\nFACTS\n+ rule: a"])) as section:
+        await asks(memory, 9)
+        before = await compose_twice(section, memory)
+        await section.facts(memory, *TRIP).add("rule", "b")
+        after = await shown(section, memory)
+    assert before.summary is not None
+    assert after.summary is not None
+    assert after.summary.texts[:-1] == before.summary.texts[:-1]
+    assert after.window == before.window
+    assert fact_lines(after) == ["F1 rule: a", "F2 rule: b"]
+
+
+async def test_a_fact_of_a_user_is_shown_at_once_and_stays(memory: Memory) -> None:
+    async with summarized(ScriptedModel(["record\nFACTS\nx F1\n~ F1 rule: something else"])) as section:
+        facts = section.facts(memory, *TRIP)
+        mine = await facts.add("rule", "answer in German")
+        assert (mine.id, mine.source, mine.state) == ("F1", "user", "holds")
+        await asks(memory, 3)
+        assert fact_lines(await shown(section, memory)) == ["F1 rule: answer in German"]
+        assert await facts.add("rule", "Answer in German.") == mine, "it says the same"
+        better = await facts.replace("F1", "answer in English")
+        assert fact_lines(await shown(section, memory)) == ["F2 rule: answer in English"]
+        await facts.remove(better.id)
+        assert (await shown(section, memory)).summary is None
+        assert await facts == []
+
+
+async def test_no_summary_takes_back_what_a_user_wrote(memory: Memory) -> None:
+    async with summarized(ScriptedModel(["record\nFACTS\nx F1"])) as section:
+        await section.facts(memory, *TRIP).add("rule", "answer in German")
+        await asks(memory, 9)
+        found = await compose_twice(section, memory)
+    assert fact_lines(found) == ["F1 rule: answer in German"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "field"),
+    [("rule", " ", "text"), ("rule", "x" * 401, "text"), ("wish", "a pony", "kind")],
+)
+async def test_what_is_no_fact_is_refused(memory: Memory, kind: Any, text: str, field: str) -> None:
+    with pytest.raises(InvalidFact) as caught:
+        await memory.facts(*TRIP).add(kind, text)
+    assert caught.value.field == field
+    assert await memory.facts(*TRIP) == []
+
+
+async def test_a_fact_that_does_not_hold_cannot_be_changed(memory: Memory) -> None:
+    facts = memory.facts(*TRIP)
+    await facts.add("open", "call the hotel")
+    await facts.done("F1")
+    for change in (facts.replace("F1", "x"), facts.remove("F1"), facts.done("F1"), facts.remove("hotel")):
+        with pytest.raises(UnknownFact):
+            await change
+    assert [(fact.id, fact.state) for fact in await facts.history()] == [("F1", "done")]
+
+
+async def test_deleting_a_message_drops_its_facts_and_undo_brings_back_replaced_ones(memory: Memory) -> None:
+    model = ScriptedModel(["one\nFACTS\n+ value: port 80", "two\nFACTS\n~ F1 value: port 81", "three\nFACTS"])
+    async with summarized(model) as section:
+        await asks(memory, 9)
+        await compose_twice(section, memory)
+        await asks(memory, 5)
+        assert fact_lines(await compose_twice(section, memory)) == [
+            "F2 value: port 81 (until 1 January 2030: port 80)"
+        ]
+        assert await memory.undo_summary(*TRIP)
+        assert [fact.text for fact in await memory.facts(*TRIP)] == ["port 80"]
+        assert await memory.delete_message(*TRIP, "m1")
+        assert await memory.facts(*TRIP) == []
+
+
+async def test_rules_find_facts_where_the_model_writes_none(memory: Memory) -> None:
+    for model in (None, ScriptedModel("a record without the other part")):
+        conversation = "with" if model else "without"
+        texts = ["Never deploy to prod-us-1.", *["ok"] * 10]
+        await memory.append("ana", conversation, *said(*texts))
+        async with summarized(model) as section:
+            await shown(section, memory, "ana", conversation)
+            await section.settled()
+            found = await shown(section, memory, "ana", conversation)
+        assert any("Never deploy to prod-us-1" in line for line in fact_lines(found))
+        assert {fact.source for fact in await memory.facts("ana", conversation)} == {"rules"}
+
+
+async def test_rules_find_facts_while_the_model_does_not_answer(memory: Memory) -> None:
+    async with summarized(HeldModel(), hard_limit=10) as section:
+        await memory.append(*TRIP, *said("Never deploy to prod-us-1.", *["ok"] * 12))
+        found = await shown(section, memory)
+        for _ in range(100):
+            if await memory.facts(*TRIP):
+                break
+            found = await shown(section, memory)
+        found = await shown(section, memory)
+    assert any("Never deploy to prod-us-1" in line for line in fact_lines(found))
+
+
+async def test_without_facts_nobody_is_asked_for_them(memory: Memory) -> None:
+    model = ScriptedModel(["record"])
+    async with summarized(model, facts=False) as section:
+        await memory.append(*TRIP, *said("Never deploy to prod-us-1.", *["ok"] * 8))
+        found = await compose_twice(section, memory)
+    assert "FACTS" not in str(model.calls[0].messages)
+    assert found.summary is not None
+    assert found.summary.facts == ""
+    assert await memory.facts(*TRIP) == []
+
+
+async def test_facts_take_a_quarter_of_the_size_and_the_rest_is_named(memory: Memory) -> None:
+    lines = "\n".join(f"+ value: setting number {at} of the service is {at * 17}" for at in range(60))
+    async with summarized(ScriptedModel([f"record\nFACTS\n{lines}"]), size=400) as section:
+        await asks(memory, 9)
+        found = await compose_twice(section, memory)
+    assert found.summary is not None
+    assert memory.token_counter.count_text(found.summary.facts) <= 100
+    [omission] = found.omitted
+    assert (omission.what, omission.count) == ("facts", 60 - len(fact_lines(found)))
+    assert "F1," in omission.reason
+    assert len(await memory.facts(*TRIP)) == 60, "they can still be read"
+
+
+async def test_days_are_named_to_the_summarizer_and_in_the_summary(memory: Memory) -> None:
+    model = ScriptedModel(["record\nFACTS\n+ open: call the hotel tomorrow"])
+    late = datetime(2026, 5, 2, 23, 30, tzinfo=UTC)
+    talk = [
+        Message(
+            "user", f"call the hotel tomorrow {at}", id=f"m{at}", created_at=late + timedelta(days=at // 3)
+        )
+        for at in range(9)
+    ]
+    async with summarized(model, timezone="Europe/Berlin") as section:
+        await memory.append(*TRIP, *talk)
+        found = await compose_twice(section, memory)
+    asked = str(model.calls[0].messages)
+    assert asked.count("[3 May 2026]") == asked.count("[4 May 2026]") == 1
+    assert "[2 May 2026]" not in asked, "it is the third in Berlin"
+    assert "[Messages 1 to 5, 3 to 4 May 2026]" in found.segments[0].text
+    assert fact_lines(found) == ["F1 open: call the hotel tomorrow (5 May 2026)"]
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", 3, ""])
+def test_a_timezone_that_is_none_is_refused(zone: Any) -> None:
+    with pytest.raises(ValueError, match="timezone"):
+        ContextSummaryConfig(timezone=zone)
+
+
+async def test_facts_outlive_the_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with Memory(url) as memory, summarized(ScriptedModel(["record\nFACTS\n+ rule: a"])) as section:
+        await asks(memory, 9)
+        before = await compose_twice(section, memory)
+        await memory.facts(*TRIP).add("preference", "window seats")
+    async with Memory(url) as memory, summarized(None) as section:
+        after = await shown(section, memory)
+        assert fact_lines(after) == ["F1 rule: a", "F2 preference: window seats"]
+        assert before.segments == after.segments
+
+
+async def test_facts_of_another_scope_or_conversation_are_never_shown(memory: Memory) -> None:
+    await memory.facts("bob", "trip").add("rule", "bob's")
+    await memory.facts("ana", "other").add("rule", "of another talk")
+    await memory.for_agent("helper").facts(*TRIP).add("rule", "of another agent")
+    await asks(memory, 3)
+    async with summarized(None) as section:
+        assert (await shown(section, memory)).summary is None
+
+
+async def test_an_agent_reads_and_edits_facts_and_explain_shows_them() -> None:
+    async with (
+        Memory() as memory,
+        Agent(
+            "guide", instructions="Help.", model=Model("offline"), memory=memory, context_summary=True
+        ) as agent,
+    ):
+        fact = await agent.facts().add("rule", "answer in German")
+        reply = await agent.send("hello")
+        composed = await agent.explain()
+        assert composed.facts == [f"{fact.id} rule: answer in German"]
+        assert "answer in German" in str(composed.to_openai())
+        assert reply.text
+        await agent.facts().remove(fact.id)
+        assert await agent.facts() == []
+
+
+async def test_a_context_names_its_facts(memory: Memory) -> None:
+    await memory.facts(*TRIP).add("goal", "see Lisbon")
+    await asks(memory, 2)
+    async with summarized(None) as section:
+        composed = await ContextTemplate([section]).compose(memory, *TRIP)
+        assert composed.facts == ["F1 goal: see Lisbon"]
+        assert section.get_cache_info()["facts"] == 1
