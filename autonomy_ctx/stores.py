@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING
 from autonomy_ctx._lazy import lazy_names
 
 _MODULES = {
+    "ConversationFacts": "autonomy_ctx.memory.facts",
     "ConversationInfo": "autonomy_ctx.memory.store",
     "Draft": "autonomy_ctx.memory.store",
     "Entry": "autonomy_ctx.memory.store",
+    "Fact": "autonomy_ctx.items.fact",
+    "FactChange": "autonomy_ctx.items.fact",
+    "Facts": "autonomy_ctx.memory.store",
     "Head": "autonomy_ctx.memory.store",
     "IndexedMessage": "autonomy_ctx.memory.store",
     "IndexedMessageReader": "autonomy_ctx.memory.store",
@@ -33,12 +37,15 @@ _MODULES = {
 }
 
 if TYPE_CHECKING:
+    from autonomy_ctx.items.fact import Fact, FactChange
+    from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.recall import RecallHit, RecallResult
     from autonomy_ctx.memory.registry import StoreOptions, register_store
     from autonomy_ctx.memory.store import (
         ConversationInfo,
         Draft,
         Entry,
+        Facts,
         Head,
         IndexedMessage,
         IndexedMessageReader,
@@ -62,9 +69,13 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 __all__ = [
+    "ConversationFacts",
     "ConversationInfo",
     "Draft",
     "Entry",
+    "Fact",
+    "FactChange",
+    "Facts",
     "Head",
     "InMemory",
     "IndexedMessage",

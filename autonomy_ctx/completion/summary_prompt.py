@@ -46,7 +46,7 @@ FACTS
 + rule: never deploy to prod-us-1
 ~ F3 value: budget 9,200 EUR
 x F4"""
-STANDING = "The list of what holds now, to be changed below the line FACTS:"
+LIST_OF_FACTS = "The list of what holds now, to be changed below the line FACTS:"
 NO_FACTS_YET = "The list of what holds now is empty."
 ON_RECORD = "The background is already on record: do not rewrite it."
 CARRY_OVER = (
@@ -127,7 +127,7 @@ def batch_prompt(
 def _standing_block(facts: Sequence[str], secret: str) -> str:
     if not facts:
         return NO_FACTS_YET
-    return _lines(STANDING, wrap_untrusted(FACTS, "\n".join(facts), secret))
+    return _lines(LIST_OF_FACTS, wrap_untrusted(FACTS, "\n".join(facts), secret))
 
 
 def merge_prompt(texts: Sequence[str], *, cap: int, instructions: str | None) -> Prompt:

@@ -48,7 +48,7 @@ class _OnWeekday:
     which: _Weekday
 
 
-_Meaning: TypeAlias = _Offset | _OnWeekday
+_DateMeaning: TypeAlias = _Offset | _OnWeekday
 
 _OFFSETS: dict[tuple[_Span, int], str] = {
     ("day", 0): """today; today's; tonight; tonight's; this morning; this afternoon; this evening; heute;
@@ -98,7 +98,7 @@ _OFFSETS: dict[tuple[_Span, int], str] = {
         去年; العام الماضي""",
 }
 # The number stands where "#" is.
-_COUNTED: dict[tuple[_Span, int], str] = {
+_COUNTED_OFFSETS: dict[tuple[_Span, int], str] = {
     ("day", 1): """in # day; in # days; within # days; # days from now; in # Tag; in # Tagen; dans # jour;
         dans # jours; d'ici # jours; en # días; dentro de # días; dentro de # día; daqui a # dias;
         em # dias; dentro de # dias; # 日後; # 天后; # 天後; # 天之后; # 日后; بعد # أيام; بعد # يوم;
@@ -340,12 +340,12 @@ def _parse_number(word: str) -> int | None:
 
 
 @cache
-def _phrases() -> PhraseTable[_Meaning]:
+def _phrases() -> PhraseTable[_DateMeaning]:
     return PhraseTable(_phrase_rows(), parse_number=_parse_number)
 
 
-def _phrase_rows() -> Iterator[tuple[str, _Meaning]]:
-    for table in (_OFFSETS, _COUNTED, _FIXED_COUNTS):
+def _phrase_rows() -> Iterator[tuple[str, _DateMeaning]]:
+    for table in (_OFFSETS, _COUNTED_OFFSETS, _FIXED_COUNTS):
         for (span, count), phrases in table.items():
             for phrase in split_phrases(phrases):
                 yield phrase, _Offset(span, count)
@@ -357,7 +357,7 @@ def _phrase_rows() -> Iterator[tuple[str, _Meaning]]:
                         yield phrase.replace("%", name), _OnWeekday(weekday, which)
 
 
-def _is_meant(text: str, words: Sequence[Word], match: PhraseMatch[_Meaning]) -> bool:
+def _is_meant(text: str, words: Sequence[Word], match: PhraseMatch[_DateMeaning]) -> bool:
     """Whether the words around a phrase leave it its meaning."""
     phrase = " ".join(word.folded for word in words[match.first : match.last + 1])
     before = words[match.first - 1].folded if match.first else ""
@@ -374,7 +374,7 @@ def _is_meant(text: str, words: Sequence[Word], match: PhraseMatch[_Meaning]) ->
     return not (prefix and after.startswith(prefix))
 
 
-def _is_past(text: str, words: Sequence[Word], match: PhraseMatch[_Meaning]) -> bool:
+def _is_past(text: str, words: Sequence[Word], match: PhraseMatch[_DateMeaning]) -> bool:
     """Whether the sentence may speak of the past; only asked of phrases that leave it open."""
     is_open = isinstance(match.value, _OnWeekday) and match.value.which == "said"
     if not is_open and match.number is None:
@@ -412,7 +412,7 @@ def _is_dated(text: str, start: int, end: int, dates: Sequence[tuple[int, int]])
     return False
 
 
-def _resolve(match: PhraseMatch[_Meaning], today: date, is_past: bool) -> str | None:
+def _resolve(match: PhraseMatch[_DateMeaning], today: date, is_past: bool) -> str | None:
     """What a phrase means, or nothing where it may mean several things or no day that exists."""
     try:
         match match.value:

@@ -30,7 +30,7 @@ from autonomy_ctx.items.fact import (
 from autonomy_ctx.memory.store import Key, Store
 
 # A fact that was ended by a user who removed the one in its place.
-REMOVED = -1
+ENDED_BY_REMOVAL = -1
 USERS_SEGMENT = 0
 
 
@@ -149,7 +149,7 @@ class FactRows:
             return False
         del self._rows[number]
         if row.target is not None:
-            self._ended_by[row.target] = REMOVED
+            self._ended_by[row.target] = ENDED_BY_REMOVAL
         return True
 
     def drop(self, is_dropped: Callable[[FactRow], bool]) -> int:
@@ -177,7 +177,7 @@ class FactRows:
 
     def _state(self, number: int) -> FactState:
         by = self._ended_by.get(number)
-        return ended_state(None if by is None else by == REMOVED or not self._rows[by].is_done)
+        return ended_state(None if by is None else by == ENDED_BY_REMOVAL or not self._rows[by].is_done)
 
 
 def ended_state(is_replaced: bool | None) -> FactState:

@@ -54,6 +54,7 @@ _RECORD_REQUEST = lazy_pattern(
     r"\bsummari[sz]e\b|\b(?:write|make|give|create)\b[^.?!\n]{0,40}\b(?:record|summary|digest)\b",
     re.IGNORECASE,
 )
+_DAY = lazy_pattern(r"\[\d{1,2} [A-Z][a-z]{2,8} \d{4}\]")
 _SPEAKER = lazy_pattern(
     r"(User|Assistant|Tool|System|Developer)\b([^:\n(]{0,80}(?:\([^)\n]{0,80}\))?)(:| calls )"
 )
@@ -263,6 +264,8 @@ def _parse_transcript(transcript: str) -> list[Message]:
     """The messages that a transcript shows; whatever has no speaker goes on with the one before."""
     found: list[tuple[str, str, list[str]]] = []
     for line in transcript.splitlines():
+        if _DAY.fullmatch(line):
+            continue
         start = _SPEAKER.match(line)
         if start is not None:
             said = line[start.end() :] if start[3] == ":" else line[start.end(2) :]

@@ -8,6 +8,7 @@ SUMMARIZED = "tests/sections/test_summarized.py"
 LIMITS = "tests/sections/test_summarized_limits.py"
 FAULTS = "tests/compaction/test_summarizer_faults.py"
 BUDGET = "tests/template/test_budget.py"
+FACTS = "tests/sections/test_standing_facts.py"
 MUTANTS = [
     Mutant(
         "the newest user message is there",
@@ -226,5 +227,33 @@ MUTANTS = [
         '    role = content.get("role", role) if isinstance(content, dict) else role\n'
         "    text = content if isinstance(content, str)",
         "tests/sections/test_shelves.py",
+    ),
+    Mutant(
+        "facts keep to their part of the summary",
+        "compaction/view.py",
+        "    return render_facts(facts, settings.size // 4, ",
+        "    return render_facts(facts, settings.size * 4, ",
+        FACTS,
+    ),
+    Mutant(
+        "facts without room are named",
+        "sections/summarized.py",
+        "            (*_omissions(view.missing, window, fit), *_fact_omissions(omitted_facts)),\n",
+        "            _omissions(view.missing, window, fit),\n",
+        FACTS,
+    ),
+    Mutant(
+        "no summary ends what a user wrote",
+        "memory/facts.py",
+        'if target not in alive or (target in written_by_users and change.source != "user"):',
+        "if target not in alive:",
+        FACTS,
+    ),
+    Mutant(
+        "what was replaced is not shown as holding",
+        "items/fact.py",
+        '    holding = [fact for fact in facts if fact.state == "holds"]\n',
+        "    holding = list(facts)\n",
+        FACTS,
     ),
 ]

@@ -461,4 +461,25 @@ MUTANTS = [
         "        if False:",
         MAIL,
     ),
+    Mutant(
+        "undo takes the facts of a segment along",
+        "memory/sqlite/summaries.py",
+        "    fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_OF_SEGMENT, number)\n",
+        "",
+        STORES,
+    ),
+    Mutant(
+        "what a dropped change had ended holds again",
+        "memory/sqlite/facts.py",
+        '            "UPDATE fact SET ended_by = NULL WHERE conversation_id = ? AND ended_by = ?",\n',
+        '            "UPDATE fact SET ended_by = ended_by WHERE conversation_id = ? AND ended_by = ?",\n',
+        STORES,
+    ),
+    Mutant(
+        "facts go with the segment they were written with",
+        "memory/sqlite/log.py",
+        "        facts = drop_facts(self._connection, conversation_id, DROP_LOST, conversation_id)\n",
+        "        facts = 0\n",
+        STORES,
+    ),
 ]

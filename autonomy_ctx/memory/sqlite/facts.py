@@ -8,7 +8,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.facts import REMOVED, USERS_SEGMENT, FactRow, ended_state, make_fact, make_rows
+from autonomy_ctx.memory.facts import (
+    ENDED_BY_REMOVAL,
+    USERS_SEGMENT,
+    FactRow,
+    ended_state,
+    make_fact,
+    make_rows,
+)
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
 from autonomy_ctx.memory.sqlite.segments import encode_text
 
@@ -95,7 +102,7 @@ def remove_fact(connection: sqlite3.Connection, conversation_id: int, number: in
     ).fetchall()
     for (target,) in found:
         if target is not None:
-            _end(connection, conversation_id, target, REMOVED)
+            _end(connection, conversation_id, target, ENDED_BY_REMOVAL)
     return bool(found)
 
 
