@@ -28,8 +28,8 @@ async def main() -> None:
         async with memory:
             guide = Agent(
                 "guide",
-                "You plan short trips.",
-                [price],
+                instructions="You plan short trips.",
+                tools=[price],
                 model=model,
                 memory=memory,
                 context_summary={"floor": 4, "ceiling": 8},

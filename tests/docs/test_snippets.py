@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,29 @@ def test_no_block_escapes_the_check(page: Path) -> None:
     assert all(fence == "```" or fence in FENCES for fence in fences), "unknown or indented fence"
     assert fences.count("```") * 2 == len(fences), "a fence without a language, or one left open"
     assert fences.count("```python") == len(snippets(page))
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """Each snippet and each example, with where it stands."""
+    for page in PAGES:
+        yield from ((snippet.place, snippet.source) for snippet in snippets(page))
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        yield shown(script), script.read_text(encoding="utf-8")
+
+
+def test_agents_are_given_all_but_their_name_by_keyword() -> None:
+    """A bare second argument does not say whether the model is told it: `instructions=` does."""
+    bare: list[str] = []
+    agents = 0
+    for place, source in programs():
+        for node in ast.walk(
+            compile(source, place, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        ):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Agent":
+                agents += 1
+                bare += [place] if len(node.args) > 1 else []
+    assert agents > 10
+    assert bare == []
 
 
 def test_a_failing_snippet_is_named_with_its_line(tmp_path: Path) -> None:
