@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 
 from autonomy_ctx.agents.conversation_items import ConversationItems
 from autonomy_ctx.agents.options import AgentHook, TurnEnvironment
@@ -31,9 +32,9 @@ from autonomy_ctx.containers.recording import record_model_call
 from autonomy_ctx.errors import BudgetExceeded, ContextOverflow, HookError, InvalidItem, UserMessageMissing
 from autonomy_ctx.hooks import fire
 from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
+from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
 from autonomy_ctx.items.model_info import context_window_of
-from autonomy_ctx.memory.encoding import MESSAGE_LIMIT
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
@@ -41,6 +42,7 @@ from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.section import ComposeParams, Composition
 from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.tools.output import KEPT_LIMIT, cap_text
 from autonomy_ctx.tools.run import CallOutcome, result_message, run_calls
 
 if TYPE_CHECKING:
@@ -61,8 +63,6 @@ RETRY_SHARE = 0.6
 # How far back a result is looked for that the context leaves out.
 RESULT_LOOKBACK = 256
 SAVE_SECONDS = 5.0
-# Room for what a row has besides the text, and for characters that JSON writes longer.
-_MAX_RESULT_CHARACTERS = MESSAGE_LIMIT // 4
 
 
 class TurnRunner:
@@ -254,7 +254,7 @@ class TurnRunner:
             await self._store_items(outcomes, stored)
             questions = [read_question(one.call) or "" for one in stored if one.message is None]
             message = replace(message, phase=WAITING_FOR_INPUT) if questions else message
-            await self._save(message, *_result_messages(stored))
+            await self._save_calls(message, stored)
         except BaseException:
             # Finished calls are saved, once however often they are sent to memory; a call without a
             # result is shown as interrupted.
@@ -276,12 +276,21 @@ class TurnRunner:
     ) -> None:
         done = {id(one.call) for one in stored}
         await self._store_items([one for one in ended if id(one.call) not in done], stored)
-        await self._save(message, *_result_messages(stored))
+        await self._save_calls(message, stored)
 
-    async def _save(self, *messages: Message) -> None:
+    async def _save_calls(self, message: Message, outcomes: Sequence[CallOutcome]) -> None:
+        """Save a message with the results of its calls; beside those that are cut, all that is kept."""
+        full_texts: dict[str, str] = {}
+        for one in outcomes:
+            if one.full is not None and one.message is not None:
+                full_texts[one.message.id] = await anyio.to_thread.run_sync(cap_text, one.full, KEPT_LIMIT)
+        results = [one.message for one in outcomes if one.message is not None]
+        await self._save(message, *results, full_texts=full_texts)
+
+    async def _save(self, *messages: Message, full_texts: Mapping[str, str] = EMPTY) -> None:
         _, scope, conversation = self._key
         stamped = [replace(message, agent=self._environment.name) for message in messages]
-        await self._environment.memory.add_messages(scope, conversation, stamped)
+        await self._environment.memory.append(scope, conversation, *stamped, full_texts=full_texts)
         self._messages += stamped
 
     async def _save_anyway(self, saving: Awaitable[None]) -> None:
@@ -433,11 +442,7 @@ async def run_tools(
     calls: Sequence[ToolCall],
     on_end: Callable[[CallOutcome], Awaitable[None]],
 ) -> list[CallOutcome]:
-    """Run calls and give their outcomes, in their order; `on_end` gets each as it ends.
-
-    The message of an outcome is what memory keeps: all of a long result, which memory cuts for the log.
-    A call that pauses has none.
-    """
+    """Run calls and give their outcomes, in their order; `on_end` gets each as it ends."""
     vetoed = await _veto_calls(environment, key, calls)
     for outcome in vetoed.values():
         await on_end(outcome)
@@ -457,7 +462,7 @@ async def run_tools(
             done=on_end,
         )
     )
-    return [vetoed[index] if index in vetoed else _with_full_text(next(ended)) for index in range(len(calls))]
+    return [vetoed[index] if index in vetoed else next(ended) for index in range(len(calls))]
 
 
 async def store_items(
@@ -470,7 +475,7 @@ async def store_items(
         await environment.items.add(key, items, outcome.items)
     except (InvalidItem, HookError) as error:
         problem = f"it ran, but what it found was not kept: {error}"
-        return replace(outcome, message=_error_result(environment, outcome.call, problem))
+        return replace(outcome, message=_error_result(environment, outcome.call, problem), full=None)
     return outcome
 
 
@@ -495,13 +500,6 @@ async def _veto_calls(
     return vetoed
 
 
-def _with_full_text(outcome: CallOutcome) -> CallOutcome:
-    """A long result with all of its text, as far as memory takes it; the log shows its ends."""
-    if outcome.full is None or outcome.message is None or len(outcome.full) > _MAX_RESULT_CHARACTERS:
-        return outcome
-    return replace(outcome, message=replace(outcome.message, content=outcome.full))
-
-
 def _error_result(environment: TurnEnvironment, call: ToolCall, text: str) -> Message:
     return result_message(
         call, text, is_error=True, message_id=environment.new_id(), created_at=environment.clock()
@@ -511,7 +509,3 @@ def _error_result(environment: TurnEnvironment, call: ToolCall, text: str) -> Me
 async def _fire(environment: TurnEnvironment, event: AgentHook, key: Key, *args: Any, done: bool) -> None:
     if environment.hooks:
         await fire(environment.hooks, event, key.scope, key.conversation, *args, done=done)
-
-
-def _result_messages(outcomes: Iterable[CallOutcome]) -> list[Message]:
-    return [one.message for one in outcomes if one.message is not None]

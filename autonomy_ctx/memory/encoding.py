@@ -23,6 +23,8 @@ from autonomy_ctx.memory.store import Draft
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024
+# In the marker of every tool result that is not all there: the whole text may be beside the row.
+CUT_WORDS = "not shown here"
 INLINE_CHARACTERS = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,19 +61,30 @@ def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], d
     return message
 
 
-def make_draft(message: Message, counter: TokenCounter) -> Draft:
-    """A message with everything its row needs; large tool results are shortened for the log."""
+def make_draft(message: Message, counter: TokenCounter, *, full_text: str | None = None) -> Draft:
+    """A message with everything its row needs; large tool results are shortened for the log.
+
+    `full_text` is all of a tool result that was shortened before; it is kept beside the row.
+    """
     check_id(message.id)
     body = encode_row(message)
-    size = len(body) if body.isascii() else len(body.encode())
-    if size > MESSAGE_LIMIT:
-        raise MessageTooLarge(size=size, limit=MESSAGE_LIMIT)
+    size = _check_size(body)
     whole = None
+    if full_text is not None:
+        whole = encode_row(replace(message, content=full_text))
+        _check_size(whole)
     if size > RESULT_LIMIT and message.role is ChatRole.TOOL and len(message.text) > RESULT_LIMIT // 2:
-        whole, message = body, truncate_tool_result(message)
+        whole, message = whole or body, truncate_tool_result(message)
         body = encode_row(message)
         size = len(body.encode())
     return Draft(message, body, size, counter.count_uncalibrated(message), counter.name, whole)
+
+
+def _check_size(body: str) -> int:
+    size = len(body) if body.isascii() else len(body.encode())
+    if size > MESSAGE_LIMIT:
+        raise MessageTooLarge(size=size, limit=MESSAGE_LIMIT)
+    return size
 
 
 def check_id(message_id: str) -> None:
@@ -153,7 +166,7 @@ def truncate_tool_result(message: Message) -> Message:
     text = message.text
     keep = RESULT_LIMIT // 8
     note = (
-        f"\n[... {len(text) - 2 * keep:,} of {len(text):,} characters are not shown here; "
+        f"\n[... {len(text) - 2 * keep:,} of {len(text):,} characters are {CUT_WORDS}; "
         f"memory.get_whole_message(scope, conversation, {message.id!r}) gives all of it ...]\n"
     )
     return replace(message, content=text[:keep] + note + text[-keep:])

@@ -19,6 +19,7 @@ from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
@@ -126,7 +127,11 @@ class Memory(AsyncResource):
     # -- writing --------------------------------------------------------------------------------
 
     async def append(
-        self, scope: str, conversation: str, *messages: Message | Mapping[str, Any] | Any
+        self,
+        scope: str,
+        conversation: str,
+        *messages: Message | Mapping[str, Any] | Any,
+        full_texts: Mapping[str, str] = EMPTY,
     ) -> list[int]:
         """Store messages, all or none, and give their positions. When it returns, they are kept.
 
@@ -134,14 +139,17 @@ class Memory(AsyncResource):
 
         A message whose id is already there with the same content is not stored again: its old
         position comes back. So after any doubt, send the same message again.
+
+        `full_texts` has, by message id, all of the text of tool results that are shortened here:
+        `get_whole_message` gives it.
         """
         key = make_key(self.agent, scope, conversation)
         drafts: list[Draft] = []
-        if len(messages) == 1 and encoding.fits_inline(messages[0]):
-            drafts = [self._make_draft(messages[0])]
+        if len(messages) == 1 and not full_texts and encoding.fits_inline(messages[0]):
+            drafts = [self._make_draft(messages[0], EMPTY)]
         else:
             async for some in Chunks(messages):
-                drafts += [await self._make_draft_async(message) for message in some]
+                drafts += [await self._make_draft_async(message, full_texts) for message in some]
         # A tuple: a hook may refuse the messages, not change them.
         said = tuple(draft.message for draft in drafts) if self.hooks else ()
         if said:
@@ -394,15 +402,17 @@ class Memory(AsyncResource):
             end = window.entries[0].position - 1 if window.entries else 0
         return ()
 
-    async def _make_draft_async(self, value: Message | Mapping[str, Any]) -> Draft:
-        if encoding.fits_inline(value):
-            return self._make_draft(value)
-        return await anyio.to_thread.run_sync(self._make_draft, value)
+    async def _make_draft_async(
+        self, value: Message | Mapping[str, Any], full_texts: Mapping[str, str]
+    ) -> Draft:
+        if not full_texts and encoding.fits_inline(value):
+            return self._make_draft(value, full_texts)
+        return await anyio.to_thread.run_sync(self._make_draft, value, full_texts)
 
-    def _make_draft(self, value: Message | Mapping[str, Any]) -> Draft:
+    def _make_draft(self, value: Message | Mapping[str, Any], full_texts: Mapping[str, str]) -> Draft:
         message = encoding.coerce_message(value, new_id=self._new_id, now=self._clock)
         check_call_id(message)
-        return encoding.make_draft(message, self.token_counter)
+        return encoding.make_draft(message, self.token_counter, full_text=full_texts.get(message.id))
 
     async def _delete(
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None

@@ -30,7 +30,7 @@ from autonomy_ctx.items.transcript import (
     visible_text,
     wrap_untrusted,
 )
-from autonomy_ctx.memory.encoding import approximate_length
+from autonomy_ctx.memory.encoding import CUT_WORDS
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, IndexedMessage, IndexedMessageReader, SearchHit
 from autonomy_ctx.validation import check_int, int_problem
@@ -217,8 +217,6 @@ def _day_of(passage: RecallHit) -> _Day:
 PAGE_CHARACTERS = 16_000
 # How many positions one step reads, and how many steps a page takes at most.
 POSITIONS_PER_READ, MAX_READS = 16, 32
-# A tool result shorter than this was not cut when it was stored.
-MIN_TRUNCATED_CHARACTERS = 64 * 1024
 # Texts with more characters than this are rendered outside the event loop.
 INLINE_CHARACTERS = 50_000
 PAGE_LABEL = "messages"
@@ -280,8 +278,8 @@ async def read_page(
 async def _page_part(
     memory: Memory, scope: str, conversation: str, entry: Entry, names: dict[str, str], skipped: int
 ) -> _PagePart:
-    message, heavy = entry.message, approximate_length(entry.message) > INLINE_CHARACTERS
-    if heavy and message.role is ChatRole.TOOL and len(message.text) > MIN_TRUNCATED_CHARACTERS:
+    message = entry.message
+    if message.role is ChatRole.TOOL and CUT_WORDS in message.text:
         whole = await memory.get_whole_message(scope, conversation, message.id)
         if whole is not None:
             message = await anyio.to_thread.run_sync(wire.from_dict, whole, abandon_on_cancel=True)

@@ -14,8 +14,9 @@ from autonomy_ctx.items.json_values import encode_json_text
 
 # Longer text is read and written outside the event loop.
 SMALL_TEXT = 50_000
-# The most bytes of one output.
-OUTPUT_LIMIT = 1_000_000
+# The most bytes of one output that a model is shown, and that an agent's log keeps.
+OUTPUT_LIMIT = 64_000
+KEPT_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.options import TurnLimits
 from autonomy_ctx.errors import ConflictingMessage, InvalidAgent, InvalidModelReply, UserMessageMissing
 from autonomy_ctx.items.message import Part
+from autonomy_ctx.memory.recall import read_page
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # -- one turn --------------------------------------------------------------------------------------------
@@ -411,3 +412,61 @@ async def test_a_context_takes_no_more_than_the_limit_says(memory: Memory) -> No
     assert context.budget.used <= 400
     assert context.messages[-1].text == "What now?"
     assert context.cut
+
+
+# -- long results ----------------------------------------------------------------------------------------
+
+
+def lines(count: int) -> str:
+    return "".join(f"{number:09}\n" for number in range(count))
+
+
+async def send_with_result(memory: Memory, text: str, **options: Any) -> tuple[Agent, ScriptedModel]:
+    @tool
+    def read_log() -> str:
+        """Read the log."""
+        return text
+
+    model = ScriptedModel([calls(call("read_log")), "done"])
+    agent = made(memory, model, read_log, **options)
+    await agent.send("what does it say?")
+    return agent, model
+
+
+async def test_64_kb_of_a_long_result_are_shown_and_all_of_it_is_kept(memory: Memory) -> None:
+    whole = lines(90_000)
+    agent, model = await send_with_result(memory, whole)
+    shown = model.calls[-1].messages[-1]["content"]
+    assert len(shown.encode()) <= 64_000
+    assert shown.startswith(whole[:40_000])
+    assert shown.endswith(whole[-20_000:])
+    assert "of 900,000 bytes are not shown here" in shown
+    [result] = [message for message in await stored(agent.memory) if message.role == "tool"]
+    assert result.text == shown
+    kept = await agent.memory.get_whole_message("default", "default", result.id)
+    assert kept is not None
+    assert kept["content"] == whole
+    page = await read_page(agent.memory, "default", "default", first=3, last=3, offset=300_000)
+    assert f"{30_000:09}" in page.text
+    await agent.close()
+
+
+async def test_of_a_result_over_1_mb_its_ends_are_kept(memory: Memory) -> None:
+    whole = lines(300_000)
+    agent, _ = await send_with_result(memory, whole)
+    [result] = [message for message in await stored(agent.memory) if message.role == "tool"]
+    kept = await agent.memory.get_whole_message("default", "default", result.id)
+    assert kept is not None
+    assert 990_000 < len(kept["content"].encode()) <= 1_000_000
+    assert "of 3,000,000 bytes are not shown here" in kept["content"]
+    await agent.close()
+
+
+async def test_the_limit_of_a_turn_is_what_the_model_is_shown(memory: Memory) -> None:
+    agent, model = await send_with_result(memory, lines(1_000), limits={"tool_output": 500})
+    assert len(model.calls[-1].messages[-1]["content"].encode()) <= 500
+    await agent.close()
+    short = lines(10)
+    agent, model = await send_with_result(memory, short, limits={"tool_output": 500})
+    assert model.calls[-1].messages[-1]["content"] == short
+    await agent.close()

@@ -21,9 +21,16 @@ MUTANTS = [
     Mutant(
         "a call and its results are kept in one step",
         "agents/turn.py",
-        "            await self._save(message, *_result_messages(stored))\n        except",
+        "            await self._save_calls(message, stored)\n        except",
         "            await self._save(message)\n"
-        "            await self._save(*_result_messages(stored))\n        except",
+        "            await self._save_calls(message, stored)\n        except",
+        AGENT,
+    ),
+    Mutant(
+        "all of a long result is kept beside the log",
+        "agents/turn.py",
+        "        await self._save(message, *results, full_texts=full_texts)\n",
+        "        await self._save(message, *results)\n",
         AGENT,
     ),
     Mutant(

@@ -295,7 +295,7 @@ MUTANTS = [
     Mutant(
         "a large result is kept whole beside the log",
         "memory/encoding.py",
-        "        whole, message = body, truncate_tool_result(message)",
+        "        whole, message = whole or body, truncate_tool_result(message)",
         "        whole, message = None, truncate_tool_result(message)",
         STORES,
     ),

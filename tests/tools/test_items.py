@@ -15,8 +15,8 @@ from autonomy_ctx.tools.builtin.lookup import _list_newest, read_context_item
 from autonomy_ctx.tools.run import CallOutcome, run_calls
 
 
-async def reading(item_id: str, pool: ContextPool | None) -> CallOutcome:
-    call = ToolCall("c1", "read_context_item", json.dumps({"item_id": item_id}))
+async def reading(item_id: str, pool: ContextPool | None, **options: Any) -> CallOutcome:
+    call = ToolCall("c1", "read_context_item", json.dumps({"item_id": item_id, **options}))
     inject = {} if pool is None else {"pool": pool}
     return (await run_calls([call], [read_context_item], inject=inject))[0]
 
@@ -108,4 +108,19 @@ def test_the_list_is_bounded_and_has_one_line_for_each_item(texts: list[tuple[st
 
 
 def test_the_model_sees_the_id_and_not_the_pool() -> None:
-    assert list(read_context_item.spec["parameters"]["properties"]) == ["item_id"]
+    assert list(read_context_item.spec["parameters"]["properties"]) == ["item_id", "offset"]
+
+
+async def test_a_long_item_is_read_on_from_an_offset() -> None:
+    whole = "".join(f"{number:09}\n" for number in range(20_000))
+    pool = await pooled(ContextItem(whole, "a log", "log"))
+    first = await said("log", pool)
+    begin, _, _ = first.partition("\n[... ")
+    assert len(begin) < len(whole) // 2
+    rest = (await reading("log", pool, offset=len(begin))).message
+    assert rest is not None
+    assert rest.text.startswith(whole[len(begin) : len(begin) + 40_000])
+    refused = (await reading("log", pool, offset=-1)).message
+    assert refused is not None
+    assert refused.is_error
+    assert "offset must be >= 0, not -1" in refused.text

@@ -13,28 +13,32 @@ from autonomy_ctx.errors import UnknownItem
 from autonomy_ctx.items.json_values import encode_json_text
 from autonomy_ctx.knowledge.knowledge import TOOL_NAME, search_function
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
+from autonomy_ctx.validation import check_int
 
 # Within what an error's text may be, so that no line of the list is cut.
 _LIST_BYTES = 1_500
 
 
-async def _read_context_item(item_id: str, pool: ContextPoolView) -> str:
+async def _read_context_item(item_id: str, pool: ContextPoolView, offset: int = 0) -> str:
     """Read the whole content of a context item.
 
     Args:
         item_id: The id of the item, as the list of items shows it in brackets.
+        offset: How many characters to pass over, to read on where the middle of a long item was not shown.
     """
+    check_int("offset", offset, least=0)
     try:
         item = pool.get(item_id)
     except UnknownItem:
         raise UnknownItem(item_id[:80], advice=_list_newest(pool.items)) from None
     # Content is copied when it is read, and may be large.
-    return await anyio.to_thread.run_sync(_content, item, abandon_on_cancel=True)
+    return await anyio.to_thread.run_sync(_content, item, offset, abandon_on_cancel=True)
 
 
-def _content(item: ContextItem[Any]) -> str:
+def _content(item: ContextItem[Any], offset: int) -> str:
     content = item.content
-    return str.__str__(content) if isinstance(content, str) else encode_json_text(content)
+    text = str.__str__(content) if isinstance(content, str) else encode_json_text(content)
+    return text[offset:]
 
 
 def _list_newest(items: list[ContextItem[Any]]) -> str:
