@@ -24,6 +24,7 @@ from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
 from autonomy_ctx.agents.options import (
+    ITEM_TOOL,
     AgentHook,
     AgentOptions,
     TurnEnvironment,
@@ -59,6 +60,7 @@ from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
 from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Window, make_key
+from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tools
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
@@ -128,6 +130,7 @@ class Agent(AsyncResource):
         enable_ask_for_user_input: bool = False,
         enable_filesystem: bool = False,
         enable_recall: bool = False,
+        builtin_tools: Iterable[str] = BUILTIN_TOOLS,
         filesystem_visibility: str = "conversation",
         filesystem_root: str | os.PathLike[str] | None = None,
         subagents: Mapping[str, Mapping[str, Any]] | None = None,
@@ -151,6 +154,7 @@ class Agent(AsyncResource):
             enable_ask_for_user_input=enable_ask_for_user_input,
             enable_filesystem=enable_filesystem,
             enable_recall=enable_recall,
+            builtin_tools=check_builtin_tools(builtin_tools),
             filesystem_visibility=filesystem_visibility,
             filesystem_root=filesystem_root,
             subagents=subagents,
@@ -183,7 +187,8 @@ class Agent(AsyncResource):
             memory=self.memory,
             background=self._background,
         )
-        reads_items = bool(self.options.tools) or context_pool is not None
+        given = context_queue is not None or context_pool is not None
+        reads_items = given or bool(self.options.tools)
         self._tools = agent_tools(self.options, self._subagents.tools, reads_items=reads_items)
         self._specs = [tool.spec for tool in self._tools.values()]
         self.context_template = context_template or create_default_template(
@@ -197,13 +202,14 @@ class Agent(AsyncResource):
             enable_filesystem=enable_filesystem,
             filesystem_visibility=filesystem_visibility,
             enable_recall=enable_recall,
-            enable_context_items=reads_items,
+            builtin_tools=self.options.builtin_tools,
         )
         self._items = ItemsByConversation(
             self.memory.store,
             self._key(SCOPE, CONVERSATION),
             ContextQueue(limit=QUEUE_LIMIT) if context_queue is None else context_queue,
             ContextPool() if context_pool is None else context_pool,
+            given=given,
             new_id=new_id,
         )
         self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
@@ -361,8 +367,8 @@ class Agent(AsyncResource):
 
     @property
     def tools(self) -> list[Tool[..., Any]]:
-        """All tools, the given and the built-in ones."""
-        return list(self._tools.values())
+        """All tools, the given and the built-in ones; the one that reads items with a queue or a pool."""
+        return [tool for name, tool in self._tools.items() if self._items.given or name != ITEM_TOOL]
 
     def get_metrics(self) -> dict[str, int | float]:
         """Counters since the agent was made; with a summarized history also those of its summaries."""
@@ -467,6 +473,7 @@ class Agent(AsyncResource):
             hooks=list(self.hooks),
             **self.options.arguments(),
         )
+        made._items.given = self._items.given
         if name is None:
             # The same log, so the same queue of turns.
             made._turn_queue = TurnQueue(made.name, shared_with=self._turn_queue)
@@ -597,10 +604,13 @@ def agent_tools(
     options: AgentOptions, subagent_tools: Sequence[Tool[..., Any]], *, reads_items: bool
 ) -> dict[str, Tool[..., Any]]:
     """All tools of an agent by name: those it was given come first, then the built-in ones."""
+    tools: list[Any] = list(options.tools)
     # Built-in tools are made when their modules are imported; an agent has few of them.
-    from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
+    if options.builtin_tools:
+        from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
 
-    tools: list[Any] = [*options.tools, get_current_time_utc, get_current_time]
+        time = {tool.name: tool for tool in (get_current_time_utc, get_current_time)}
+        tools += [time[name] for name in options.builtin_tools]
     if reads_items:
         from autonomy_ctx.tools.builtin.lookup import read_context_item
 

@@ -54,9 +54,12 @@ class ItemsByConversation:
         queue: ContextQueue,
         pool: ContextPool,
         *,
+        given: bool,
         new_id: Callable[[], str] = new_id,
     ) -> None:
         _check_containers(queue, pool)
+        # Whether the application gave the agent a queue or a pool, and so expects its model to read items.
+        self.given = given
         self._records, self._own_key, self._new_id = records, own, new_id
         self._own = ConversationItems(queue, pool)
         # What the other conversations begin with.
@@ -71,13 +74,13 @@ class ItemsByConversation:
     def replace_queue(self, queue: ContextQueue) -> None:
         """Exchange the agent's own queue; other conversations begin with the new one."""
         _check_containers(queue, self._own.pool)
-        self._own.queue, self._queue = queue, queue.branch()
+        self._own.queue, self._queue, self.given = queue, queue.branch(), True
         self._others.clear()
 
     def replace_pool(self, pool: ContextPool) -> None:
         """Exchange the agent's own pool; other conversations begin with the new one."""
         _check_containers(self._own.queue, pool)
-        self._own.pool, self._pool = pool, pool.branch()
+        self._own.pool, self._pool, self.given = pool, pool.branch(), True
         self._others.clear()
 
     async def load(self, key: Key) -> ConversationItems:

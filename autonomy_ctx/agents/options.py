@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 
 MAX_NAME_LENGTH = 128
+# The built-in tool that reads items of the pool.
+ITEM_TOOL = "read_context_item"
 # Between an agent's name and those of its sub-agents.
 PATH_SEPARATOR = "/"
 # What sections are told by the agent and by each other; whoever sends a turn, over HTTP too, must not.
@@ -112,6 +114,7 @@ class AgentOptions:
     enable_ask_for_user_input: bool
     enable_filesystem: bool
     enable_recall: bool
+    builtin_tools: tuple[str, ...]
     filesystem_visibility: str
     filesystem_root: str | os.PathLike[str] | None
     subagents: Mapping[str, Mapping[str, Any]] | None
@@ -149,6 +152,12 @@ class TurnEnvironment:
     agent: Agent
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
+
+    def specs_to_send(self, *, reads_items: bool) -> Sequence[Mapping[str, Any]]:
+        """What the model is told of the tools; of the one that reads items only where it is of use."""
+        if reads_items:
+            return self.specs
+        return [spec for spec in self.specs if spec["name"] != ITEM_TOOL]
 
     def injected(self, key: Key, pool: ContextPool) -> dict[str, Any]:
         """What tools are given besides the model's arguments."""

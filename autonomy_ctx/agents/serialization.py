@@ -39,6 +39,7 @@ def to_dict(agent: Agent) -> dict[str, Any]:
     options = {name: getattr(given, name) for name in _PLAIN_OPTIONS}
     root = given.filesystem_root
     options["filesystem_root"] = None if root is None else str(root)
+    options["builtin_tools"] = list(given.builtin_tools)
     options["context_summary"] = _summary_options(given.context_summary)
     options["limits"] = asdict(agent.limits)
     return {
@@ -52,6 +53,7 @@ def to_dict(agent: Agent) -> dict[str, Any]:
         "turns": [turn.to_dict() for turn in agent.waiting],
         "context_queue": agent.context_queue.to_dict(),
         "context_pool": agent.context_pool.to_dict(),
+        "reads_items": agent._items.given,
     }
 
 
@@ -84,6 +86,9 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
     if "hooks" not in given:
         options["hooks"] = hooks_from_names(data.get("hooks") or {})
     agent = kind(**{"name": name, **options, **given})
+    if "context_queue" not in given and "context_pool" not in given:
+        # Saved ones are not given ones: they are there in every agent.
+        agent._items.given = data.get("reads_items") is not False
     agent.waiting.extend(Turn.from_dict(turn) for turn in data.get("turns") or ())
     return agent
 

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.agents.conversation_items import ConversationItems
-from autonomy_ctx.agents.options import AgentHook, TurnEnvironment
+from autonomy_ctx.agents.options import ITEM_TOOL, AgentHook, TurnEnvironment
 from autonomy_ctx.agents.reply import (
     STEPS_USED_UP,
     TOKENS_USED_UP,
@@ -83,6 +83,8 @@ class TurnRunner:
         self.previous = previous
         self._usage = Usage()
         self._tokens_used = self._generation = 0
+        # The tools as the model was last told them.
+        self._specs: Sequence[Mapping[str, Any]] = ()
         self._messages: list[Message] = []
         self._contexts: list[ComposedContext] = []
         self._text_streamed = False
@@ -158,15 +160,17 @@ class TurnRunner:
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
         if reported:
-            counter.observe(composed.messages, reported, tools=environment.specs)
+            counter.observe(composed.messages, reported, tools=self._specs)
         if environment.limits.tokens is not None:
-            sent = reported or composed.tokens + counter.count_tools(environment.specs)
+            sent = reported or composed.tokens + counter.count_tools(self._specs)
             self._tokens_used += sent + (reply.usage.output_tokens or counter.count_messages([reply.message]))
         return reply
 
     async def _compose(self, max_tokens: int | None) -> ComposedContext:
         environment, (_, scope, conversation) = self._environment, self._key
         items = await environment.items.load(self._key)
+        reads_items = ITEM_TOOL in environment.tools and (environment.items.given or len(items.pool) > 0)
+        self._specs = environment.specs_to_send(reads_items=reads_items)
         composed = await environment.template.compose(
             environment.memory,
             scope,
@@ -176,11 +180,12 @@ class TurnRunner:
                 Composition(
                     queue=items.queue.items,
                     pool=items.pool.view(),
+                    reads_items=reads_items,
                     turn_position=self._incoming.position or None,
                 ),
             ),
             previous=self.previous,
-            tools=environment.specs,
+            tools=self._specs,
             max_tokens=max_tokens,
         )
         if not _shows_user_message(composed, self._incoming):
@@ -198,7 +203,7 @@ class TurnRunner:
         return await complete(
             environment.model,
             composed.messages,
-            tools=environment.specs,
+            tools=self._specs,
             max_tokens=environment.limits.output_tokens,
             # Other models have no cache to mark places in.
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
@@ -313,7 +318,7 @@ class TurnRunner:
         return max(1, int(window * WINDOW_SHARE) - (limits.output_tokens or 0))
 
     def _retry_limit(self, composed: ComposedContext, window: int | None) -> int:
-        tools = self._environment.memory.token_counter.count_tools(self._environment.specs)
+        tools = self._environment.memory.token_counter.count_tools(self._specs)
         target = int((composed.tokens + tools) * RETRY_SHARE)
         if window is not None:
             target = min(target, int(window * WINDOW_SHARE) - (self._environment.limits.output_tokens or 0))
@@ -322,7 +327,7 @@ class TurnRunner:
     def _learn_window(self, composed: ComposedContext, window: int | None) -> None:
         """A provider that names no window has at least said which size is too large for it."""
         model = self._environment.model
-        sent = composed.tokens + self._environment.memory.token_counter.count_tools(self._environment.specs)
+        sent = composed.tokens + self._environment.memory.token_counter.count_tools(self._specs)
         if window is None and isinstance(model, Model) and sent < (model.context_window or sent + 1):
             model.context_window = sent
 

@@ -8,7 +8,7 @@ from typing import Any
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
+from autonomy_ctx.sections.section import ContributingSection, Contribution, Params, composition_of
 
 
 class SystemInstructionsSection(ContributingSection):
@@ -52,9 +52,12 @@ def system_message(text: str) -> dict[str, Any]:
     return {"role": "system", "content": {"text": text, "type": "text"}, "phase": "system"}
 
 
-_TIME = """### Time
-- `get_current_time_utc`: the current time in UTC.
-- `get_current_time`: the current local time."""
+_TIME_TOOLS = {
+    "get_current_time_utc": "the current time in UTC.",
+    "get_current_time": "the current local time.",
+}
+# The tools that every agent has unless it is told otherwise.
+BUILTIN_TOOLS = tuple(_TIME_TOOLS)
 
 _FILES = """### Filesystem
 You can work with files. {visibility}
@@ -99,7 +102,10 @@ Everything that was said is kept, also where you see only a summary or a cut. Ev
 
 
 class FrameworkInstructionsSection(ContributingSection):
-    """One system message that describes exactly the built-in tools that are enabled."""
+    """One system message that describes exactly the built-in tools that are enabled; none, no message.
+
+    `read_context_item` is described also in a compose whose agent sends it.
+    """
 
     kind = "stable"
     # A model without them would not know its own tools: the history gives first.
@@ -115,6 +121,7 @@ class FrameworkInstructionsSection(ContributingSection):
         *,
         enable_context_items: bool = False,
         enable_recall: bool = False,
+        builtin_tools: Iterable[str] = BUILTIN_TOOLS,
     ) -> None:
         if filesystem_visibility not in _VISIBILITY:
             raise ValueError(
@@ -128,18 +135,22 @@ class FrameworkInstructionsSection(ContributingSection):
         self.subagent_configs = dict(subagent_configs or {})
         self.enable_context_items = enable_context_items
         self.enable_recall = enable_recall
+        self.builtin_tools = check_builtin_tools(builtin_tools)
         self._text = ""
         self._contribution = Contribution(())
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
-        text = self._describe_capabilities()
+        text = self._describe_capabilities(reads_items=composition_of(params).reads_items)
         if text != self._text:
-            self._contribution = Contribution((wire.from_dict(system_message(text)),))
+            self._contribution = Contribution((wire.from_dict(system_message(text)),) if text else ())
             self._text = text
         return self._contribution
 
-    def _describe_capabilities(self) -> str:
-        blocks = ["## Framework Capabilities", _TIME]
+    def _describe_capabilities(self, *, reads_items: bool) -> str:
+        blocks: list[str] = []
+        if self.builtin_tools:
+            lines = (f"- `{name}`: {_TIME_TOOLS[name]}" for name in self.builtin_tools)
+            blocks.append("\n".join(["### Time", *lines]))
         if self.enable_filesystem:
             # Literal replacement: what users configure may hold braces of its own.
             blocks.append(_FILES.replace("{visibility}", _VISIBILITY[self.filesystem_visibility]))
@@ -150,11 +161,23 @@ class FrameworkInstructionsSection(ContributingSection):
                 f"- `{name}`: {purpose_of(config)}" for name, config in self.subagent_configs.items()
             )
             blocks.append(_SUBAGENTS.replace("{agents}", agents))
-        if self.enable_context_items:
+        if self.enable_context_items or reads_items:
             blocks.append(_ITEMS)
         if self.enable_recall:
             blocks.append(_RECALL)
-        return "\n\n".join(blocks)
+        return "\n\n".join(["## Framework Capabilities", *blocks]) if blocks else ""
+
+
+def check_builtin_tools(names: Any) -> tuple[str, ...]:
+    """Names of built-in tools that need no option of their own, in their usual order."""
+    form = f"give some of {', '.join(BUILTIN_TOOLS)}, or () for none"
+    if not isinstance(names, Iterable) or isinstance(names, str | bytes):
+        raise TypeError(f"builtin_tools must be a list of names, not {type(names).__name__}; {form}")
+    names = list(names)
+    unknown = [str(name) for name in names if name not in BUILTIN_TOOLS]
+    if unknown:
+        raise ValueError(f"builtin_tools has unknown names {', '.join(unknown)}; {form}")
+    return tuple(name for name in BUILTIN_TOOLS if name in names)
 
 
 def purpose_of(config: Any) -> str:

@@ -80,6 +80,8 @@ class Composition:
     # The items of the conversation, which an agent keeps.
     queue: Sequence[ContextItem[Any]] = ()
     pool: ContextPoolView | None = None
+    # Whether the agent sends the tool that reads the pool's items.
+    reads_items: bool = False
     # The tokens that all messages of the context may take together; None for no budget.
     max_tokens: int | None = None
     # The log position of the user message that the turn answers; others may have come after it.

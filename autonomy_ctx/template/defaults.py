@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +11,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.sections.history import ConversationHistorySection
 from autonomy_ctx.sections.instructions import (
+    BUILTIN_TOOLS,
     FrameworkInstructionsSection,
     SystemInstructionsSection,
     ToolInstructionsSection,
@@ -39,6 +40,7 @@ def create_default_template(
     tools: Sequence[Any] = (),
     enable_context_items: bool = False,
     enable_recall: bool = False,
+    builtin_tools: Iterable[str] = BUILTIN_TOOLS,
     max_tokens: int | float | None = None,
     reserve_output: int = 0,
     arrange: Literal["given", "cache"] = "given",
@@ -58,6 +60,7 @@ def create_default_template(
                 subagent_configs=subagent_configs,
                 enable_context_items=enable_context_items,
                 enable_recall=enable_recall,
+                builtin_tools=builtin_tools,
             ),
             _history_section(context_summary, model, background),
             *([ToolInstructionsSection(tools)] if tools_with_instructions(tools) else []),

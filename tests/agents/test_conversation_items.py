@@ -9,6 +9,7 @@ import pytest
 from agents.kit import call, calls, find_report, find_things, made, stored
 
 from autonomy_ctx import ContextItem, ContextPool, ContextQueue, Memory, tool
+from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.testing import ScriptedModel
 
 
@@ -112,3 +113,79 @@ async def test_deleting_a_conversation_deletes_its_items_and_records(memory: Mem
     fresh = made(memory, ScriptedModel("ok"), find_things)
     await fresh.send("look")
     assert (len(fresh.context_queue), len(fresh.context_pool)) == (0, 0)
+
+
+# -- which built-in tools a model is sent ----------------------------------------------------------------
+
+TIME = ["get_current_time_utc", "get_current_time"]
+
+
+def sent(model: ScriptedModel, step: int = -1) -> list[str]:
+    """The names of the tools that a model was sent."""
+    return [spec["name"] for spec in model.calls[step].options.get("tools", ())]
+
+
+def framework(model: ScriptedModel, step: int = -1) -> str:
+    """What it was told of the built-in ones."""
+    return "".join(
+        str(message["content"]) for message in model.calls[step].messages if message["role"] == "system"
+    )
+
+
+async def test_the_item_tool_is_sent_with_a_queue_or_a_pool_alone(memory: Memory) -> None:
+    options: list[tuple[dict[str, Any], bool]] = [
+        ({}, False),
+        ({"context_queue": ContextQueue(limit=3)}, True),
+        ({"context_pool": ContextPool()}, True),
+    ]
+    for given, there in options:
+        model = ScriptedModel("ok")
+        agent = made(memory, model, find_things, **given)
+        for one in (agent, agent.branch(), Agent.from_dict(agent.to_dict(), model=model, memory=memory)):
+            await one.send("look", conversation="first")
+            assert sent(model) == ["find_things", *TIME, *(["read_context_item"] if there else [])]
+            assert ("read_context_item" in framework(model)) is there
+            assert ("read_context_item" in [tool.name for tool in one.tools]) is there
+
+
+async def test_the_item_tool_is_sent_from_when_a_tool_has_kept_an_item(memory: Memory) -> None:
+    model = ScriptedModel([calls(call("find_report")), "ok"])
+    agent = made(memory, model, find_report)
+    await agent.send("look")
+    for step, there in ((0, False), (1, True)):
+        assert ("read_context_item" in sent(model, step)) is there
+        assert ("read_context_item" in framework(model, step)) is there
+    await agent.send("and now?")
+    assert "read_context_item" in sent(model)
+    await agent.send("here?", conversation="another")
+    assert "read_context_item" not in sent(model)
+
+
+async def test_the_item_tool_is_sent_with_a_pool_that_is_assigned(memory: Memory) -> None:
+    model = ScriptedModel("ok")
+    agent = made(memory, model, find_report)
+    agent.context_pool = ContextPool()
+    await agent.send("look")
+    assert "read_context_item" in sent(model)
+
+
+@pytest.mark.parametrize("names", [[], TIME[:1], TIME[1:], TIME])
+async def test_the_time_tools_go_together_with_what_is_said_of_them(memory: Memory, names: list[str]) -> None:
+    model = ScriptedModel("ok")
+    agent = made(memory, model, builtin_tools=names)
+    for one in (agent, agent.branch(), Agent.from_dict(agent.to_dict(), model=model, memory=memory)):
+        await one.send("hi")
+        assert sent(model) == names
+        assert [name for name in TIME if f"`{name}`" in framework(model)] == names
+        context = await one.explain()
+        report = context.section("framework_instructions")
+        assert report is not None
+        assert report.messages == (1 if names else 0)
+
+
+def test_unknown_built_in_tools_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown names now; give some of get_current_time_utc, "):
+        Agent("helper", builtin_tools=["now"])
+    wrong: Any = "get_current_time"
+    with pytest.raises(TypeError, match="must be a list of names, not str"):
+        Agent("helper", builtin_tools=wrong)

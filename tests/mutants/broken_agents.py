@@ -34,6 +34,20 @@ MUTANTS = [
         AGENT,
     ),
     Mutant(
+        "the item tool is sent only where there are items to read",
+        "agents/options.py",
+        "        if reads_items:\n",
+        "        if True:\n",
+        "tests/agents/test_conversation_items.py",
+    ),
+    Mutant(
+        "tools that are not there are not described",
+        "sections/instructions.py",
+        "for name in self.builtin_tools)\n",
+        "for name in BUILTIN_TOOLS)\n",
+        "tests/agents/test_conversation_items.py",
+    ),
+    Mutant(
         "what a tool has done is kept when the turn is cancelled",
         "agents/turn.py",
         "            await self._save_anyway(self._save_finished_calls(message, ended, stored))\n",
