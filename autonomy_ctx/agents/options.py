@@ -22,7 +22,7 @@ from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidAgent, InvalidMessage, InvalidParams, UnknownTool
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.message import ChatRole, Message, TextContent
 from autonomy_ctx.items.transcript import may_close
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name
@@ -269,6 +269,8 @@ def user_message(content: Any, message_id: str | None, *, new_id: Callable[[], s
         raise InvalidMessage(
             "role", f"is {message.role.value!r}; what is sent to an agent is a user's message"
         )
+    if all(isinstance(part, TextContent) and not part.text.strip() for part in message.parts):
+        raise InvalidMessage("content", "is empty; send a text or an image")
     return message
 
 

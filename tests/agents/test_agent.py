@@ -414,6 +414,25 @@ async def test_a_context_takes_no_more_than_the_limit_says(memory: Memory) -> No
     assert context.cut
 
 
+@pytest.mark.parametrize(
+    "nothing",
+    ["", " \n\t", [], [TextContent("")], Message("user", ""), {"role": "user", "content": ""}],
+    ids=["text", "spaces", "no parts", "a part", "message", "dict"],
+)
+async def test_a_message_that_says_nothing_is_refused_and_not_stored(memory: Memory, nothing: Any) -> None:
+    model = ScriptedModel("ok")
+    agent = made(memory, model)
+    with pytest.raises(InvalidMessage, match=r"`content` is empty; send a text or an image"):
+        await agent.send(nothing)
+    with pytest.raises(InvalidMessage, match="is empty"):
+        agent.stream(nothing)
+    assert (await stored(agent.memory), model.calls) == ([], [])
+    image = ImageContent("https://example.org/map.png")
+    await agent.send([image])
+    assert len(model.calls) == 1
+    await agent.close()
+
+
 # -- long results ----------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,13 @@ MUTANTS = [
         AGENT,
     ),
     Mutant(
+        "a message that says nothing is refused",
+        "agents/options.py",
+        "    if all(isinstance(part, TextContent) and not part.text.strip() for part in message.parts):\n",
+        "    if False:\n",
+        AGENT,
+    ),
+    Mutant(
         "the item tool is sent only where there are items to read",
         "agents/options.py",
         "        if reads_items:\n",
