@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -145,6 +147,9 @@ class ContextTemplate(AsyncResource):
         self._has_section_limits = False
         for section in self.sections:
             self._options_of(section)
+        for name, count in Counter(self.get_section_names()).items():
+            if count > 1:
+                _warn_of_one_name(name)
 
     @property
     def section_options(self) -> list[SectionOptions]:
@@ -161,7 +166,9 @@ class ContextTemplate(AsyncResource):
 
     def add_section(self, section: Any, index: int | None = None) -> None:
         """Add a section at the end, or at an index."""
-        self._options_of(section)
+        name = self._options_of(section).name
+        if self.get_section(name) is not None:
+            _warn_of_one_name(name)
         self.sections.insert(len(self.sections) if index is None else index, section)
 
     def remove_section(self, name: str) -> bool:
@@ -360,6 +367,15 @@ async def _fit_contributions(
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
         return work()
     return await anyio.to_thread.run_sync(work)
+
+
+def _warn_of_one_name(name: str) -> None:
+    """A warning where the template was made, or where the section was added."""
+    warnings.warn(
+        f"two sections have the name {name!r}: `get_section` and `remove_section` find only the first; "
+        f"give one of them another name",
+        stacklevel=3,
+    )
 
 
 def _check_context(name: str, given: Any) -> None:

@@ -8,6 +8,7 @@ import inspect
 import logging
 import re
 import typing
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,6 +175,8 @@ class Tool(Generic[P, R]):
         self.timeout, self.output_limit = timeout, output_limit
         self.is_model_call, self.pauses = is_model_call, pauses
         self.signature = read_signature(self.name, function)
+        if not self.description.strip():
+            _warn_of_no_description(self.name, function)
         # Looked up now, where local names are known, and again at first use for names defined later.
         self._hints = self._resolve_hints({}, names or {})
         functools.update_wrapper(self, function, updated=())
@@ -308,6 +311,21 @@ def _check_tool_name(function: Any, name: str | None) -> str:
             str(found), "needs a `name` of at most 64 letters, digits, `_` and `-`: providers take no other"
         )
     return found
+
+
+def _warn_of_no_description(name: str, function: Callable[..., Any]) -> None:
+    """A warning at the function itself, wherever it became a tool."""
+    message = (
+        f"tool {name!r} has no description, so a model sees only its name; "
+        f"give the function a docstring, or the tool a `description`"
+    )
+    code = getattr(unwrap_function(function), "__code__", None)
+    if code is None:
+        warnings.warn(message, stacklevel=3)
+        return
+    # With the registry of the module the warning is shown once, as any other.
+    registry = unwrap_function(function).__globals__.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, UserWarning, code.co_filename, code.co_firstlineno, registry=registry)
 
 
 def _read_only(value: Any) -> Any:

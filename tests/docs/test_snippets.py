@@ -15,6 +15,8 @@ from docs.snippets import PAGES, ROOT, run, shown, snippets
 
 FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml")
 
+# What a reader copies warns of nothing.
+pytestmark = pytest.mark.filterwarnings("error")
 
 # Its snippets ask the providers' own clients.
 OWN_CLIENT = ROOT / "docs" / "how-to" / "use-your-own-client.md"

@@ -200,13 +200,15 @@ def template() -> ContextTemplate:
         provider_fn=lambda scope, conversation, params: [{"role": "system", "content": f"for {scope}"}]
     )
     extra.set_static_messages([{"role": "system", "content": "static"}])
+    newest = ConversationHistorySection(max_messages=3)
+    newest.name = "newest"
     return ContextTemplate(
         [
             SystemInstructionsSection("Be brief."),
             FrameworkInstructionsSection(enable_filesystem=True),
             ConversationHistorySection(),
             extra,
-            ConversationHistorySection(max_messages=3),
+            newest,
         ]
     )
 

@@ -49,9 +49,20 @@ async def test_the_list_a_template_was_made_from_stays_the_callers() -> None:
 
 
 async def test_removing_one_of_two_sections_of_a_name_leaves_the_other() -> None:
-    template = ContextTemplate([Says("same", note("a")), Says("same", note("b"))])
+    with pytest.warns(UserWarning, match="two sections have the name 'same'"):
+        template = ContextTemplate([Says("same", note("a")), Says("same", note("b"))])
     assert template.remove_section("same")
     assert await texts(template) == ["b"]
+
+
+def test_two_sections_with_one_name_give_a_warning_where_they_come_together() -> None:
+    template = ContextTemplate([Says("a"), Says("b")])
+    with pytest.warns(UserWarning, match="give one of them another name") as warned:
+        template.add_section(Says("a"))
+    assert [one.filename for one in warned] == [__file__]
+    with pytest.warns(UserWarning, match="two sections have the name 'a'") as warned:
+        ContextTemplate([Says("a"), Says("b"), Says("a"), Says("a")])
+    assert [one.filename for one in warned] == [__file__]
 
 
 async def test_messages_come_in_the_order_of_the_sections() -> None:
@@ -159,7 +170,8 @@ async def test_a_subclass_that_overrides_get_messages_is_honoured() -> None:
     class Louder(Shouting):
         pass
 
-    assert await texts(ContextTemplate([Shouting("quiet"), Louder("quiet")])) == ["LOUD", "LOUD"]
+    for kind in (Shouting, Louder):
+        assert await texts(ContextTemplate([kind("quiet")])) == ["LOUD"]
 
 
 async def test_a_get_messages_set_on_one_section_is_honoured() -> None:

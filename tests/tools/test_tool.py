@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import warnings
 from typing import Any
 
 import pytest
 
-from autonomy_ctx import ContextItem, ContextPool
+from autonomy_ctx import Agent, ContextItem, ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool
 from autonomy_ctx.tools.schema import read_docstring
 from autonomy_ctx.tools.tool import Tool, tool, tools_by_name
@@ -266,3 +267,24 @@ def test_a_docstring_may_be_missing_or_begin_with_its_arguments() -> None:
     assert read_docstring(None).summary == ""
     assert read_docstring("Args:\n    x: An x.").summary == ""
     assert read_docstring("Args:\n    x: An x.").arguments == {"x": "An x."}
+
+
+def test_a_tool_without_a_docstring_gives_a_warning_at_the_function() -> None:
+    def bare(x: int) -> int:
+        return x
+
+    class Adder:
+        def __call__(self, x: int) -> int:
+            return x
+
+    line = bare.__code__.co_firstlineno
+    for make in (tool, Tool, tool(name="other"), lambda one: Agent("helper", tools=[one])):
+        with pytest.warns(UserWarning, match="has no description, so a model sees only its name") as warned:
+            make(bare)
+        assert [(one.filename, one.lineno) for one in warned] == [(__file__, line)]
+    with pytest.warns(UserWarning, match="tool 'add' has no description"):
+        Tool(Adder(), name="add")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Tool(bare, description="Give it back.")
+        Agent("helper").as_tool()
