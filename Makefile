@@ -1,18 +1,21 @@
 # `make demo` and `make test` set everything up by themselves; they need Python 3.11+ and make.
+# The demo has an environment of its own with what the library depends on, and nothing else.
 # `make test PYTHON=python3.12` makes .venv anew if it has another version; without PYTHON it stays as it is.
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO := .venv-demo
 PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 TELL_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 VERSION := $(shell $(PYTHON) $(TELL_VERSION))
+CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 
 # Tests start many processes, and without compiled files each compiles the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test check nightly bench format clean
 
-demo: $(READY)
-	$(BIN)/python examples/demo.py
+demo: $(DEMO)/.ready
+	$(DEMO)/bin/python examples/demo.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly"
@@ -34,14 +37,20 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml .venv/.made-with-$(VERSION)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
 
+$(DEMO)/.ready: pyproject.toml
+	@$(CHECK_VERSION)
+	$(PYTHON) -m venv --clear $(DEMO)
+	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
 .venv/.made-with-$(VERSION):
-	@$(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.11 or newer; run make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear .venv
 	@touch .venv/.made-with-$$($(BIN)/python $(TELL_VERSION))

