@@ -1,4 +1,4 @@
-"""The Python of a Markdown page, run as a reader would run it: top to bottom, in one session."""
+"""The Python of a Markdown page, run as a reader would run it: in one session, or each piece alone."""
 
 from __future__ import annotations
 
@@ -49,14 +49,18 @@ def snippets(page: Path) -> list[Snippet]:
     ]
 
 
-def run(page: Path, folder: Path) -> dict[str, Any]:
-    """Run a page in a folder and give its names; an `AssertionError` says where it went wrong."""
+def run(page: Path, folder: Path, *, alone: bool = False) -> dict[str, Any]:
+    """Run a page in a folder and give its names; an `AssertionError` says where it went wrong.
+
+    With `alone`, no snippet knows the names of those before it.
+    """
     namespace: dict[str, Any] = {"__name__": "snippets"}
     with contextlib.chdir(folder), start_blocking_portal() as portal:
         for snippet in snippets(page):
             # Line numbers in tracebacks are those of the page.
             source = "\n" * (snippet.line - 1) + snippet.source
             printed = io.StringIO()
+            namespace = {"__name__": "snippets"} if alone else namespace
             try:
                 code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
                 with contextlib.redirect_stdout(printed):

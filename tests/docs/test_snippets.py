@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +22,8 @@ FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml")
 # What a reader copies warns of nothing.
 pytestmark = pytest.mark.filterwarnings("error")
 
+# Its snippets are copied one by one; on the other pages they build on each other.
+README = ROOT / "README.md"
 # Its snippets ask the providers' own clients.
 OWN_CLIENT = ROOT / "docs" / "how-to" / "use-your-own-client.md"
 ADDRESSES = {
@@ -30,7 +36,7 @@ KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != OWN_CLIENT], ids=shown)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    run(page, tmp_path)
+    run(page, tmp_path, alone=page == README)
 
 
 def test_the_snippets_with_the_providers_own_clients_run(
@@ -67,6 +73,30 @@ def test_no_block_escapes_the_check(page: Path) -> None:
     assert all(fence == "```" or fence in FENCES for fence in fences), "unknown or indented fence"
     assert fences.count("```") * 2 == len(fences), "a fence without a language, or one left open"
     assert fences.count("```python") == len(snippets(page))
+
+
+def test_the_quickstart_can_be_pasted_into_a_console(tmp_path: Path) -> None:
+    """`python -m asyncio`, as the page says: there an empty line ends a block, and only that."""
+    page = ROOT / "docs" / "quickstart.md"
+    pasted = "".join(f"{snippet.source}\n" for snippet in snippets(page))
+    done = subprocess.run(
+        [sys.executable, "-m", "asyncio"],
+        input=pasted,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+        check=True,
+    )
+    assert "Error" not in done.stderr, done.stderr
+    printed = re.sub(r"^((>>>|\.\.\.) )+", "", done.stdout, flags=re.MULTILINE)
+    at = 0
+    for snippet in snippets(page):
+        if snippet.prints is not None:
+            found = printed.find(snippet.prints, at)
+            assert found >= 0, f"{snippet.place} does not print what the page says: {printed[at:]}"
+            at = found + len(snippet.prints)
 
 
 def programs() -> Iterator[tuple[str, str]]:
