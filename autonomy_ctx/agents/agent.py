@@ -247,7 +247,8 @@ class Agent(AsyncResource):
         """Take one turn and give the answer.
 
         The user's message is kept before the model is asked. Turns of one conversation wait for each
-        other. With a `message_id`, sending the same again keeps it once. `params` go to the sections.
+        other in one process; those of two processes interleave. With a `message_id`, sending the same
+        again keeps it once. `params` go to the sections.
         """
         return await self._run_turn(
             self._user_message(text, message_id), self._key(scope, conversation), params, None

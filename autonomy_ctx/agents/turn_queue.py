@@ -1,5 +1,6 @@
 """Turns of one conversation one after the other, turns of different ones side by side.
 
+The queue belongs to one process: turns of one conversation in two processes interleave.
 A turn that waits for a turn it is itself inside of could never begin; `TurnQueue` finds that out and
 raises instead of waiting.
 """
