@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 from autonomy_ctx.items.cuts import safe_cuts
@@ -154,30 +155,40 @@ def _start_within(entries: Sequence[Entry], most: int, count: CountMessage) -> i
     return 0
 
 
-MERGE_FAN_IN = 4
+# How many segments one merge takes at least where there are so many, and the part of the size that these
+# should have: a merge of less frees too little room, and the next one would follow at once.
+MERGE_FAN_IN, MERGE_SHARE = 4, 0.75
+# A merged digest is smaller than a new one. The more segments there is room for, the fewer merges
+# a message goes through.
+MERGED_DIGEST_PART = 7
 
 
 def segments_to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[StoredSegment, ...]:
-    """The neighbours to merge next; none while all written segments together keep the size."""
+    """The neighbours to merge next; none while all written segments together keep the size.
+
+    These are neighbours of the lowest level, with any of a lower one among them: the result is one level
+    up, and the older segments of higher levels stay as they are. So levels grow with the logarithm of the
+    number of segments.
+    """
     final_segments = [segment for segment in segments if not segment.provisional]
     if len(final_segments) < 2 or sum(segment.tokens for segment in final_segments) <= size:
         return ()
-    runs = _level_runs(final_segments)
-    full = [run for run in runs if len(run) >= MERGE_FAN_IN]
-    if full:
-        return tuple(full[-1][:MERGE_FAN_IN])
-    longest = max(runs, key=len)
-    if len(longest) >= 2:
-        return tuple(longest)
-    return tuple(final_segments[:2])
+    lowest = min(max(one.level, other.level) for one, other in pairwise(final_segments))
+    run = max(_runs_up_to(final_segments, lowest), key=len)
+    tokens = 0
+    for number, segment in enumerate(run, start=1):
+        tokens += segment.tokens
+        if number >= MERGE_FAN_IN and tokens >= MERGE_SHARE * size:
+            return tuple(run[:number])
+    return tuple(run)
 
 
-def _level_runs(segments: Sequence[StoredSegment]) -> list[list[StoredSegment]]:
-    """Neighbours of the same level, oldest first."""
-    runs: list[list[StoredSegment]] = []
+def _runs_up_to(segments: Sequence[StoredSegment], level: int) -> list[list[StoredSegment]]:
+    """Neighbours of that level or a lower one, oldest first."""
+    runs: list[list[StoredSegment]] = [[]]
     for segment in segments:
-        if runs and runs[-1][0].level == segment.level:
+        if segment.level <= level:
             runs[-1].append(segment)
-        else:
-            runs.append([segment])
+        elif runs[-1]:
+            runs.append([])
     return runs

@@ -22,6 +22,7 @@ from autonomy_ctx.compaction.facts import changes_by_rules, changes_from_lines, 
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     COMPRESSION_RATIO,
+    MERGED_DIGEST_PART,
     MIN_SUMMARY_TOKENS,
     CountMessage,
     bounded_start,
@@ -140,10 +141,11 @@ class SegmentWriter:
             ),
         )
         tokens = counter.count_messages(messages)
-        target = self._target(tokens)
         if self._model is None:
+            target = self._digest_target(tokens)
             text = await _run_or_offload(light, partial(digest, messages, tokens=target, counter=counter))
             return self._digest_draft(text, source, counter)
+        target = self._target(tokens)
         instructions, left, facts = self._settings.instructions, tokens // 2, None
         if self._settings.facts:
             facts = listed_facts(standing, source, left, counter)
@@ -182,7 +184,7 @@ class SegmentWriter:
 
     async def extract(self, texts: Sequence[str], counter: TokenCounter) -> SegmentDraft:
         """The same without a model: the lines that say most."""
-        tokens = max(self._settings.size // 4, 32)
+        tokens = max(self._settings.size // MERGED_DIGEST_PART, 32)
         text = await anyio.to_thread.run_sync(lambda: digest_texts(texts, tokens=tokens, counter=counter))
         return self._digest_draft(text, "\n\n".join(texts), counter)
 
@@ -337,6 +339,10 @@ class SegmentWriter:
 
     def _target(self, tokens: int) -> int:
         return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO)), 32)
+
+    def _digest_target(self, tokens: int) -> int:
+        # A digest costs nothing but room: it may have all that there is, as long as it is a digest.
+        return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4)), 32)
 
     def _digest_draft(self, text: str, source: str, counter: TokenCounter) -> SegmentDraft:
         return SegmentDraft(

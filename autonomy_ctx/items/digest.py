@@ -1,29 +1,66 @@
-"""A summary made without a model: the most important lines of the messages, word for word.
+"""A summary made without a model: quotations of what the messages say, as a person would mark them.
 
-It is used where no model is configured or none answers in time. Lines are scored by role, by words such
-as "must" or "decided", and by the number of identifiers. The result is immediate and the same for the
-same messages.
+It is used where no model is configured or none answers in time. It quotes whole sentences and leaves out
+others; where a long sentence is shortened, "[...]" stands for whole clauses. What users said and what was
+done come before what tools listed, lines of one shape become the last of them, and of an order or a file
+the last state is shown. The result is immediate and the same for the same messages.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
 
-from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN, fair_share, shorten
+from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN
+from autonomy_ctx.items.clauses import (
+    OMISSION,
+    CueFinder,
+    WordView,
+    clean,
+    split_clauses,
+    split_output,
+    split_prose,
+)
+from autonomy_ctx.items.cues import (
+    ACKNOWLEDGEMENT_CUES,
+    ACTION_CUES,
+    ANSWER_CUES,
+    LOOKING_VERBS,
+    NEGATION_CUES,
+    OBLIGATION_CUES,
+)
 from autonomy_ctx.items.identifiers import identifiers
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.message import ChatRole, Message, ToolCall
+from autonomy_ctx.items.quotations import (
+    NO_LABEL,
+    Kind,
+    Pass,
+    Quotation,
+    Reply,
+    choose_quotations,
+    first_fitting,
+    rank_quotations,
+)
+from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import short_name, speaker_label, tool_names_by_call, visible_text
 
-MAX_LINE_TOKENS = 64  # tokens: a sentence of about 60 and who said it
-MIN_LINE_TOKENS = 12
 MAX_END_LENGTH = 20_000  # how much of a long text is read at each end
 MIN_END_LENGTH = 400
-PIECE_LENGTH = 400  # characters; text without punctuation is divided into pieces of this size
-MAX_MISSES = 32  # how many lines in a row may not fit before the rest is left unread
-UNREAD_NOTE_SCORE = 10.0  # the score of the note that says so: it comes before what was read
+MAX_ARGUMENTS_LENGTH = 160  # characters of a call's arguments
+MAX_REPLY_LENGTH = 80  # characters
+CALL_WEIGHT = 0.3
+# How many lines of one shape become one: few of a tool, more of a person, who may mean each of them.
+ALIKE_LINES = {ChatRole.TOOL: 3, ChatRole.ASSISTANT: 6}
+ALIKE_USER_LINES = 8
+# The part of the room that is for users' lines while others wait, and for their rules in a merge.
+USER_SHARE, RULE_SHARE = 0.62, 0.5
+MAX_SHAPE_WORDS = 8  # a longer sentence is somebody's words, not a line of a list
+SMALL_BUDGET = 96  # tokens; up to here users' lines may take all
+SHORT_RESULT_UNITS = 4  # a result of so few lines says how an action came out
+QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 IMAGE_PLACEHOLDER = "[image]"
 NO_TEXT_PLACEHOLDER = "[no text]"
 
@@ -34,180 +71,393 @@ _ROLE_WEIGHTS = {
     ChatRole.ASSISTANT: 1.0,
     ChatRole.TOOL: 0.8,
 }
-# fmt: off
-_RULE_WORDS = frozenset((
-    "must", "mustn't", "never", "always", "please", "want", "wants", "need", "needs", "prefer", "prefers",
-    "decide", "decided", "agree", "agreed", "remember", "important", "only", "goal", "deadline", "don't",
-    "instead", "should", "error", "failed", "failure", "exception",
-))
-# fmt: on
-_SENTENCE_ENDS = re.compile(r"[.!?。\uff01\uff1f\r\n\x0b\x0c\x85\u2028\u2029]+")
+_NEGATION = CueFinder(NEGATION_CUES)
+_OBLIGATION, _ACTION = CueFinder(OBLIGATION_CUES), CueFinder(ACTION_CUES)
+_ACKNOWLEDGEMENT, _ANSWER = CueFinder(ACKNOWLEDGEMENT_CUES), CueFinder(ANSWER_CUES, ACKNOWLEDGEMENT_CUES)
+
+_VALUE = lazy_pattern(r"(?<!\S)[^\s\d/\\@_]*+[\d/\\@_]\S*+")
+_KEY = lazy_pattern(r'"([^"\n]{1,40})"\s{0,2}:')
+_SEARCH_HIT = lazy_pattern(r"[^\s:]{1,200}:\d{1,7}[:-]")
+_LOG_LEVEL = lazy_pattern(r"\b(?:DEBUG|INFO|NOTICE|TRACE)\b")
+_QUOTED_LINE = lazy_pattern(
+    r"- (?:(?P<caller>Assistant(?: \([^:\n]{0,80}\))?) calls (?P<name>[^(\n]{1,80})\("
+    r"|(?P<label>(?:User|Assistant|System|Developer|Tool)\b[^:\n]{0,120}): )"
+)
+_NO_FAILURE = lazy_pattern(r"\b(?:0|no) (?:fail|error)")
+_COUNT_NOTE = lazy_pattern(r" \(last of (\d{1,9}) such lines\)$")
 
 
-# A line and its score.
-_ScoredLine: TypeAlias = tuple[str, float]
+class _Weight(NamedTuple):
+    """What a sentence says for itself."""
+
+    kind: Kind
+    score: float
+    is_rule: bool
+    exact: Sequence[str]
 
 
 def digest(
     messages: Sequence[Message], *, tokens: int, counter: TokenCounter, max_characters: int | None = None
 ) -> str:
-    """The most telling lines of the messages in their order, in at most `tokens` tokens.
+    """Quotations of the messages in their order, in at most `tokens` tokens.
 
-    A line of every user message comes first as far as the budget goes, the newest before all others.
-    About `max_characters` characters are read in all, where time is short.
+    What users said comes first, the newest before all others, then what was done, then the rest. About
+    `max_characters` characters are read in all, where time is short.
     """
     ends = (
         MAX_END_LENGTH
         if max_characters is None
         else max(min(MAX_END_LENGTH, max_characters // (2 * max(len(messages), 1))), MIN_END_LENGTH)
     )
-    names = tool_names_by_call(messages)
-    lines: list[_ScoredLine] = []
-    asked: list[int] = []
+    names, outdated = tool_names_by_call(messages), _outdated_results(messages)
+    units: list[Quotation] = []
     for index, message in enumerate(messages):
-        found = _message_lines(message, names, index / len(messages), ends)
-        if message.role is ChatRole.USER:
-            said = [at for at, (_, score) in enumerate(found) if score < UNREAD_NOTE_SCORE]
-            asked += [len(lines) + at for at in sorted(said, key=lambda at: -found[at][1])[:1]]
-        lines += found
-    return _choose_lines(lines, asked[::-1], tokens, counter)
+        if index not in outdated:
+            units += _message_units(message, names, index, index / len(messages), ends)
+    units = _settle_replies(units)
+    if not units:
+        # Nothing but acknowledgements, or nothing at all.
+        spoken = [(speaker_label(message, names), clean(visible_text(message))) for message in messages[-1:]]
+        return "\n".join(first_fitting(label, text, tokens, counter) for label, text in spoken)
+    order = rank_quotations(units)
+    of_kind = {kind: [at for at in order if units[at].kind is kind] for kind in Kind}
+    users, actions = of_kind[Kind.USER], of_kind[Kind.ACTION]
+    # The best of each message, the newest message first.
+    best = sorted({units[at].group: at for at in reversed(users)}.values(), reverse=True)
+    share = max(int(tokens * USER_SHARE), min(tokens, SMALL_BUDGET)) if actions else tokens
+    passes = [
+        Pass(best[:1], tokens),
+        Pass([at for at in users if units[at].is_rule], share),
+        Pass(best, share),
+        Pass(actions, tokens),
+        Pass(users, tokens),
+        Pass(of_kind[Kind.CALL], tokens),
+        Pass(of_kind[Kind.NOTE], tokens),
+        Pass(of_kind[Kind.OTHER], tokens),
+    ]
+    return choose_quotations(units, passes, tokens, counter)
 
 
 def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) -> str:
-    """The same for digests and summaries: the lines with most identifiers, in order, each once."""
+    """The same for digests and summaries: their lines in order, each once.
+
+    Users' lines have a share of their own, and what they ruled the first part of it, however old it is: so
+    nothing of it goes for the number of merges.
+    """
     if sum(map(len, texts)) <= tokens * CHARACTERS_PER_TOKEN:
         lines = dict.fromkeys(line.strip() for text in texts for line in text.splitlines())
         whole = "\n".join(filter(None, lines))
         if whole and counter.count_text(whole) <= tokens:
             return whole
-    made: list[_ScoredLine] = []
+    units: list[Quotation] = []
     for index, text in enumerate(texts):
-        for line, score in _score_lines(_split_lines, text):
-            # What the user said outlasts what was done about it.
-            made.append((line, score + index / len(texts) + 2 * line.startswith("- User")))
-    return _choose_lines(made or [(NO_TEXT_PLACEHOLDER, 0.0)] * bool(texts), [], tokens, counter)
+        for line in _read_ends(text, MAX_END_LENGTH):
+            units += _line_units(line, len(units), index / len(texts))
+    units = _settle_replies(units)
+    if not units:
+        return NO_TEXT_PLACEHOLDER if texts else ""
+    order = rank_quotations(units)
+    users = [at for at in order if units[at].kind is Kind.USER]
+    passes = [
+        Pass([at for at in users if units[at].is_rule], int(tokens * RULE_SHARE)),
+        Pass(users, int(tokens * USER_SHARE)),
+        Pass([at for at in order if units[at].kind is Kind.ACTION], tokens),
+        Pass(users, tokens),
+        Pass(order, tokens),
+    ]
+    return choose_quotations(units, passes, tokens, counter)
 
 
 def score_message(message: Message) -> float:
     """How much a message says for itself by these signs: the weight of its best line."""
-    return max(
-        score for _, score in _message_lines(message, {}, 0.0, MIN_END_LENGTH) if score < UNREAD_NOTE_SCORE
+    units = _message_units(message, {}, 0, 0.0, MIN_END_LENGTH)
+    return max((unit.score for unit in units if unit.kind is not Kind.NOTE), default=0.0)
+
+
+# -- what a message says ------------------------------------------------------------------------------
+
+
+def _message_units(
+    message: Message, names: dict[str, str], group: int, recency: float, ends: int
+) -> list[Quotation]:
+    who, role = speaker_label(message, names), message.role
+    base = _ROLE_WEIGHTS[role] + recency / 2 + 2 * message.is_error
+    divide = split_output if role is ChatRole.TOOL else split_prose
+    text = visible_text(message)
+    pieces = [(clean(piece), piece) for piece in _divide_ends(divide, text, ends)]
+    lines = [(at, shown, piece) for at, (shown, piece) in enumerate(pieces) if _says_something(shown)]
+    short, last = len(lines) <= SHORT_RESULT_UNITS, len(lines) and lines[-1][0]
+    units: list[Quotation] = []
+    for at, shown, piece, alike, shape in _collapse_alike(lines, role):
+        view = WordView.of(shown)
+        weight = _weigh(view, role, who, is_outcome=short or at == last)
+        score = 0.1 if shown == IMAGE_PLACEHOLDER else base + weight.score
+        unit = Quotation(who, piece, weight.kind, score, group, at, role is not ChatRole.TOOL, weight.is_rule)
+        unit.alike, unit.shape, unit.exact = alike, shape, weight.exact
+        unit.reply, unit.words = _read_reply(view, role), view.words
+        units.append(unit)
+    _spread(units)
+    if len(text) > 2 * ends:
+        unread = f"{len(text) - 2 * ends:,} of {len(text):,} characters"
+        note = f"[... {unread} were not read for this digest ...]"
+        units.append(Quotation(who, note, Kind.NOTE, base, group, len(pieces)))
+    for number, call in enumerate(message.tool_calls):
+        kind = Kind.OTHER if _only_looks(call.name) else Kind.CALL
+        shown = f"{who} calls {short_name(call.name)}({_show_arguments(call)})"
+        # Its result says more.
+        unit = Quotation("", shown, kind, base + CALL_WEIGHT, group, len(pieces) + 1 + number)
+        unit.exact = identifiers(shown.partition("(")[2])
+        units.append(unit)
+    if not units:
+        units.append(Quotation(who, clean(text) or NO_TEXT_PLACEHOLDER, Kind.OTHER, 0.0, group, 0))
+    return units
+
+
+def _divide_ends(divide: Callable[[str], Iterator[str]], text: str, ends: int) -> Iterator[str]:
+    """The sentences of a text; of a long one those at its two ends, without the two that were cut."""
+    if len(text) <= 2 * ends:
+        yield from divide(text)
+        return
+    yield from list(divide(text[:ends]))[:-1]
+    # Not neighbours: something that says nothing stands between them.
+    yield ""
+    yield from list(divide(text[-ends:]))[1:]
+
+
+def _read_ends(text: str, ends: int) -> list[str]:
+    if len(text) <= 2 * ends:
+        return text.splitlines()
+    return text[:ends].splitlines()[:-1] + text[-ends:].splitlines()[1:]
+
+
+def _says_something(text: str) -> bool:
+    # The numbers of a list and the marks between paragraphs are no sentences.
+    return len(text) > 2 or text.isalnum()
+
+
+def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _Weight:
+    """What a sentence says for itself; `is_outcome` when a tool said little else, or this last."""
+    text = view.text
+    names = identifiers(text)
+    exact = len(names)
+    # Both how many and how dense; below 60 characters a sentence is not denser for being short.
+    score = min(exact, 6) / 3 + min(2.0, 40 * exact / max(len(text), 60))
+    if role is ChatRole.TOOL:
+        acts = (exact > 0 or label.endswith(" failed")) and _has_failed(text)
+        if is_outcome and not acts:
+            acts = not _only_looks(label.partition(" ")[2]) or _ACTION.matches(view)
+        return _Weight(Kind.ACTION if acts else Kind.OTHER, score + 2 * acts, False, names)
+    is_question = text.endswith(QUESTION_MARKS)
+    if role is ChatRole.USER:
+        is_rule = not is_question and _OBLIGATION.matches(view)
+        if is_rule:
+            score = 2 + min(score, 1.5) + _NEGATION.matches(view)
+        return _Weight(Kind.USER, score + is_question, is_rule, names)
+    acts = not is_question and _ACTION.matches(view)
+    score += 2 if acts else _OBLIGATION.matches(view)
+    return _Weight(Kind.ACTION if acts else Kind.OTHER, score, False, names)
+
+
+def _has_failed(text: str) -> bool:
+    lower = text.lower()
+    # Also within the names of errors. Written out, as every line of a long output comes through here.
+    failed = "error" in lower or "fail" in lower or "exception" in lower or "fatal" in lower
+    failed = failed or "denied" in lower or "traceback" in lower or "fehler" in lower or "erreur" in lower
+    return failed and not _NO_FAILURE.search(lower)
+
+
+def _spread(units: Sequence[Quotation]) -> None:
+    """Make each a little lighter than the better ones of its message, so that none takes all the room."""
+    for rank, unit in enumerate(sorted(units, key=lambda unit: -unit.score)):
+        unit.score -= min(rank / 4, 3)
+
+
+def _read_reply(view: WordView, role: ChatRole) -> Reply:
+    """Whether a sentence only acknowledges or only answers."""
+    if role is ChatRole.TOOL or len(view.text) > MAX_REPLY_LENGTH:
+        return Reply.NONE
+    if _ACKNOWLEDGEMENT.covers(view):
+        return Reply.ACKNOWLEDGEMENT
+    return Reply.ANSWER if _ANSWER.covers(view) else Reply.NONE
+
+
+def _settle_replies(units: Sequence[Quotation]) -> list[Quotation]:
+    """The units without acknowledgements; an answer counts as much as what its question asks for.
+
+    What a user says without naming anything ("I want to change it.") needs the sentence before it.
+    """
+    settled: list[Quotation] = []
+    for unit in units:
+        before = settled[-1] if settled else None
+        if unit.reply:
+            if before is not None and _answers(unit, before):
+                before.kind, before.score, before.answer = Kind.USER, before.score + 1, len(settled)
+                unit.is_rule, unit.is_answer = False, True
+            elif unit.reply is Reply.ACKNOWLEDGEMENT:
+                continue
+            else:
+                unit.kind, unit.is_rule, unit.score = Kind.OTHER, False, 0.0
+        elif (
+            before is not None
+            and (before.group, before.place + 1) == (unit.group, unit.place)
+            and (unit.is_rule and not unit.exact and before.exact)
+        ):
+            before.is_rule, before.score = True, max(before.score, unit.score)
+        settled.append(unit)
+    return settled
+
+
+def _answers(unit: Quotation, before: Quotation) -> bool:
+    is_asked = before.label.startswith("Assistant") and clean(before.text).endswith(QUESTION_MARKS)
+    return is_asked and unit.label.startswith("User")
+
+
+def _only_looks(name: str) -> bool:
+    return not frozenset(LOOKING_VERBS).isdisjoint(
+        name.lower().replace("-", "_").replace(".", "_").split("_")
     )
 
 
-def _message_lines(message: Message, names: dict[str, str], recency: float, ends: int) -> list[_ScoredLine]:
-    who = speaker_label(message, names)
-    base = _ROLE_WEIGHTS[message.role] + recency / 2 + 2 * message.is_error
-    asks = message.role is ChatRole.USER
-    said: list[_ScoredLine] = []
-    for text, score in _score_lines(_split_sentences, visible_text(message), ends):
-        score += base + (asks and text.endswith(("?", "\uff1f")))
-        said.append((f"- {who}: {text}", 0.1 if text == IMAGE_PLACEHOLDER else score))
-    for call in message.tool_calls:
-        arguments = " ".join(
-            f"{call.arguments[:MAX_END_LENGTH]} {call.arguments[MAX_END_LENGTH:][-MAX_END_LENGTH:]}".split()
-        )
-        if len(arguments) > 160:
-            arguments = f"{arguments[:110]} ... {arguments[-40:]}"
-        said.append((f"- {who} calls {short_name(call.name)}({arguments})", base + 1))
-    # Each is a little lighter than the better ones of its message, so that no message takes all the room.
-    lines = said[:]
-    for rank, at in enumerate(sorted(range(len(said)), key=lambda at: -said[at][1])):
-        text, score = said[at]
-        lines[at] = (text, score - min(rank / 4, 3))
-    return lines or [(f"- {who}: {NO_TEXT_PLACEHOLDER}", 0.0)]
+def _show_arguments(call: ToolCall) -> str:
+    """The arguments on one line; of long ones, those that are short."""
+    text = call.arguments[:MAX_END_LENGTH]
+    whole = clean(text)
+    if len(whole) <= MAX_ARGUMENTS_LENGTH and len(text) == len(call.arguments):
+        return whole
+    pieces, left = split_clauses(text), MAX_ARGUMENTS_LENGTH
+    if len(text) < len(call.arguments):
+        pieces.pop()
+    made: list[str] = []
+    for piece in map(clean, pieces):
+        if len(piece) <= left:
+            made.append(piece)
+            left -= len(piece)
+        elif made[-1:] != [OMISSION]:
+            made.append(OMISSION)
+    if len(text) < len(call.arguments) and made[-1:] != [OMISSION]:
+        made.append(OMISSION)
+    closing = "}" if made[-1:] == [OMISSION] and call.arguments.rstrip().endswith("}") else ""
+    return " ".join(made) + closing
 
 
-def _score_lines(
-    divide: Callable[[str], Iterable[str]], text: str, ends: int = MAX_END_LENGTH
-) -> Iterator[_ScoredLine]:
-    """Each sentence on one line, with what it says for itself; of a long text only of its two ends."""
-    if len(text) <= 2 * ends:
-        yield from map(_score_line, filter(None, map(_clean_sentence, divide(text))))
+# -- lines of one shape, and states of one thing ------------------------------------------------------
+
+
+def _shape(line: str) -> object:
+    """What lines have in common that differ in their values only; None for a line of its own."""
+    if line.endswith(".") and line.count(" ") > MAX_SHAPE_WORDS:
+        return None
+    failed = _has_failed(line)
+    if line.startswith(("{", "[", '"')):
+        keys = tuple(_KEY.findall(line[:1000]))
+        if keys:
+            return failed, keys
+    for mark in ("|", "\t"):
+        if line.count(mark) > 1:
+            return failed, mark, line.count(mark)
+    if _SEARCH_HIT.match(line):
+        return failed, "hit"
+    if line.count(",") > 2 and not line.endswith(".") and any(map(str.isdigit, line)):
+        return failed, ",", line.count(",")
+    frame = _VALUE.sub("#", line)
+    if frame.startswith("#") and not failed and (level := _LOG_LEVEL.search(frame[:80])):
+        return failed, level[0]
+    words = frame.split()
+    if "#" in frame:
+        return failed, tuple(word for word, after in pairwise([*words, ""]) if (word, after) != ("#", "#"))
+    if len(words) < 5 and not line.endswith((".", "!", "?", ":")):
+        return failed, words[0], len(words)
+    return None
+
+
+def _collapse_alike(
+    lines: Sequence[tuple[int, str, str]], role: ChatRole
+) -> Iterator[tuple[int, str, str, int, object]]:
+    """The lines, but of many with one shape only the last, with their number."""
+    least = ALIKE_LINES.get(role, ALIKE_USER_LINES)
+    if len(lines) < least:
+        for at, shown, piece in lines:
+            yield at, shown, piece, 1, None
         return
-    yield from _score_lines(divide, text[:ends], ends)
-    unread = f"{len(text) - 2 * ends:,} of {len(text):,} characters"
-    yield f"[... {unread} were not read for this digest ...]", UNREAD_NOTE_SCORE
-    yield from _score_lines(divide, text[-ends:], ends)
+    is_output = role is ChatRole.TOOL
+    # A person's sentence is meant, also where others are like it.
+    shapes = [_shape(shown) if is_output or shown[-1] not in ".!?\u3002" else None for _, shown, _ in lines]
+    numbers: dict[object, int] = {}
+    last: dict[object, int] = {}
+    for index, shape in enumerate(shapes):
+        numbers[shape] = numbers.get(shape, 0) + 1
+        last[shape] = index
+    for index, (at, shown, piece) in enumerate(lines):
+        shape = shapes[index]
+        if shape is None or numbers[shape] < least:
+            yield at, shown, piece, 1, None
+        elif last[shape] == index:
+            yield at, shown, piece, numbers[shape], shape
 
 
-def _clean_sentence(sentence: str) -> str:
-    text = " ".join(sentence.split())
-    # The numbers of a list and the marks between paragraphs are no sentences.
-    return text if len(text) > 2 or text.isalnum() else ""
+def _outdated_results(messages: Sequence[Message]) -> set[int]:
+    """Results of calls that were made again later with the same arguments."""
+    calls = {call.id: (call.name, call.arguments) for one in messages for call in one.tool_calls if call.id}
+    newest: dict[tuple[str, str], int] = {}
+    outdated: set[int] = set()
+    for index, message in enumerate(messages):
+        call = calls.get(message.tool_call_id or "") if message.role is ChatRole.TOOL else None
+        if call is not None:
+            if call in newest:
+                outdated.add(newest[call])
+            newest[call] = index
+    return outdated
 
 
-def _score_line(text: str) -> _ScoredLine:
-    exact = len(identifiers(text))
-    # Both how many and how dense; below 60 characters a sentence is not denser for being short.
-    weight = min(exact, 6) / 3 + min(2.0, 40 * exact / max(len(text), 60))
-    ruled = not _RULE_WORDS.isdisjoint(text.lower().replace(",", " ").rstrip(".!?").split())
-    return text, weight + 2 * ruled
+# -- what a digest says -------------------------------------------------------------------------------
 
 
-def _split_sentences(text: str) -> Iterator[str]:
-    start = 0
-    for match in _SENTENCE_ENDS.finditer(text):
-        end = match.end()
-        # Not within "3.50", and not before a lower-case letter: "e.g. this" goes on.
-        if text[end - 1] in ".!?" and (
-            not text[end : end + 1].isspace() or text[end + 1 : end + 2].islower()
-        ):
-            continue
-        yield from _split_pieces(text[start:end])
-        start = end
-    yield from _split_pieces(text[start:])
+def _line_units(line: str, group: int, recency: float) -> list[Quotation]:
+    """The units of a line of a digest, or of a text that a model wrote."""
+    match = _QUOTED_LINE.match(line)
+    if match is None:
+        # Each sentence of a model counts as something done.
+        return [
+            replace(unit, kind=Kind.ACTION, score=unit.score + recency)
+            for unit in _prose_units(NO_LABEL, line, ChatRole.ASSISTANT, group)
+        ]
+    if match["caller"]:
+        kind = Kind.OTHER if _only_looks(match["name"]) else Kind.CALL
+        return [
+            Quotation(
+                "", line[2:], kind, CALL_WEIGHT + recency, group, 0, exact=identifiers(line.partition("(")[2])
+            )
+        ]
+    label, text = match["label"], line[match.end() :]
+    role = ChatRole(label.split()[0].lower())
+    if role is not ChatRole.TOOL:
+        units = _prose_units(label, text, role, group)
+        for unit in units:
+            if role is not ChatRole.USER:
+                unit.score += recency
+            elif not unit.is_rule:
+                # What was asked is answered by now; what was ruled is as good as ever.
+                unit.score += recency - 1.5 * clean(unit.text).endswith(QUESTION_MARKS)
+        return units
+    alike, note = 1, _COUNT_NOTE.search(label)
+    if note is not None:
+        label, alike = label[: note.start()], int(note[1])
+    view = WordView.of(text)
+    weight = _weigh(view, role, label, is_outcome=alike == 1)
+    unit = Quotation(label, text, weight.kind, weight.score + recency, group, 0)
+    unit.alike, unit.exact, unit.words = alike, weight.exact, view.words
+    unit.shape = (_shape(text) or text) if alike > 1 else None
+    return [unit]
 
 
-def _split_lines(text: str) -> Iterator[str]:
-    """Lines, but a paragraph in one line as its sentences."""
-    for line in text.splitlines():
-        yield from [line] if len(line) <= PIECE_LENGTH else _split_sentences(line)
-
-
-def _split_pieces(text: str) -> Iterator[str]:
-    """The text in pieces, divided at white space where there is some."""
-    start = 0
-    while len(text) - start > PIECE_LENGTH:
-        space = text.rfind(" ", start + PIECE_LENGTH // 2, start + PIECE_LENGTH)
-        stop = space if space > 0 else start + PIECE_LENGTH
-        yield text[start:stop]
-        start = stop
-    yield text[start:]
-
-
-def _choose_lines(
-    lines: Sequence[_ScoredLine], first: Sequence[int], tokens: int, counter: TokenCounter
-) -> str:
-    """The best lines that fit, in their order; those in `first` before all others, shortened if need be."""
-    count = counter.count_text
-    order = sorted(set(range(len(lines))).difference(first), key=lambda at: (-lines[at][1], -at))
-    # More than these cannot have a line each; one token is for the line break.
-    costs = [count(lines[at][0]) + 1 for at in first[: tokens // MIN_LINE_TOKENS]]
-    share = max(MIN_LINE_TOKENS, min(MAX_LINE_TOKENS, fair_share(costs, tokens)))
-    kept: dict[int, str] = {}
-    seen: set[str] = set()
-    left, misses = tokens, 0
-    for number, at in enumerate([*first, *order]):
-        if left < MIN_LINE_TOKENS // 2 or misses > MAX_MISSES:
-            break
-        if lines[at][0] in seen:
-            continue
-        most = MAX_LINE_TOKENS if number >= len(first) else share - 1
-        line = shorten(lines[at][0], most if kept else min(most, left - 1), count)
-        if line in seen:
-            continue
-        cost = count(line + "\n")
-        if cost > left and kept:
-            misses += 1
-            continue
-        kept[at] = line
-        seen |= {line, lines[at][0]}
-        left -= cost
-    ranked = list(kept)
-    made = "\n".join(kept[at] for at in sorted(ranked))
-    # Counts of lines need not add up to the count of all: then the last to come go first.
-    while len(ranked) > 1 and count(made) > tokens:
-        del ranked[-max(1, len(ranked) // 10) :]
-        made = "\n".join(kept[at] for at in sorted(ranked))
-    return made
+def _prose_units(label: str, text: str, role: ChatRole, group: int) -> list[Quotation]:
+    units: list[Quotation] = []
+    for at, piece in enumerate(split_prose(text)):
+        sentence = clean(piece)
+        if _says_something(sentence):
+            view = WordView.of(sentence)
+            weight = _weigh(view, role, label, is_outcome=True)
+            unit = Quotation(label, piece, weight.kind, weight.score, group, at, True, weight.is_rule)
+            unit.exact, unit.reply, unit.words = weight.exact, _read_reply(view, role), view.words
+            units.append(unit)
+    return units

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from strategies import some
 from summary_models import ScriptedModel, asks, shown, summarized
 
-from autonomy_ctx import Memory
-from autonomy_ctx.compaction.plan import MERGE_FAN_IN, segments_to_merge
+from autonomy_ctx import Memory, Message
+from autonomy_ctx.compaction.plan import MERGE_FAN_IN, MERGED_DIGEST_PART, segments_to_merge
+from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.stores import StoredSegment
+from autonomy_ctx.tokens import TokenCounter
 
 
 def segment(
@@ -44,11 +46,19 @@ def test_a_full_run_of_a_lower_level_goes_first() -> None:
     assert segments_to_merge(rows, 400) == tuple(rows[4:])
 
 
-def test_without_a_full_run_the_longest_is_merged_and_at_last_the_two_oldest() -> None:
+def test_without_a_full_run_the_lowest_neighbours_are_merged() -> None:
     rows = row(2, 1, 1, 1, 0)
-    assert segments_to_merge(rows, 400) == tuple(rows[1:4])
+    assert segments_to_merge(rows, 400) == tuple(rows[1:])
     rows = row(3, 2, 1, 0)
-    assert segments_to_merge(rows, 300) == tuple(rows[:2])
+    assert segments_to_merge(rows, 300) == tuple(rows[2:])
+    rows = row(3, 3, 1, 0, 2)
+    assert segments_to_merge(rows, 400) == tuple(rows[2:4])
+
+
+def test_a_merge_of_small_segments_frees_enough_room() -> None:
+    """Four of them would be written anew without becoming shorter, one level up, again and again."""
+    rows = row(*[0] * 21, tokens=20)
+    assert segments_to_merge(rows, 400) == tuple(rows[:15])
 
 
 def test_stand_ins_are_never_merged_with_what_a_model_wrote() -> None:
@@ -86,6 +96,36 @@ def test_a_message_is_merged_a_few_times_however_long_the_conversation(number: i
         assert sum(one.tokens for one in rows) <= size
     # A log-structured store reads everything about once per level.
     assert merged_tokens <= 250 * number * (2 + log(number, MERGE_FAN_IN))
+
+
+def test_levels_of_digests_grow_with_the_logarithm() -> None:
+    """2,400 messages in batches of ten, digested and merged as a summary without a model is."""
+    counter, size = TokenCounter(), 2048
+    rows: list[StoredSegment] = []
+    batches = 240
+
+    def digest_segment(text: str, first: int, last: int, level: int) -> StoredSegment:
+        return StoredSegment(first=first, last=last, text=text, tokens=counter.count_text(text), level=level)
+
+    for at in range(1, batches + 1):
+        messages = [
+            Message(
+                "user" if number % 2 else "assistant",
+                f"Order {at}{number} goes to customer C-{at * 7 + number} in Porto. " * 2
+                + f"It was packed by worker {number} on line {at} with {at + number} others that wait there.",
+            )
+            for number in range(10)
+        ]
+        rows.append(digest_segment(digest(messages, tokens=size // 4, counter=counter), at, at, 0))
+        while chosen := segments_to_merge(rows, size):
+            texts = [one.text for one in chosen]
+            text = digest_texts(texts, tokens=size // MERGED_DIGEST_PART, counter=counter)
+            level = 1 + max(one.level for one in chosen)
+            start = rows.index(chosen[0])
+            rows[start : start + len(chosen)] = [
+                digest_segment(text, chosen[0].first, chosen[-1].last, level)
+            ]
+        assert max(one.level for one in rows) <= log(at, 4) + 2
 
 
 async def test_a_long_conversation_keeps_the_size_and_the_input_stays_linear(memory: Memory) -> None:

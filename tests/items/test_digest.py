@@ -1,4 +1,4 @@
-"""A digest keeps the lines that tell most, in order, within its budget, without a model."""
+"""A digest quotes what tells most, in order, within its budget, without a model; it never alters."""
 
 from __future__ import annotations
 
@@ -134,11 +134,14 @@ def test_lines_come_in_the_order_they_were_said(history: list[Message]) -> None:
 @some
 @given(st.integers(1, 12), st.integers(20, 60))
 def test_every_user_message_has_a_line_when_the_budget_has_room(users: int, each: int) -> None:
-    noise = Message("assistant", "See src/app/main.py and get_user, error 500 at 10:30. " * 9)
-    asked = [Message("user", f"q{number} " + "and so on and on " * 30) for number in range(users)]
+    noise = Message("assistant", "See src/app/main.py and get_user, see 500 at 10:30. " * 9)
+    asked = [
+        Message("user", f"q{number} is about the house. " + "It goes on and on. " * 9)
+        for number in range(users)
+    ]
     history = [message for one in asked for message in (one, noise)]
     text = digest(history, tokens=max(32, users * each), counter=COUNTER)
-    assert all(f"- User: q{number} " in text for number in range(users))
+    assert all(f"- User: q{number} is about the house." in text for number in range(users))
 
 
 @some
@@ -160,14 +163,6 @@ def test_the_newest_user_message_has_a_line_in_any_budget(history: list[Message]
 )
 def test_there_is_a_line_for_whatever_there_is(message: Message, line: str) -> None:
     assert line in digest([message], tokens=32, counter=COUNTER)
-
-
-def test_a_long_sentence_is_shortened_in_the_middle() -> None:
-    text = digest([Message("user", "it starts " + "so " * 100 + "it ends")], tokens=500, counter=COUNTER)
-    assert text.startswith("- User: it starts so")
-    assert " ... " in text
-    assert text.endswith("it ends")
-    assert COUNTER.count_text(text) <= 64
 
 
 def test_a_megabyte_is_read_at_its_ends_which_is_said() -> None:
