@@ -294,7 +294,7 @@ async def test_a_context_within_the_ceiling_is_neither_a_hit_nor_a_miss(memory: 
 
 async def test_the_cache_says_which_conversations_it_holds(memory: Memory) -> None:
     async with summarized(ScriptedModel()) as section:
-        empty = {"cached_conversations": 0, "pending_summarizations": 0, "conversations": []}
+        empty = {"cached_conversations": 0, "pending_summarizations": 0, "conversations": [], "facts": 0}
         assert section.get_cache_info() == empty
         await asks(memory, 9)
         await shown(section, memory)
