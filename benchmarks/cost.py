@@ -116,19 +116,20 @@ class Way:
         shown, found = rendered(self.context.messages), []
         for number in FACTS:
             hits = await self.memory.search(SCOPE, f"pass phrase of customer C-{number:04d}", limit=3)
-            if _fact(number) not in shown and not any(_fact(number) in hit.message.text for hit in hits):
+            fact = planted_fact(number)
+            if fact not in shown and not any(fact in hit.message.text for hit in hits):
                 found.append(number)
         return found
 
 
-def _fact(number: int) -> str:
+def planted_fact(number: int) -> str:
     return f"The pass phrase of customer C-{number:04d} is zephyr-{number * 7919 % 9973}."
 
 
 def _steps(number: int) -> list[list[dict[str, Any]]]:
     asked = question(number, SAID)
     if number in FACTS:
-        asked["content"] += " " + _fact(number)
+        asked["content"] += " " + planted_fact(number)
     called = (number + 1) * CALLS // TURNS > number * CALLS // TURNS
     return [[asked], *([lookup(number, RESULT)] if called else []), [answer(number, SAID)]]
 
@@ -210,7 +211,7 @@ def _rolling(size: int) -> Way:
 async def _unseen(way: Way) -> list[int]:
     assert way.context is not None
     shown = rendered(way.context.messages)
-    return [number for number in FACTS if _fact(number) not in shown]
+    return [number for number in FACTS if planted_fact(number) not in shown]
 
 
 def _against(name: str, ours: Way, floor: Way, bound: float, *, least: bool = False) -> Figure:

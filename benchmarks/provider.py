@@ -78,9 +78,12 @@ class BilledModel:
     ) -> str:
         self.calls += 1
         self.waited += asyncio.current_task() is self._turns
-        text = summary_of(_named(messages) or messages, max_tokens)
+        text = self._answer(messages, max_tokens)
         self._provider.ask(messages, text)
         return text
+
+    def _answer(self, messages: Sequence[Mapping[str, Any]], most: int) -> str:
+        return summary_of(named_stretch(messages) or messages, most)
 
 
 def rendered(messages: Sequence[Message | Mapping[str, Any]]) -> str:
@@ -94,7 +97,7 @@ def rendered(messages: Sequence[Message | Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _named(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def named_stretch(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Of a context with a question after it: the stretch that the question names, and the question."""
     *context, asked = messages
     marks = [text.partition(": ")[2] for _, text in _MARKED.findall(str(asked["content"]))]

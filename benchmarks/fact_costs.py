@@ -1,0 +1,127 @@
+"""What standing facts cost: the same conversations with them and with `facts=False`, in one run."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
+from benchmarks import cost
+from benchmarks.fact_corpus import Conversation, is_long, make_corpus
+from benchmarks.fact_model import FACTS, PerfectSummarizer
+from benchmarks.honest import asked
+from benchmarks.kept_facts import SCOPE, run_conversation
+from benchmarks.provider import BilledModel, Provider, named_stretch
+from benchmarks.table import Figure, Side, microseconds, side_by_side
+
+# Conversations whose summarizer is measured.
+COUNT = 6
+_PASS_PHRASE = re.compile(r"The (pass phrase of customer C-\d{4} is zephyr-\d+)\.")
+
+
+class FactWriter(BilledModel):
+    """Writes honest summaries and, where it is asked for facts, each pass phrase that it reads as one."""
+
+    def _answer(self, messages: Sequence[Mapping[str, Any]], most: int) -> str:
+        text = super()._answer(messages, most)
+        prompt = "\n".join(str(message.get("content") or "") for message in messages)
+        said = _PASS_PHRASE.findall(asked(named_stretch(messages) or messages, most).source)
+        if FACTS not in prompt or not said:
+            return text
+        return "\n".join([text, FACTS, *(f"+ value: {one}" for one in dict.fromkeys(said))])
+
+
+async def measure(folder: Path) -> list[Figure]:
+    if "facts" not in inspect.signature(SummarizedHistorySection).parameters:
+        return [
+            Figure(
+                name="SummarizedHistorySection has no option `facts`: nothing measured",
+                ours="no such option",
+                floor="facts=False",
+                value=1,
+                bound=0,
+            )
+        ]
+    short = [one for one in make_corpus() if not is_long(one)][:COUNT]
+    return [await _compose(short[0]), await _summarizer_input(short), await _cost()]
+
+
+def _section(model: Any, facts: bool, **options: Any) -> SummarizedHistorySection:
+    given: dict[str, Any] = {**options, "facts": facts}
+    return SummarizedHistorySection(model, **given)
+
+
+async def _compose(conversation: Conversation) -> Figure:
+    sides, closed = [], []
+    for facts in (True, False):
+        section, memory = _section(PerfectSummarizer(conversation), facts), Memory()
+        template = ContextTemplate([section])
+        for message in conversation.messages:
+            await memory.append(SCOPE, conversation.name, message)
+            if message["role"] == "user":
+                await template.compose(memory, SCOPE, conversation.name)
+                await section.settled()
+
+        async def compose(template: ContextTemplate = template, memory: Memory = memory) -> None:
+            await template.compose(memory, SCOPE, conversation.name)
+
+        sides.append(Side(str(facts), compose))
+        closed += [section.close, memory.close]
+    times = await side_by_side(*sides, rounds=1_000)
+    for close in closed:
+        await close()
+    return Figure(
+        name="compose, with facts / facts=False",
+        ours=microseconds(times["True"]),
+        floor=microseconds(times["False"]),
+        value=times["True"] / times["False"],
+        bound=1.05,
+    )
+
+
+async def _summarizer_input(conversations: Sequence[Conversation]) -> Figure:
+    read = {True: 0, False: 0}
+    for conversation in conversations:
+        for facts in read:
+            section = _section(PerfectSummarizer(conversation), facts)
+            await run_conversation(section, conversation)
+            read[facts] += section.get_metrics()["summarizer_input_tokens"]
+            await section.close()
+    return Figure(
+        name="tokens that the summarizer reads, with facts / facts=False",
+        ours=f"{read[True]:,}",
+        floor=f"{read[False]:,}",
+        value=read[True] / read[False],
+        bound=1.1,
+    )
+
+
+async def _cost() -> Figure:
+    ways = {facts: await _way(facts).run() for facts in (True, False)}
+    ours, floor = (ways[facts].provider.cost for facts in (True, False))
+    return Figure(
+        name=f"cost of {cost.TURNS} turns, with facts / facts=False",
+        ours=f"{ours:,.0f}",
+        floor=f"{floor:,.0f}",
+        value=ours / floor,
+        bound=1.05,
+    )
+
+
+def _way(facts: bool) -> cost.Way:
+    provider, ticks = Provider(), list[cost.Way]()
+    section = _section(
+        FactWriter(provider, asyncio.current_task()),
+        facts,
+        floor=cost.FLOOR,
+        ceiling=cost.CEILING,
+        size=cost.USUAL,
+        share_prefix=True,
+        clock=lambda: ticks[0].seconds if ticks else 0.0,
+    )
+    ticks.append(cost.Way(section, provider))
+    return ticks[0]
