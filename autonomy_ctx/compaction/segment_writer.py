@@ -36,7 +36,14 @@ from autonomy_ctx.compaction.plan import (
 from autonomy_ctx.compaction.snapshot import provisional_segment
 from autonomy_ctx.compaction.view import render_segment, render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
-from autonomy_ctx.completion.summary_gate import Verdict, better, judge, trim_to_cap
+from autonomy_ctx.completion.summary_gate import (
+    Verdict,
+    better,
+    covered_names,
+    judge,
+    name_missing,
+    trim_to_cap,
+)
 from autonomy_ctx.completion.summary_prompt import (
     FACT_RULES,
     Prompt,
@@ -52,6 +59,7 @@ from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage, identifiers
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.model_info import context_window_of
+from autonomy_ctx.items.name_index import key_identifiers, key_names_of
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
@@ -65,8 +73,12 @@ DEFAULT_BATCH_TOKENS, MIN_BATCH_TOKENS = 12_000, 200
 PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 700, 1.15
 
 
+# Of the tokens that a summary may have, how many it is asked for: models do not count them exactly.
+ASKED_SHARE = 0.8
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.
 INLINE_CHARACTERS = 16_000
+# The same for a reply and what it is compared with, which takes longer.
+JUDGED_CHARACTERS = 2_000
 T = TypeVar("T")
 
 
@@ -92,6 +104,18 @@ class SegmentDraft:
     source_hash: str = ""
     # Changes of the facts as the model wrote them; None when it wrote none, or was not asked.
     fact_lines: Sequence[FactLine] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySource:
+    """What a segment stands for, its tokens and key identifiers, and what else the model is shown."""
+
+    text: str
+    tokens: int
+    key_names: Sequence[str]
+    context: Sequence[str] = ()
+    standing: Sequence[Fact] = ()
+    pinned: Sequence[str] = ()
 
 
 class SegmentWriter:
@@ -123,10 +147,11 @@ class SegmentWriter:
         counter: TokenCounter,
         cached: CachedRequest | None = None,
         standing: Sequence[Fact] = (),
+        pinned: Sequence[str] = (),
     ) -> SegmentDraft:
         """A segment of these messages; earlier segments, newest last, are given as background.
 
-        So are the facts that hold, to be changed. If the messages stand in a request that the provider has
+        So are the facts that hold, to be changed. What is pinned is not to be denied. If the messages stand in a request that the provider has
         cached, they need not be sent again.
         """
         light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
@@ -146,16 +171,19 @@ class SegmentWriter:
             text = await _run_or_offload(light, partial(digest, messages, tokens=target, counter=counter))
             return self._digest_draft(text, source, counter)
         target = self._target(tokens)
-        instructions, left, facts = self._settings.instructions, tokens // 2, None
+        names = await _run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_identifiers, messages))
+        cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
+        left, facts = tokens // 2, None
         if self._settings.facts:
             facts = listed_facts(standing, source, left, counter)
             left -= counter.count_text("\n".join([FACT_RULES, *facts]))
         known = _newest_within(background, max(left, tokens // 4), counter)
-        prompt = batch_prompt(source, known, cap=target, instructions=instructions, facts=facts)
+        prompt = batch_prompt(source, known, cap=cap, instructions=instructions, facts=facts)
         after = None
         if cached is not None:
-            after = cached_batch_prompt(cached, messages, cap=target, instructions=instructions, facts=facts)
-        return await self._write_cheapest(after, prompt, cached, target, source, tokens, counter)
+            after = cached_batch_prompt(cached, messages, cap=cap, instructions=instructions, facts=facts)
+        stretch = SummarySource(source, tokens, names, (*known, *(facts or ())), standing, pinned)
+        return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
 
     async def write_merge(
         self, segments: Sequence[StoredSegment], counter: TokenCounter, cached: CachedRequest | None = None
@@ -168,8 +196,8 @@ class SegmentWriter:
             return await self.extract(texts, counter)
         # Well under the length at which a literal answer would pass for an echo.
         target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
-        instructions = self._settings.instructions
-        prompt = merge_prompt(texts, cap=target, instructions=instructions)
+        cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
+        prompt = merge_prompt(texts, cap=cap, instructions=instructions)
         after = None
         if cached is not None:
             after = cached_merge_prompt(
@@ -177,10 +205,12 @@ class SegmentWriter:
                 [render_segment(one, self._settings.zone) for one in segments],
                 segments[0].first,
                 segments[-1].last,
-                cap=target,
+                cap=cap,
                 instructions=instructions,
             )
-        return await self._write_cheapest(after, prompt, cached, target, source, tokens, counter)
+        names = await _run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_names_of, source))
+        stretch = SummarySource(source, tokens, names)
+        return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
 
     async def extract(self, texts: Sequence[str], counter: TokenCounter) -> SegmentDraft:
         """The same without a model: the lines that say most."""
@@ -194,8 +224,7 @@ class SegmentWriter:
         separate: Prompt,
         cached: CachedRequest | None,
         target: int,
-        source: str,
-        tokens: int,
+        source: SummarySource,
         counter: TokenCounter,
     ) -> SegmentDraft:
         """Ask after a cached request where that is possible and costs less; otherwise the usual way."""
@@ -207,10 +236,10 @@ class SegmentWriter:
                 cached, after, separate, reader=reader, model=model, output=target, counter=counter
             )
         ):
-            return await self._write(separate, source, tokens, counter)
+            return await self._write(separate, source, counter)
         self._metrics.add("summaries_shared")
         try:
-            return await self._write(after, source, tokens, counter)
+            return await self._write(after, source, counter)
         except CallFailed:
             # The same model would only fail again.
             if reader is model:
@@ -219,15 +248,13 @@ class SegmentWriter:
             pass
         # It was only cheaper.
         self._metrics.add("summaries_not_shared")
-        return await self._write(separate, source, tokens, counter)
+        return await self._write(separate, source, counter)
 
-    async def _write(self, prompt: Prompt, source: str, tokens: int, counter: TokenCounter) -> SegmentDraft:
-        cap = min(self._settings.size // 4, max(tokens, 256) - 1)
+    async def _write(self, prompt: Prompt, source: SummarySource, counter: TokenCounter) -> SegmentDraft:
+        cap = min(self._settings.size // 4, max(source.tokens, 256) - 1)
         spent = [0, 0]
         started = time.monotonic()
-        # Once for an answer and its repair.
-        names = await _run_or_offload(len(source) <= INLINE_CHARACTERS, partial(identifiers, source))
-        ask_and_judge = partial(self._ask_and_judge, source, names, tokens, cap, counter, spent)
+        ask_and_judge = partial(self._ask_and_judge, source, cap, counter, spent)
         verdict, lines = await ask_and_judge(prompt)
         if verdict.repair is not None:
             self._metrics.add("summaries_repaired")
@@ -241,24 +268,24 @@ class SegmentWriter:
             if verdict.problem not in ("too long", "cut off") or not text:
                 raise UnfitSummary(verdict.problem or "unfit")
             text = trim_to_cap(text, cap, counter.count_text)
+        complete = partial(name_missing, text, source.key_names, cap=cap, count=counter.count_text)
+        text = await _run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)
         self._metrics.note_duration(time.monotonic() - started)
         return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
             model=writer_name(self._model if prompt.context is None else self._settings.reader),
-            coverage=verdict.coverage,
+            coverage=covered_names(source.key_names, text),
             input_tokens=spent[0],
             output_tokens=spent[1],
             prompt_hash=prompt.rules_hash,
-            source_hash=_hash(source),
+            source_hash=_hash(source.text),
             fact_lines=lines,
         )
 
     async def _ask_and_judge(
         self,
-        source: str,
-        names: Sequence[str],
-        tokens: int,
+        source: SummarySource,
         cap: int,
         counter: TokenCounter,
         spent: list[int],
@@ -280,17 +307,24 @@ class SegmentWriter:
         # One that repeats the prompt is judged whole.
         if lines is not None and prompt.secret not in reply.text:
             reply = replace(reply, parts=(TextContent(record),))
+        # What the reply itself changes need not hold.
+        changed = {line.target for line in lines or ()}
+        standing = [fact.text for fact in source.standing if fact.state == "holds" and fact.id not in changed]
         judge_reply = partial(
             judge,
             reply,
-            source=source,
-            source_tokens=tokens,
+            source=source.text,
+            source_tokens=source.tokens,
             cap=cap,
             count=counter.count_text,
             secret=prompt.secret,
-            names=names,
+            key_names=source.key_names,
+            asked=prompt.messages[0]["content"],
+            context=(*source.context, self._settings.instructions or ""),
+            standing=[*standing, *source.pinned],
+            script_free=self._settings.instructions is not None,
         )
-        is_short = len(source) + len(reply.text) <= INLINE_CHARACTERS
+        is_short = len(source.text) + len(reply.text) <= JUDGED_CHARACTERS
         return await _run_or_offload(is_short, judge_reply), lines
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
@@ -467,6 +501,7 @@ class SummaryJob:
                     counter,
                     cached,
                     state.facts,
+                    [pin.message.text for pin in state.pins],
                 )
                 break
             except PromptTooLong as error:

@@ -26,6 +26,7 @@ from autonomy_ctx.items.cuts import (
     safe_cuts,
 )
 from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.name_index import key_identifiers
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import transcript
 from autonomy_ctx.validation import check_int
@@ -178,7 +179,16 @@ class SummarizeOldest(Compact):
             logger.warning("the model for summaries %s; the context is kept as it is", error)
             return None
         verdict = judge(
-            reply, source=source, source_tokens=tokens, cap=cap, count=count, secret=prompt.secret
+            reply,
+            source=source,
+            source_tokens=tokens,
+            cap=cap,
+            count=count,
+            secret=prompt.secret,
+            key_names=key_identifiers(batch),
+            asked=prompt.messages[0]["content"],
+            context=(self.instructions or "",),
+            script_free=self.instructions is not None,
         )
         if verdict.fit:
             return verdict.text

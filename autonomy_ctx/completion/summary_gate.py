@@ -1,21 +1,34 @@
 """Is a text fit to stand for its source?
 
-A summary takes the place of what was said, so a bad one loses history. An answer is kept only when
-it is no refusal, no echo, no tool protocol and short enough; what one more question may mend comes
-with the sentence to ask it with.
+A summary takes the place of what was said, so a bad one loses history. The gate fails closed: a text is
+kept only when no sign speaks against it, and sentences that name what the source does not have, or deny
+what holds, are left out. What one more question may mend comes with the sentence to ask it with.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from autonomy_ctx.completion.reply_signs import (
+    RICH_SOURCE,
+    Material,
+    contradicts,
+    drop_sentences,
+    find_fault,
+    has_whole_sentence,
+    sentence_ends,
+    split_sentences,
+    strip_reply,
+    weak_signs,
+)
 from autonomy_ctx.items.formats.any_reply import CUT_OFF_REASONS, REFUSAL_REASONS, has_calls
 from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.items.identifiers import covered_share, identifiers
+from autonomy_ctx.items.name_index import NameIndex, checked_names, key_names_of, unknown_names
 from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.items.transcript import MARK_PATTERN, neutralize_marks
 
@@ -24,25 +37,43 @@ SMALLEST = 256
 LONGEST_TOKEN = 16  # characters, on average over a text
 SHINGLE = 8
 ECHO_SHARE, ECHO_LENGTH, ECHO_TOKENS = 0.6, 0.6, 100
-LEAST_IDENTIFIERS, LEAST_COVERAGE = 4, 0.3
+ECHO_TURNS, TURNS_SHARE = 4, 0.3
+# A text with less of the key identifiers is asked for again, and with signs it is refused.
+LEAST_IDENTIFIERS, LEAST_COVERAGE = 4, 0.1
+FEW_WORDS, FEW_IDENTIFIERS, SIGN_COVERAGE, SIGNS_COVERAGE, MANY_SIGNS = 6, 2, 0.1, 0.3, 3
+UNKNOWN_SHARE, DROPPED_SHARE = 0.5, 0.25
+# A text this little over its cap is not worth a second call.
+CAP_TOLERANCE = 16
 MOST_NAMES = 12
 SHORTENED_MARK = " [shortened]"
+ALSO_NAMED = "Also named: "
+MIN_LINE_TOKENS = 48
 
 # One "word" per character in scripts that put no spaces between words.
 _WORD = lazy_pattern("[\u3040-\u30ff\u3400-\u9fff]|[^\\s\u3040-\u30ff\u3400-\u9fff]+")
 _ONE_WORD = lazy_pattern(r"[^\s<>]{1,80}")
 _TURN = lazy_pattern(r"\s*(?:(?:Human|Assistant):\s*)+")
-# A bounded look around each place: runs of marks must not cost more than their length.
-_SENTENCE_END = lazy_pattern("(?<=[.!?…])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
-_LIST_NUMBER = lazy_pattern(r"\s*[(]?\d{1,4}[.)]\s*")
-# Counted for coverage, but no reason to ask again: summaries may well leave them out.
-_SMALL_NUMBER = lazy_pattern(r"\d{1,3}")
+_TURN_LINE = lazy_pattern(r"(?:\A|\n)(?:User|Assistant|Human|Tool)\b[^:\n]{0,80}:")
 _WORD_END = lazy_pattern(r"(?<=\S)(?=\s|\Z)")
+
+# What to ask for where a text is no record at all but another try may give one.
+_REPAIRS = {
+    "prompt repeated": "It repeats the instructions; write the record itself.",
+    "loop": "It repeats itself; say everything once.",
+    "other script": "It is not in the language of the conversation; write in that language.",
+    "answer to the conversation": "It answers the conversation; write a record of it instead.",
+    "placeholders": "It holds placeholders; write what the conversation says.",
+    "another subject": "It does not say what the conversation says; write a record of it.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A text made safe to keep, whether it is fit, and what to ask if it can be mended."""
+    """A text made safe to keep, whether it is fit, and what to ask if it can be mended.
+
+    The text of an unfit verdict may be shortened and kept only if it is too long or was cut off; it is
+    empty where nothing of it may be kept.
+    """
 
     text: str
     fit: bool
@@ -59,41 +90,166 @@ def judge(
     cap: int,
     count: Callable[[str], int],
     secret: str,
-    names: Sequence[str] | None = None,
+    key_names: Sequence[str] | None = None,
+    asked: str = "",
+    context: Sequence[str] = (),
+    standing: Sequence[str] = (),
+    script_free: bool = False,
 ) -> Verdict:
     """Whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt.
 
-    `names` are the identifiers of the source, where they are known.
+    `key_names` are the identifiers that matter, all of the source's by default. `asked` is the prompt
+    without the source. What `context` names is known though the source does not have it. A sentence that
+    denies one of the `standing` rules and facts is left out. With `script_free` the text may be in another
+    language than its source.
     """
-    answer = _without_thinking(reply.text)
-    text = neutral(answer)
-    source_names = identifiers(source) if names is None else names
+    answer = strip_reply(reply.text)
+    text = _clean(answer)
+    wanted = key_names_of(source) if key_names is None else key_names
     # Of a text far too long only the head can be kept; searching the rest for every name takes seconds.
-    covered = covered_share(source_names, text[: LONGEST_TOKEN * max(cap, SMALLEST)])
+    head = text[: LONGEST_TOKEN * max(cap, SMALLEST)]
+    covered = covered_names(wanted, head)
 
-    def verdict(problem: str | None, repair: str | None = None, *, fit: bool = False) -> Verdict:
-        return Verdict(text=text, fit=fit, problem=problem, repair=repair, coverage=covered)
+    def verdict(
+        problem: str | None, repair: str | None = None, *, fit: bool = False, keep: bool = True
+    ) -> Verdict:
+        kept = text if keep else ""
+        return Verdict(text=kept, fit=fit, problem=problem, repair=repair, coverage=covered)
 
     stop = (reply.stop or "").lower()
     if stop in REFUSAL_REASONS:
         return verdict("refused by the model")
-    if (has_calls(reply) and not text) or _is_tool_protocol(answer) or _is_tool_protocol(text):
+    if (has_calls(reply) and not text) or any(map(_is_tool_protocol, (reply.text, answer, text))):
         return verdict("tool protocol")
-    if not text:
-        return verdict("empty")
     tokens = count(text)
-    if (secret and secret.lower() in answer.lower()) or _echoes(text, tokens, source, source_tokens):
+    if (secret and secret.lower() in answer.lower()) or _echoes(
+        reply.text, text, tokens, source, source_tokens
+    ):
         return verdict("echo")
-    max_tokens = min(cap, max(source_tokens, SMALLEST) - 1)
+    material = Material(source, asked)
+    # Without names to look for, the words have to tell.
+    if fault := find_fault(head, material, covered if wanted else 0.0, script_free=script_free):
+        return verdict(fault, _REPAIRS.get(fault), keep=False)
+    max_tokens = min(cap + cap // CAP_TOLERANCE, max(source_tokens, SMALLEST) - 1)
+    asked_tokens = min(cap, max_tokens)
+    known = NameIndex(source, *context, *standing, *wanted)
+    checked, unknown = checked_names(head), unknown_names(head, known)
+    if unknown and len(unknown) >= UNKNOWN_SHARE * len(checked):
+        return verdict("unknown identifiers", _names_unknown(unknown), keep=False)
+    room = _share_with_room(wanted, cap, count)
+    if covered < SIGNS_COVERAGE or len(wanted) < FEW_IDENTIFIERS:
+        signs = [] if script_free else weak_signs(head, reply.text, material)
+        signs += ["unknown identifiers"] * bool(unknown) + ["cut off"] * (stop in CUT_OFF_REASONS)
+        if _too_little(len(wanted), covered, len(signs), room, len(material.stems)):
+            return verdict("poor coverage", _leaves_out(wanted, text), keep=False)
+    whole = text
+    text = _without_contradictions(_without_unknown(head if unknown else text, known), standing, source)
+    if not any(map(str.isalnum, text)):
+        return verdict("unknown identifiers", _names_unknown(unknown), keep=False)
+    if len(text) < len(whole):
+        covered, tokens = covered_names(wanted, text), count(text)
     if stop in CUT_OFF_REASONS:
-        return verdict("cut off", f"It was cut off; write at most {max_tokens} tokens.")
+        ends = sentence_ends(text)
+        keep = has_whole_sentence(text[: ends[-1]]) and (
+            ends[-1] < len(text) or text[-1] in _ENDS or len(ends) > 1
+        )
+        return verdict("cut off", f"It was cut off; write at most {asked_tokens} tokens.", keep=keep)
     if tokens > max_tokens:
-        return verdict("too long", f"It is too long; write at most {max_tokens} tokens.")
-    if covered < LEAST_COVERAGE:
-        known = [name for name in source_names if not _SMALL_NUMBER.fullmatch(name)]
-        if len(known) >= LEAST_IDENTIFIERS:
-            return verdict("poor coverage", _leaves_out(known, text), fit=True)
+        return verdict("too long", f"It is too long; write at most {asked_tokens} tokens.")
+    if unknown and len(text) < (1 - DROPPED_SHARE) * len(whole):
+        return verdict("unknown identifiers", _names_unknown(unknown), fit=True)
+    if len(wanted) >= LEAST_IDENTIFIERS and covered < LEAST_COVERAGE * room:
+        return verdict("poor coverage", _leaves_out(wanted, text), fit=True)
     return verdict(None, fit=True)
+
+
+_ENDS = ".!?…。！？؟"  # noqa: RUF001
+
+
+def covered_names(wanted: Sequence[str], text: str) -> float:
+    """The share of the identifiers that a text has, however they are written, 1.0 when there are none."""
+    if not wanted:
+        return 1.0
+    has = NameIndex(text).has
+    return sum(map(has, wanted)) / len(wanted)
+
+
+def name_missing(text: str, wanted: Sequence[str], *, cap: int, count: Callable[[str], int]) -> str:
+    """The text with one more line that names the identifiers it lacks, as many as there is room for."""
+    has = NameIndex(text).has
+    missing = [name for name in wanted if _ONE_WORD.fullmatch(name) and not has(name)]
+    tokens = count(text)
+    room = min(cap, tokens + max(tokens // 2, MIN_LINE_TOKENS))
+
+    def named(number: int) -> str:
+        return neutral(f"{text}\n{ALSO_NAMED}{', '.join(missing[:number])}")
+
+    number = _longest(range(1, len(missing) + 1), lambda one: count(named(one)) <= room)
+    return named(number) if number else text
+
+
+def _clean(text: str) -> str:
+    """The text without marks and without what stands around a record, also what only the other hid."""
+    for _ in range(4):
+        before, text = text, strip_reply(neutral(text))
+        if text == before:
+            return text
+    return neutral(text)
+
+
+def _too_little(wanted: int, covered: float, signs: int, room: float, words: int) -> bool:
+    """Whether a text with so many signs has too few of the identifiers that matter.
+
+    Of a source with hardly a word nothing better can be said, and one without identifiers needs more signs.
+    """
+    if words < FEW_WORDS:
+        return False
+    if wanted < FEW_IDENTIFIERS:
+        return signs >= MANY_SIGNS and words >= RICH_SOURCE
+    return (signs > 0 and covered < SIGN_COVERAGE) or (signs > 1 and covered < SIGNS_COVERAGE * room)
+
+
+def _share_with_room(wanted: Sequence[str], cap: int, count: Callable[[str], int]) -> float:
+    """The share of the identifiers that fit into half of a text."""
+    return min(1.0, cap / 2 / max(count(", ".join(wanted)), 1))
+
+
+def _without_unknown(text: str, known: NameIndex) -> str:
+    """The text without the sentences that name what is not known; what is left names nothing else."""
+    while unknown := unknown_names(text, known):
+        shorter = _without_places(text, sorted(at for name in unknown for at in _occurrences(text, name)))
+        if shorter == text:
+            return ""
+        text = shorter
+    return text
+
+
+def _without_places(text: str, places: Sequence[int]) -> str:
+    """The text without the sentences in which one of these places is."""
+    return drop_sentences(text, lambda start, end: bisect_left(places, start) < bisect_left(places, end))
+
+
+def _occurrences(text: str, name: str) -> Iterator[int]:
+    """Where a name begins and, as a date may go on in the next sentence, where it ends."""
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if not any(
+            one.isascii() and one.isalnum() for one in (text[at - 1 : at], text[end : end + 1]) if one
+        ):
+            yield from (at, end - 1)
+        at = text.find(name, end)
+
+
+def _without_contradictions(text: str, standing: Sequence[str], source: str) -> str:
+    """The text without the sentences that deny what holds, unless users have said the same."""
+    if not standing:
+        return text
+    denied = [one for one in standing if any(contradicts(said, [one]) for said in split_sentences(text))]
+    turns = [block for block in source.split("\n\n") if block.startswith("User")] or [source]
+    users = split_sentences("\n".join(turns)) if denied else []
+    holding = [one for one in denied if not any(contradicts(said, [one]) for said in users)]
+    return drop_sentences(text, lambda start, end: contradicts(text[start:end], holding))
 
 
 def neutral(text: str) -> str:
@@ -134,7 +290,7 @@ def trim_to_cap(text: str, cap: int, count: Callable[[str], int]) -> str:
         return text[:end].rstrip() + SHORTENED_MARK
 
     words = [found.end() for found in _WORD_END.finditer(text)]
-    for ends in (_sentences(text), words, range(1, words[0] + 1)):
+    for ends in (sentence_ends(text), words, range(1, words[0] + 1)):
         if kept := _longest(ends, lambda end: count(marked(end)) <= cap):
             return marked(ends[kept - 1])
     return marked(1)
@@ -151,25 +307,6 @@ def _longest(ends: Sequence[int], fits: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(ends[middle - 1]) else (low, middle)
     return low
-
-
-def _sentences(text: str) -> list[int]:
-    """Where sentences and lines end; the end of the text only if a sentence ends there, or nowhere else."""
-    ends: list[int] = []
-    for found in _SENTENCE_END.finditer(text):
-        start = ends[-1] if ends else 0
-        if found.end() == start or _LIST_NUMBER.fullmatch(text, start, found.end()):
-            continue
-        if found.end() < len(text) or found[0] or text[-1] in ".!?…" or not ends:
-            ends.append(found.end())
-    return ends
-
-
-def _without_thinking(text: str) -> str:
-    """The text after the thoughts that open models write in front of it."""
-    if not text.lstrip().startswith("<think>"):
-        return text
-    return text.partition("</think>")[2].lstrip()
 
 
 def _is_tool_protocol(text: str) -> bool:
@@ -194,13 +331,17 @@ def _is_call(data: Any) -> bool:
     return named or "tool_calls" in data or "function" in data or data.get("type") == "tool_use"
 
 
-def _echoes(text: str, tokens: int, source: str, source_tokens: int) -> bool:
-    """Whether a long text mostly repeats its source word by word."""
-    if tokens <= max(ECHO_TOKENS, ECHO_LENGTH * source_tokens):
+def _echoes(reply: str, text: str, tokens: int, source: str, source_tokens: int) -> bool:
+    """Whether a long text mostly repeats its source word by word; in the form of turns also a shorter one."""
+    turns = len(_TURN_LINE.findall(reply)) >= ECHO_TURNS
+    share, least = (
+        (TURNS_SHARE, 0.0) if turns else (ECHO_SHARE, max(ECHO_TOKENS, ECHO_LENGTH * source_tokens))
+    )
+    if tokens <= least:
         return False
     said = _shingles(text)
     known = set(_shingles(source))
-    return bool(said) and sum(one in known for one in said) >= ECHO_SHARE * len(said)
+    return bool(said) and sum(one in known for one in said) >= share * len(said)
 
 
 def _shingles(text: str) -> list[tuple[str, ...]]:
@@ -208,8 +349,14 @@ def _shingles(text: str) -> list[tuple[str, ...]]:
     return list(zip(*(words[start:] for start in range(SHINGLE)), strict=False))
 
 
-def _leaves_out(known: Sequence[str], text: str) -> str:
+def _leaves_out(wanted: Sequence[str], text: str) -> str:
+    has = NameIndex(text).has
     # Names come from the source: only what reads as one word is repeated outside its marks.
-    missing = (name for name in known if _ONE_WORD.fullmatch(name) and name not in text)
+    missing = (name for name in wanted if _ONE_WORD.fullmatch(name) and not has(name))
     names = ", ".join(islice(missing, MOST_NAMES)) or "most names, numbers and dates"
     return f"It leaves out: {names}."
+
+
+def _names_unknown(unknown: Sequence[str]) -> str:
+    words = [name for name in unknown if _ONE_WORD.fullmatch(name)][:MOST_NAMES]
+    return f"It names what the conversation does not: {', '.join(words) or 'numbers and dates'}."

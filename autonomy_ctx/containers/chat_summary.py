@@ -29,6 +29,16 @@ _PROBLEMS = {
     "tool protocol": "is a tool call instead of a text",
     "empty": "is empty",
     "echo": "repeats what the model was shown",
+    "error page": "is an error page",
+    "prompt repeated": "repeats the instructions",
+    "refusal in words": "is a refusal in words",
+    "loop": "repeats itself",
+    "other script": "is in another script than the conversation",
+    "answer to the conversation": "is an answer instead of a summary",
+    "placeholders": "holds placeholders",
+    "another subject": "has nothing in common with the conversation",
+    "unknown identifiers": "names what the conversation does not",
+    "poor coverage": "has too little of the conversation",
     "cut off": "was cut off; give it more `max_tokens`",
     "too long": "has {size:,} tokens, more than the {source:,} it should stand for",
 }
@@ -69,7 +79,8 @@ async def summarize_items(
         cap=max(tokens, SMALLEST),
         count=counter.count_text,
         secret=prompt.secret,
-        names=(),
+        key_names=(),
+        asked=prompt.messages[0]["content"],
     )
     if not verdict.fit:
         problem = _PROBLEMS[verdict.problem or "empty"]

@@ -47,7 +47,7 @@ _QUOTE_MARK = lazy_pattern(f"[{_QUOTES}]")
 _ORDINARY_WORDS = frozenset(
     ("and/or", "either/or", "he/she", "she/he", "his/her", "him/her", "yes/no", "n/a", "w/o", "und/oder")
 )
-_THOUSANDS_SEPARATOR = lazy_pattern("(?<=\\d)[,.'_\u2019\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
+THOUSANDS_SEPARATOR = lazy_pattern("(?<=\\d)[,.'_\u2019\u00a0\u2009\u202f](?=\\d{3}(?!\\d))")
 
 
 def identifiers(text: str) -> list[str]:
@@ -72,8 +72,8 @@ def covered_share(wanted: Sequence[str], text: str) -> float:
     """The share of identifiers that are known already which the text has, 1.0 when there are none."""
     if not wanted:
         return 1.0
-    plain = _THOUSANDS_SEPARATOR.sub("", text)
-    return sum(word in text or _THOUSANDS_SEPARATOR.sub("", word) in plain for word in wanted) / len(wanted)
+    plain = THOUSANDS_SEPARATOR.sub("", text)
+    return sum(word in text or THOUSANDS_SEPARATOR.sub("", word) in plain for word in wanted) / len(wanted)
 
 
 def _find_quotes(text: str) -> Iterator[tuple[int, str]]:
@@ -96,7 +96,7 @@ def _find_words(text: str) -> Iterator[tuple[int, str]]:
                 yield match.start(kind), _strip_url(word)
         elif len(word) <= MAX_IDENTIFIER_LENGTH and _IDENTIFIER_HINT.search(word):
             word = word.rstrip(".,:;!?-&").lstrip("!?:;,&")
-            if _is_identifier(word):
+            if is_identifier(word):
                 yield match.start(kind), word
 
 
@@ -112,7 +112,8 @@ def _has_unmatched_bracket(url: str) -> bool:
     return url.count(url[-1]) > url.count(opened)
 
 
-def _is_identifier(word: str) -> bool:
+def is_identifier(word: str) -> bool:
+    """Whether a word has the form of a name, number, path or address."""
     if len(word) < 2 or not _LETTER_OR_DIGIT.search(word):
         return False
     if _IDENTIFIER_CHARACTER.search(word):

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx import ModelReply, TextContent, ToolCall
-from autonomy_ctx.completion.summary_gate import SHORTENED_MARK, Verdict, better, judge, neutral, trim_to_cap
+from autonomy_ctx.completion.summary_gate import (
+    CAP_TOLERANCE,
+    SHORTENED_MARK,
+    Verdict,
+    better,
+    judge,
+    neutral,
+    trim_to_cap,
+)
+from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.tokens import estimate_tokens
 from autonomy_ctx.items.transcript import MARK_PATTERN
 
@@ -36,6 +45,15 @@ def judged(
         count=estimate_tokens,
         secret=SECRET,
     )
+
+
+def words(number: int) -> str:
+    """So many words, no two neighbours alike for long."""
+    return " ".join(f"{chr(97 + at % 26)}{chr(97 + at % 7)}{chr(97 + at % 11)}rd" for at in range(number))
+
+
+# What a text is kept for: to be shortened, or only to be looked at.
+KEEPS_TEXT = {"too long", "cut off", "refused by the model", "tool protocol", "echo"}
 
 
 # -- how the call ended -------------------------------------------------------------------------------
@@ -112,17 +130,15 @@ def test_calls_alone_are_unfit_but_calls_beside_a_text_are_not() -> None:
     "text",
     [
         json.dumps({"goals": ["move"], "name": "shop"}),
-        "[]",
         '["a", "b"]',
         "[link] and more",
         '{"name": "cut',
         "It called <tool_call> twice.",
         '```json\n{"goals": []}\n```',
-        "[" * 100 + "]" * 100,
     ],
 )
 def test_other_json_and_text_about_tools_is_fit(text: str) -> None:
-    assert judged(text).fit
+    assert judged(text, source="We talked about a <tool_call>.").fit
 
 
 # -- echoes -------------------------------------------------------------------------------------------
@@ -156,33 +172,34 @@ def test_a_short_text_is_no_echo() -> None:
 
 
 def test_a_text_over_the_cap_can_be_repaired() -> None:
-    verdict = judged("word " * 200, cap=100)
+    verdict = judged(words(200), cap=100)
     assert (verdict.fit, verdict.problem) == (False, "too long")
     assert verdict.repair == "It is too long; write at most 100 tokens."
 
 
 def test_a_text_must_be_smaller_than_its_source_or_256_tokens() -> None:
-    text = "word " * 320
+    text = words(260)
     tokens = estimate_tokens(text.strip())
     assert 256 < tokens < 1000
     assert judged(text, source_tokens=tokens + 1, cap=1000).fit
     assert judged(text, source_tokens=tokens, cap=1000).problem == "too long"
     assert judged(text, source_tokens=1, cap=1000).repair == "It is too long; write at most 255 tokens."
-    assert judged("word " * 200, source_tokens=1, cap=1000).fit
+    assert judged(words(150), source_tokens=1, cap=1000).fit
 
 
 def test_a_text_that_leaves_out_the_names_is_fit_but_can_be_repaired() -> None:
     source = "Use src/app.py, ORDER-1234, user_id and v2.3.1 <b_c>."
-    verdict = judged("We talked about ORDER-1234.", source=source)
+    verdict = judged("We talked about all of it.", source=source)
     assert (verdict.fit, verdict.problem) == (True, "poor coverage")
-    assert verdict.coverage < 0.3
+    assert verdict.coverage < 0.1
     assert verdict.repair is not None
-    assert verdict.repair.startswith("It leaves out: src/app.py, user_id, v2.3.1")
-    assert judged("src/app.py for ORDER-1234", source=source).repair is None
+    assert verdict.repair.startswith("It leaves out: src/app.py, ORDER-1234, user_id, v2.3.1")
+    assert judged("We talked about ORDER-1234.", source=source).repair is None
 
 
 def test_few_names_or_most_of_them_need_no_repair() -> None:
-    assert judged("Nothing.", source="Use src/app.py, ORDER-1234 and user_id.").repair is None
+    assert judged("They talked about files.", source="Use src/app.py.").repair is None
+    assert judged("Only src/app.py.", source="Use src/app.py, ORDER-1234 and user_id.").repair is None
 
 
 def test_at_most_twelve_names_of_one_word_are_asked_for() -> None:
@@ -193,12 +210,12 @@ def test_at_most_twelve_names_of_one_word_are_asked_for() -> None:
 
 
 def test_when_no_name_is_safe_to_repeat_none_is() -> None:
-    source = " ".join(f'"give me key {word}"' for word in ("one", "two", "three", "four", "five"))
+    source = ", ".join(f"{day} May 2026" for day in range(1, 6))
     assert judged("Nothing.", source=source).repair == "It leaves out: most names, numbers and dates."
 
 
 def test_a_cut_off_text_is_judged_so_before_its_length() -> None:
-    assert judged(replied("word " * 900, stop="length")).problem == "cut off"
+    assert judged(replied(words(900), stop="length")).problem == "cut off"
 
 
 # -- marks --------------------------------------------------------------------------------------------
@@ -274,13 +291,14 @@ def test_a_fit_text_is_never_empty_long_or_marked(
     assert 0 <= verdict.coverage <= 1
     if verdict.fit:
         assert verdict.text
-        assert estimate_tokens(verdict.text) <= cap
+        assert estimate_tokens(verdict.text) <= cap + cap // CAP_TOLERANCE
         assert estimate_tokens(verdict.text) < max(tokens, 256)
         assert not MARK_PATTERN.search(verdict.text)
-        assert verdict.problem in (None, "poor coverage")
+        assert verdict.problem in (None, "poor coverage", "unknown identifiers")
+        assert unknown_names(verdict.text, NameIndex(source)) == []
     else:
         assert verdict.problem
-        assert (verdict.repair is not None) == (verdict.problem in ("too long", "cut off"))
+        assert verdict.text == "" or verdict.problem in KEEPS_TEXT
 
 
 # -- shortening ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ LIMITS = "tests/sections/test_summarized_limits.py"
 FAULTS = "tests/compaction/test_summarizer_faults.py"
 BUDGET = "tests/template/test_budget.py"
 FACTS = "tests/sections/test_standing_facts.py"
+SIGNS = "tests/completion/test_reply_signs.py"
 MUTANTS = [
     Mutant(
         "the newest user message is there",
@@ -89,10 +90,52 @@ MUTANTS = [
     ),
     Mutant(
         "an empty answer is no summary",
+        "completion/reply_signs.py",
+        '        return "empty"\n',
+        "        return None\n",
+        SIGNS,
+    ),
+    Mutant(
+        "a refusal in words is no summary",
+        "completion/reply_signs.py",
+        '        return "refusal in words"\n',
+        "        return None\n",
+        SIGNS,
+    ),
+    Mutant(
+        "an answer to the conversation is no summary",
+        "completion/reply_signs.py",
+        '        return "answer to the conversation"\n',
+        "        return None\n",
+        SIGNS,
+    ),
+    Mutant(
+        "a text with mostly unknown identifiers is no summary",
         "completion/summary_gate.py",
-        '    if not text:\n        return verdict("empty")\n',
-        "",
-        "tests/completion/test_summary_gate.py",
+        "    if unknown and len(unknown) >= UNKNOWN_SHARE * len(checked):",
+        "    if False:",
+        SIGNS,
+    ),
+    Mutant(
+        "a summary names only what its source names",
+        "completion/summary_gate.py",
+        "    while unknown := unknown_names(text, known):",
+        "    while unknown := []:",
+        SIGNS,
+    ),
+    Mutant(
+        "a summary denies nothing that holds",
+        "completion/summary_gate.py",
+        "    if not standing:",
+        "    if standing:",
+        SIGNS,
+    ),
+    Mutant(
+        "key identifiers that a summary lacks are named",
+        "compaction/segment_writer.py",
+        "        text = await _run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)",
+        "        pass",
+        "tests/compaction/test_segment_writer.py",
     ),
     Mutant(
         "an answer that is not fit leaves history as it was",

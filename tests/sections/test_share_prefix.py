@@ -248,7 +248,7 @@ async def test_segments_are_merged_after_the_context_that_shows_them() -> None:
     memory = Memory()
 
     def record(call: ModelCall) -> str:
-        return " ".join(f"fact{len(model.calls)}x{number}" for number in range(50))
+        return " ".join(f"note {len(model.calls)} of {number}" for number in range(50))
 
     model = ScriptedModel([record])
     async with summarized(model, 4, 8, size=1200, share_prefix=True) as section:

@@ -1,0 +1,617 @@
+"""Signs that a reply is no record of a conversation, found without a model.
+
+`strip_reply` takes away what models write around a record. `find_fault` names what may never stand for
+history; `weak_signs` names what is suspicious only together with missing identifiers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from autonomy_ctx.completion.reply_cues import (
+    CLOSING_CUES,
+    DENIAL_WORDS,
+    ERROR_PHRASES,
+    FIRST_PERSON_CUES,
+    LIFTING_CUES,
+    OPENING_CUES,
+    PLACEHOLDER_WORDS,
+    PREAMBLE_CUES,
+    RECORD_NOUNS,
+    REFUSAL_CUES,
+    SECOND_PERSON_WORDS,
+    THANKS_CUES,
+)
+from autonomy_ctx.items.identifiers import identifiers
+from autonomy_ctx.items.terms import UNSPACED_SCRIPTS, fold_text, is_unspaced, lazy_pattern, stop_words
+
+# How often what stands around a record is looked for; a reply with more of it is no record.
+MOST_ROUNDS = 8
+HEAD, SHORT_WORDS, LONG_WORD = 240, 40, 5
+LOOP_SHINGLE, LOOP_WORDS, LOOP_SHARE, LOOP_AGAINST_SOURCE = 4, 24, 0.5, 1.3
+PROMPT_WORDS = 6
+SCRIPT_SHARE, MIN_LETTERS = 0.15, 16
+RICH_SOURCE, SHARED_WORDS, TOPIC_SHARE = 24, 2, 0.25
+DENIAL_SHARE = 0.6
+
+_SPACES = lazy_pattern(r"\s+")
+# A bounded look around each place: runs of marks must not cost more than their length.
+_SENTENCE_END = lazy_pattern("(?<=[.!?…؟])[\"')\\]»”’*]{0,3}(?=\\s|\\Z)|[。！？][”」』）]?|\n+|\\Z")  # noqa: RUF001
+_LIST_NUMBER = lazy_pattern(r"\s*[(]?\d{1,4}[.)]\s*")
+_LIST_MARK = lazy_pattern(r"\s*+(?:[-*•#>|]{1,6}|[(]?\d{1,3}[.)]|\[[ x]?\])?\s*+")
+_THOUGHTS = "think|thinking|thought|thoughts|analysis|reasoning|reflection|scratchpad"
+_THOUGHT_START = lazy_pattern(rf"\s*<({_THOUGHTS})>", re.IGNORECASE)
+_THOUGHT_END = lazy_pattern(rf"</(?:{_THOUGHTS})>[ \t]{{0,8}}(?:\n|\Z)", re.IGNORECASE)
+_WRAPPER_START = lazy_pattern(r"<(summary|record|answer|output|response|final)>", re.IGNORECASE)
+_TAG = lazy_pattern(r"</?[A-Za-z][^<>\n]{0,120}>")
+_PAGE_START = lazy_pattern(r"<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
+_PAGE_TAG = lazy_pattern(r"<(?:html|head|body|title|center|h1|hr)\b", re.IGNORECASE)
+_STATUS = lazy_pattern(r"(?:http\S{0,5} |error(?: code)?:? |status:? ){0,2}[45]\d\d\b[ :-]{0,3}[a-z{]")
+_ERROR_KEYS = frozenset(
+    [
+        "error",
+        "errors",
+        "type",
+        "message",
+        "detail",
+        "details",
+        "code",
+        "status",
+        "request_id",
+        "statuscode",
+        "title",
+        "param",
+        "timestamp",
+        "path",
+        "success",
+        "ok",
+        "instance",
+        "object",
+    ]
+)
+_QUOTATION = lazy_pattern(
+    '"[^"\n]{0,300}"|\u201c[^\u201d\n]{0,300}\u201d|\u201e[^\u201c\n]{0,300}\u201c|「[^」\n]{0,300}」|«[^»\n]{0,300}»'
+)
+_BRACKET_PLACEHOLDER = lazy_pattern(
+    r"\{\{[^{}\n]{0,60}\}\}|\[[^\[\]\n]{1,60}\]|<[a-z][a-z _-]{0,40}\d{0,2}>|\{[a-z][a-z _-]{0,40}\}",
+    re.IGNORECASE,
+)
+_WORD = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]|[^\s{UNSPACED_SCRIPTS}]+")
+_LETTERS = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[^\W\d_{UNSPACED_SCRIPTS}]+")
+_TOOL_BLOCK = lazy_pattern(r"(?:Tool\b[^:\n]{0,80}: |(?:Assistant|User)\b[^:\n]{0,80} calls )")
+_SPEAKER = lazy_pattern(r"(?:User|Assistant|System|Developer)(?: \([^()\n]{0,70}\))?: ")
+_SAID_BY = lazy_pattern(
+    "(?:user|customer|client|nutzer|kunde|utilisateur|usuario|ユーザー|用户|المستخدم)\\S{0,3}\\s?[:\uff1a]"
+)
+_CLAUSE_END = lazy_pattern(r"[,;:，；、،]\s?|\s(?:but|aber|mais|pero|mas)\s")  # noqa: RUF001
+_CODE_CHARACTER = lazy_pattern(r"[\d_/\\@=]")
+_SCRIPTS = {
+    "unspaced": lazy_pattern("[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]"),
+    "hangul": lazy_pattern("[\uac00-\ud7af\u1100-\u11ff]"),
+    "latin": lazy_pattern("[A-Za-z\u00c0-\u024f]"),
+    "arabic": lazy_pattern("[\u0600-\u06ff\u0750-\u077f]"),
+    "cyrillic": lazy_pattern("[\u0400-\u052f]"),
+    "greek": lazy_pattern("[\u0370-\u03ff]"),
+    "hebrew": lazy_pattern("[\u0590-\u05ff]"),
+    "indic": lazy_pattern("[\u0900-\u0dff]"),
+    "thai": lazy_pattern("[\u0e00-\u0e7f]"),
+}
+# One character of these says as much as two or three letters.
+_DENSE = {"unspaced": 2.5, "hangul": 2.0}
+# What every record says, whatever it is about.
+_RECORD_WORDS = frozenset(
+    [
+        "user",
+        "users",
+        "assistant",
+        "goal",
+        "goals",
+        "rules",
+        "decision",
+        "decisions",
+        "facts",
+        "identifiers",
+        "artifacts",
+        "questions",
+        "question",
+        "conversation",
+        "summary",
+        "record",
+        "request",
+        "requested",
+        "asked",
+        "wants",
+        "headings",
+        "discussed",
+        "answer",
+        "answered",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a reply is compared with: its source, and the prompt without the source."""
+
+    source: str
+    asked: str = ""
+
+    @cached_property
+    def prose(self) -> str:
+        """The source without tool calls, results and the names of speakers, if anything is left then."""
+        blocks = [one for one in self.source.split("\n\n") if not _TOOL_BLOCK.match(one)]
+        return "\n\n".join(_SPEAKER.sub("", one) for one in blocks) or self.source
+
+    @cached_property
+    def scripts(self) -> dict[str, float]:
+        return _script_shares(self.prose)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return frozenset(_stems(self.source))
+
+    @cached_property
+    def repeated_share(self) -> float:
+        return _repeated_share(_WORD.findall(self.source))
+
+    @cached_property
+    def folded(self) -> str:
+        return _plain(self.source)
+
+    @cached_property
+    def asked_lines(self) -> tuple[str, ...]:
+        return tuple(filter(None, (_bare_line(line) for line in self.asked.splitlines())))
+
+    @cached_property
+    def asked_sentences(self) -> tuple[str, ...]:
+        """The sentences of the prompt that only instructions have: long enough, and not headings."""
+        found = (_plain(one) for one in split_sentences(self.asked))
+        return tuple(
+            one
+            for one in found
+            if one.endswith(".") and one.count(" ") + 1 >= PROMPT_WORDS and one not in self.folded
+        )
+
+
+# -- what stands around a record ----------------------------------------------------------------------
+
+
+def strip_reply(text: str) -> str:
+    """A reply without thoughts, fences, preambles and offers around it; stripped again it stays the same."""
+    text = text.strip()
+    for _ in range(MOST_ROUNDS):
+        before = text
+        for strip in (
+            _without_thoughts,
+            _without_wrapper,
+            _without_preamble,
+            _without_fence,
+            _without_closing,
+        ):
+            text = strip(text).strip()
+        if text == before:
+            return text
+    return ""
+
+
+def _without_thoughts(text: str) -> str:
+    at = 0
+    while start := _THOUGHT_START.match(text, at):
+        end = (
+            text.lower().find(f"</{start[1].lower()}>", start.end()) if len(text.lower()) == len(text) else -1
+        )
+        if end < 0:
+            return ""
+        at = end + len(start[1]) + 3
+    text = text[at:]
+    # Some templates open the thoughts themselves: the reply has only their end.
+    if (end_mark := _THOUGHT_END.search(text)) and not _THOUGHT_ANY.search(text[: end_mark.start()]):
+        return text[end_mark.end() :]
+    return text
+
+
+_THOUGHT_ANY = lazy_pattern(rf"<(?:{_THOUGHTS})>", re.IGNORECASE)
+
+
+def _without_wrapper(text: str) -> str:
+    start = _WRAPPER_START.match(text)
+    if start is None:
+        return text
+    closing = f"</{start[1]}>"
+    return text[start.end() :].removesuffix(closing)
+
+
+def _without_fence(text: str) -> str:
+    if text.startswith("```") and text.endswith("```") and "\n" in text and text.count("```") == 2:
+        return text.partition("\n")[2][:-3]
+    return text
+
+
+def _without_preamble(text: str) -> str:
+    line = text[:HEAD].partition("\n")[0]
+    folded = _plain(line.lstrip("*#>_ "))
+    opening = _opening_length(folded)
+    folded = folded[opening:].lstrip("!,.:。、，！ ")  # noqa: RUF001
+    if not folded.startswith(_cues("preamble")):
+        return text
+    for end in (":", "\uff1a", ".", "。"):
+        head, found, _ = line.partition(end)
+        if found and _has_cue(_plain(head), _cues("noun")):
+            return text[len(head) + 1 :].lstrip("*_ ")
+    return text[len(line) :] if len(text) > len(line) and _has_cue(folded, _cues("noun")) else text
+
+
+def _without_closing(text: str) -> str:
+    """The text without an offer to go on as its last line, where more than one line was written."""
+    head, found, last = text.rpartition("\n")
+    if found and len(last) <= HEAD and _plain(last.lstrip("*_>- ")).startswith(_cues("closing")):
+        return head
+    return text
+
+
+# -- what may never stand for history -----------------------------------------------------------------
+
+
+def find_fault(text: str, material: Material, covered: float, *, script_free: bool = False) -> str | None:
+    """What makes a text unfit whatever else it says; `covered` is its share of the key identifiers."""
+    if not any(map(str.isalnum, _TAG.sub("", text))):
+        return "empty"
+    if _is_error(text, covered):
+        return "error page"
+    body = _own_lines(text, material)
+    if _repeats_prompt(text, body, material):
+        return "prompt repeated"
+    if _is_refusal(text, covered):
+        return "refusal in words"
+    if _is_loop(text, material):
+        return "loop"
+    if not script_free and _has_other_script(text, material):
+        return "other script"
+    if _is_answer(text):
+        return "answer to the conversation"
+    if _is_template(body, material):
+        return "placeholders"
+    if not script_free and covered < 0.1 and _shares_nothing(body, material):
+        return "another subject"
+    return None
+
+
+def _is_error(text: str, covered: float) -> bool:
+    if _PAGE_START.match(text) or len(_PAGE_TAG.findall(text[:2000])) > 2:
+        return True
+    if text.startswith("{") and _is_error_body(text):
+        return True
+    first = _plain(text[:HEAD].partition("\n")[0])
+    if covered >= 0.3 or len(_WORD.findall(text[:2000])) > SHORT_WORDS:
+        return False
+    return bool(_STATUS.match(first)) or any(phrase in first[: len(phrase) + 8] for phrase in ERROR_PHRASES)
+
+
+def _is_error_body(text: str) -> bool:
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(data, dict) or not data:
+        return False
+    keys = {str(key).lower() for key in data}
+    return keys <= _ERROR_KEYS and not keys.isdisjoint(("error", "errors", "message", "detail"))
+
+
+def _own_lines(text: str, material: Material) -> str:
+    """The lines of a text that are no headings of the prompt."""
+    asked = material.asked_lines
+    return "\n".join(
+        line
+        for line in text.splitlines()
+        if not (bare := _bare_line(line)) or not any(one.startswith(bare) for one in asked)
+    )
+
+
+def _repeats_prompt(text: str, body: str, material: Material) -> bool:
+    if not material.asked:
+        return False
+    if not any(map(str.isalnum, body)):
+        return True
+    plain = _plain(text)
+    return any(one in plain for one in material.asked_sentences)
+
+
+def _is_refusal(text: str, covered: float) -> bool:
+    """Whether the first sentence begins like a refusal, or one of few words has one.
+
+    The second one counts, too, unless the text has much of its source.
+    """
+    short = len(_WORD.findall(text[:2000])) <= SHORT_WORDS
+    for number, sentence in enumerate(_first_sentences(text, 2 if covered < 0.3 else 1)):
+        plain = _plain(_QUOTATION.sub("", sentence))
+        plain = plain[mark.end() :] if (mark := _LIST_MARK.match(plain)) else plain
+        for cue in _cues("refusal"):
+            at = plain.find(cue)
+            inside = at > 0 and number == 0 and short and not _SAID_BY.search(plain[:at])
+            if (at == 0 or inside) and _is_word(plain, at, at + len(cue)):
+                return True
+    return False
+
+
+def _is_loop(text: str, material: Material) -> bool:
+    sentences = [_plain(one) for one in split_sentences(text)]
+    sentences = [one for one in sentences if one.count(" ") > 1]
+    if len(sentences) > 2 and 2 * len(set(sentences)) <= len(sentences):
+        return True
+    words = _WORD.findall(text)
+    for part in (words, words[len(words) * 3 // 5 :]):
+        share = _repeated_share(part) if len(part) >= LOOP_WORDS else 0.0
+        if share >= LOOP_SHARE and share >= LOOP_AGAINST_SOURCE * material.repeated_share:
+            return True
+    return False
+
+
+def _repeated_share(words: Sequence[str]) -> float:
+    """The share of a text that says what is said three times or more."""
+    shingles = Counter(zip(*(words[at:] for at in range(LOOP_SHINGLE)), strict=False))
+    repeated = sum(times for times in shingles.values() if times > 2)
+    return repeated / max(shingles.total(), 1)
+
+
+def _has_other_script(text: str, material: Material) -> bool:
+    shares = _script_shares(text)
+    if not shares:
+        return False
+    script, share = max(shares.items(), key=lambda one: one[1])
+    return share > 0.5 and bool(material.scripts) and material.scripts.get(script, 0.0) < SCRIPT_SHARE
+
+
+def _script_shares(text: str) -> dict[str, float]:
+    """The share of each script among the letters of a text; Latin names, paths and codes are in no script."""
+    words = " ".join(word for word in text.split() if not _CODE_CHARACTER.search(word))
+    if text.isascii():
+        return {"latin": 1.0} if len(words) >= MIN_LETTERS else {}
+    weights = {
+        script: len(pattern.findall(words if script == "latin" else text)) * _DENSE.get(script, 1.0)
+        for script, pattern in _SCRIPTS.items()
+    }
+    total = sum(weights.values())
+    return {} if total < MIN_LETTERS else {script: weight / total for script, weight in weights.items()}
+
+
+def _is_answer(text: str) -> bool:
+    first = _plain(text[:HEAD].lstrip("*#>_- "))
+    return bool(_opening_length(first)) or first.startswith(_cues("thanks"))
+
+
+def _is_template(body: str, material: Material) -> bool:
+    """Whether little is left of a text without what should have been filled in."""
+    filled = [one for one in _BRACKET_PLACEHOLDER.findall(body) if _is_placeholder(one, material)]
+    if not filled:
+        return False
+    for one in filled:
+        body = body.replace(one, " ")
+    return len(filled) > 1 or len(_LETTERS.findall(body)) < 2 * PROMPT_WORDS
+
+
+def _is_placeholder(found: str, material: Material) -> bool:
+    inside = _plain(found.strip("{}[]<>"))
+    if not inside or _plain(found) in material.folded:
+        return False
+    return found.startswith("{{") or inside.startswith(PLACEHOLDER_WORDS)
+
+
+def _shares_nothing(body: str, material: Material) -> bool:
+    """Whether a source with enough to say has almost no word in common with the text."""
+    if len(material.stems) < RICH_SOURCE:
+        return False
+    return len(set(_stems(body)) & material.stems) < SHARED_WORDS
+
+
+# -- what is suspicious -------------------------------------------------------------------------------
+
+
+def weak_signs(text: str, raw: str, material: Material) -> list[str]:
+    """What is no reason alone to refuse a text; `raw` is the reply as it came."""
+    body = _own_lines(text, material)
+    sentences = split_sentences(body)
+    plain = [_plain(_QUOTATION.sub("", one)) for one in sentences]
+    stripped = [one[mark.end() :] if (mark := _LIST_MARK.match(one)) else one for one in plain]
+    whole = [one for one in stripped if _is_whole(one)]
+    stems = set(_stems(body))
+    words = len(_WORD.findall(body))
+    signs = {
+        "no whole sentence": not whole,
+        "short": words < PROMPT_WORDS or 50 * words < len(_WORD.findall(material.prose)),
+        "first person": any(one.startswith(_cues("first person")) for one in stripped[:3]),
+        "second person": any(_says_you(one) for one in plain),
+        "question": bool(plain) and len(plain) < 4 and plain[-1].rstrip("*_)").endswith(("?", "؟")),
+        "offer": any(_plain(one).startswith(_cues("closing")) for one in split_sentences(raw)[-2:]),
+        "another subject": len(stems & material.stems) < TOPIC_SHARE * len(stems),
+        "error": any(phrase in _plain(text[:HEAD]) for phrase in ERROR_PHRASES),
+        "placeholders": any(_is_placeholder(one, material) for one in _BRACKET_PLACEHOLDER.findall(body)),
+        "refusal": any(one.startswith(_cues("refusal")) for one in stripped[:4]),
+    }
+    return [sign for sign, there in signs.items() if there]
+
+
+def has_whole_sentence(text: str) -> bool:
+    """Whether at least one sentence or item of a list is complete."""
+    return any(_is_whole(_plain(text[start:end])) for start, end in sentence_spans(text))
+
+
+def _is_whole(plain: str) -> bool:
+    words = _LETTERS.findall(plain)
+    return len(words) > 2 or any(is_unspaced(one) and len(one) > 3 for one in words)
+
+
+def _says_you(plain: str) -> bool:
+    return any(word in _cues("second person") for word in _LETTERS.findall(plain)) or any(
+        word in plain for word in _cues("second person") if is_unspaced(word)
+    )
+
+
+# -- sentences ----------------------------------------------------------------------------------------
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Where sentences and lines end; the end of the text only if a sentence ends there, or nowhere else."""
+    ends: list[int] = []
+    for found in _SENTENCE_END.finditer(text):
+        start = ends[-1] if ends else 0
+        if found.end() == start or _LIST_NUMBER.fullmatch(text, start, found.end()):
+            continue
+        if found.end() < len(text) or found[0] or text[-1] in ".!?…؟" or not ends:
+            ends.append(found.end())
+    return ends
+
+
+def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where each sentence or line goes; together they are the whole text."""
+    start = 0
+    for end in sentence_ends(text):
+        yield start, end
+        start = end
+    if start < len(text):
+        yield start, len(text)
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences and lines of a text, without the blank ones."""
+    return [one for start, end in sentence_spans(text) if (one := text[start:end].strip())]
+
+
+def drop_sentences(text: str, unwanted: Callable[[int, int], bool]) -> str:
+    """The text without the sentences that are not wanted; lines of which nothing is left go, too."""
+    kept: list[str] = []
+    changed = False
+    for start, end in sentence_spans(text):
+        if text[start:end].strip() and unwanted(start, end):
+            changed = True
+            # The item of a list goes on with its next sentence, and the line ends as before.
+            mark = _LIST_MARK.match(text, start, end) if start == 0 or text[start - 1] == "\n" else None
+            kept.append(mark[0].rstrip() if mark else "")
+            kept.append("\n" if text[start:end].endswith("\n") else "")
+        else:
+            kept.append(text[start:end])
+    if not changed:
+        return text
+    lines = "".join(kept).split("\n")
+    return "\n".join(
+        line.rstrip() for line in lines if not line.strip() or not _LIST_MARK.fullmatch(line)
+    ).strip()
+
+
+def _first_sentences(text: str, number: int) -> list[str]:
+    return split_sentences(text[: 4 * HEAD])[:number]
+
+
+# -- what contradicts what holds ----------------------------------------------------------------------
+
+
+def contradicts(sentence: str, standing: Iterable[str]) -> bool:
+    """Whether a sentence says the opposite of a text that holds."""
+    return any(_denies(_plain(sentence), _plain(one)) for one in standing)
+
+
+def _denies(sentence: str, rule: str) -> bool:
+    wanted = set(_subject_stems(rule))
+    names = {fold_text(name) for name in identifiers(rule)}
+    if not wanted or any(name not in sentence for name in names):
+        return False
+    about = [
+        clause
+        for clause in (*_CLAUSE_END.split(sentence), sentence)
+        if clause
+        and all(name in clause for name in names)
+        and len(wanted & set(_subject_stems(clause))) >= DENIAL_SHARE * len(wanted)
+    ]
+    if not about:
+        return False
+    if _has_cue(sentence, _cues("lifting")) and not _has_cue(rule, _cues("lifting")):
+        return True
+    clause = min(about, key=len)
+    return _is_denial(clause) != _is_denial(rule) and _is_denial(sentence) != _is_denial(rule)
+
+
+def _is_denial(plain: str) -> bool:
+    words = plain.replace(",", " ").replace(".", " ").split()
+    denials = _cues("denial")
+    return any(word in denials for word in words) or any(
+        word in plain for word in denials if is_unspaced(word)
+    )
+
+
+def _subject_stems(plain: str) -> list[str]:
+    denials = _cues("denial")
+    return [stem for stem in _stems(plain, least=3) if stem not in denials and stem not in _MUST_STEMS]
+
+
+_MUST_STEMS = frozenset(("must", "shoul", "alway", "pleas", "user", "rule", "only", "have", "need"))
+
+
+# -- words --------------------------------------------------------------------------------------------
+
+
+def _stems(text: str, least: int = LONG_WORD) -> list[str]:
+    """The words that say what a text is about, by how they begin; without spaces pairs of characters."""
+    found: list[str] = []
+    stops = stop_words()
+    for run in _LETTERS.findall(fold_text(text)):
+        if not run.isascii() and is_unspaced(run):
+            found += [run[at : at + 2] for at in range(len(run) - 1)]
+        elif len(run) >= least and run not in stops and run not in _RECORD_WORDS:
+            found.append(run[:LONG_WORD])
+    return found
+
+
+def _plain(text: str) -> str:
+    """A text to look for cues in: folded, with plain apostrophes and single spaces."""
+    return _SPACES.sub(" ", fold_text(text).replace("\u2019", "'").replace("\u2018", "'")).strip()
+
+
+def _bare_line(line: str) -> str:
+    return _plain(line).strip("*#>_-• :")
+
+
+def _opening_length(plain: str) -> int:
+    """How long the word is with which an answer begins, 0 for none; a mark or nothing has to follow it."""
+    for cue in _cues("opening"):
+        if plain.startswith(cue) and (len(plain) == len(cue) or plain[len(cue)] in "!,.;。、，！—~"):  # noqa: RUF001
+            return len(cue)
+    return 0
+
+
+def _has_cue(plain: str, cues: Iterable[str]) -> bool:
+    return any(cue in plain for cue in cues)
+
+
+def _is_word(plain: str, start: int, end: int) -> bool:
+    """Whether a cue stands there by itself, and not inside a longer word; some scripts have no such thing."""
+    if not plain[start].isascii():
+        return True
+    before, after = plain[start - 1 : start], plain[end : end + 1]
+    return not (before.isalnum() or (after.isalnum() and plain[end - 1].isalnum()))
+
+
+_TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "refusal": REFUSAL_CUES,
+    "opening": OPENING_CUES,
+    "thanks": THANKS_CUES,
+    "preamble": PREAMBLE_CUES,
+    "noun": RECORD_NOUNS,
+    "closing": CLOSING_CUES,
+    "first person": FIRST_PERSON_CUES,
+    "second person": SECOND_PERSON_WORDS,
+    "denial": DENIAL_WORDS,
+    "lifting": LIFTING_CUES,
+}
+
+
+@cache
+def _cues(table: str) -> tuple[str, ...]:
+    """The cues of one purpose in all languages, folded; the longest first."""
+    found = {fold_text(cue) for cues in _TABLES[table].values() for cue in cues}
+    return tuple(sorted(found, key=lambda cue: (-len(cue), cue)))

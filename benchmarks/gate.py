@@ -1,0 +1,174 @@
+"""What the gate keeps of replies that should not replace history, and what it refuses of good ones.
+
+Every reply goes through the writer of segments, with one repair that is just as bad. Half of the
+conversations and kinds were written first and never tuned on; both halves are printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.testing import ModelCall, ScriptedModel
+from autonomy_ctx.tokens import TokenCounter
+from benchmarks.gate_cases import held_out, tuned
+from benchmarks.gate_cases.source import BadReply, Source
+from benchmarks.table import Figure
+
+HALVES = {"tuned": tuned, "held out": held_out}
+_LONG_NUMBER = re.compile(r"(?<![\w.,/:-])(\d{1,3})(\d{3})(?![\w.,/:-])")
+_GROUPED_NUMBER = re.compile(r"(?<=\d)[.,](?=\d{3}\b)")
+_ITEM = re.compile(r"^- ", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the replies of one half."""
+
+    bad: int = 0
+    trials: int = 0
+    kept: list[str] = field(default_factory=list)
+    good: int = 0
+    refused: list[str] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the writer made of one reply."""
+
+    text: str | None
+    repaired: bool
+    reason: str = ""
+
+
+async def measure(folder: Path) -> list[Figure]:
+    figures: list[Figure] = []
+    for name, half in HALVES.items():
+        tally = await judge_half(half.SOURCES, half.BAD)
+        kinds = len({one.kind for one in half.BAD})
+        print(f"  gate, {name}: {tally.bad} bad replies of {kinds} kinds, {len(half.SOURCES)} conversations")
+        for label, cases in (("kept", tally.kept), ("refused", tally.refused), ("repaired", tally.repaired)):
+            for case in cases:
+                print(f"    {label}: {case}")
+        figures += [
+            _share(f"{name}: bad replies kept", len(tally.kept), tally.trials, 0.0),
+            _share(f"{name}: good replies refused", len(tally.refused), tally.good, 0.02),
+            _share(f"{name}: good replies asked for twice", len(tally.repaired), tally.good, 0.05),
+        ]
+    return figures
+
+
+def _share(name: str, number: int, of: int, bound: float) -> Figure:
+    value = number / of
+    return Figure(name=name, ours=f"{number} of {of}", floor="0", value=value, bound=bound)
+
+
+async def judge_half(sources: Sequence[Source], replies: Sequence[BadReply]) -> Tally:
+    """Try every bad reply on every conversation, and every form of the good records on its own."""
+    tally = Tally(bad=len(replies))
+    for source in sources:
+        for bad in replies:
+            outcome = await write(source, bad)
+            if outcome.text is not None and not _is_source_itself(source, bad):
+                tally.kept.append(f"{bad.kind} for {source.name}: {outcome.text[:200]!r}")
+            tally.trials += 1
+            tally.reasons[outcome.reason] += 1
+        for form, text in good_replies(source):
+            outcome = await write(source, BadReply(form, text))
+            tally.good += 1
+            if outcome.text is None:
+                tally.refused.append(f"{form} of {source.name} ({outcome.reason}): {text[:200]!r}")
+            elif outcome.repaired:
+                tally.repaired.append(f"{form} of {source.name} ({outcome.reason}): {text[:200]!r}")
+    return tally
+
+
+def _is_source_itself(source: Source, bad: BadReply) -> bool:
+    """Whether a reply that is bad for the others happens to be right for this conversation."""
+    return bad.text in source.records
+
+
+async def write(source: Source, bad: BadReply) -> Outcome:
+    """Have the writer ask a model that always gives this reply."""
+
+    def answer(call: ModelCall) -> Any:
+        prompt = str(call.messages[0]["content"])
+        return {
+            "choices": [
+                {
+                    "message": {"role": "assistant", "content": bad.reply_to(source, prompt)},
+                    "finish_reason": bad.stop,
+                }
+            ]
+        }
+
+    metrics = SummaryMetrics()
+    settings = resolve_settings(ContextSummaryConfig(model=ScriptedModel([answer])))
+    writer = SegmentWriter(settings, metrics, CircuitBreaker())
+    try:
+        draft = await writer.write_batch(source.messages(), [], TokenCounter())
+    except UnfitSummary as error:
+        return Outcome(None, bool(metrics.dump()["summaries_repaired"]), error.reason)
+    return Outcome(draft.text, bool(metrics.dump()["summaries_repaired"]))
+
+
+def good_replies(source: Source) -> Iterator[tuple[str, str]]:
+    """The records of a conversation, each in many forms."""
+    for number, record in enumerate(source.records):
+        lines = record.split("\n")
+        yield f"record {number}", record
+        yield f"grouped numbers {number}", _LONG_NUMBER.sub(r"\1,\2", record)
+        yield f"plain numbers {number}", _GROUPED_NUMBER.sub("", record)
+        yield f"fenced {number}", f"```markdown\n{record}\n```"
+        yield f"thoughts {number}", f"<think>\nThe user wants a record. Let me list it.\n</think>\n\n{record}"
+        yield (
+            f"analysis {number}",
+            f"<analysis>\nSeveral parts.\n</analysis>\n<summary>\n{record}\n</summary>",
+        )
+        yield f"preamble {number}", f"Here is the record of the conversation:\n\n{record}"
+        yield (
+            f"polite preamble {number}",
+            f"Sure! Here's a summary:\n\n{record}\n\nLet me know if you need anything else.",
+        )
+        yield f"bold {number}", "\n".join(line if line.startswith("- ") else f"**{line}**" for line in lines)
+        yield (
+            f"headings {number}",
+            "\n".join(line if line.startswith("- ") else f"## {line}" for line in lines),
+        )
+        yield f"stars {number}", _ITEM.sub("* ", record)
+        yield f"numbered {number}", _ITEM.sub("1. ", record)
+        yield f"shorter {number}", _shorter(record)
+        yield f"other order {number}", _other_order(record)
+        yield (
+            f"upper case headings {number}",
+            "\n".join(line if line.startswith("- ") or number else line.upper() for line in lines),
+        )
+        if number == 0:
+            yield "prose", " ".join(line.removeprefix("- ").rstrip(".:") + "." for line in lines)
+            yield "items only", "\n".join(line for line in lines if line.startswith("- "))
+
+
+def _shorter(record: str) -> str:
+    """Without the last item or sentence."""
+    if "\n" in record:
+        return record.rsplit("\n", 1)[0]
+    end = ". " if ". " in record else "。"
+    return record.rstrip(".。").rsplit(end, 1)[0] + end.strip()
+
+
+def _other_order(record: str) -> str:
+    if "\n" in record:
+        parts = re.split(r"\n(?!- )", record)
+        return "\n".join(reversed(parts))
+    end = ". " if ". " in record else "。"
+    return end.join(reversed(record.rstrip(".。").split(end))) + end.strip()

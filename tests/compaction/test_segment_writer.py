@@ -1,0 +1,84 @@
+"""What the writer of segments does with a reply: asks a little short, repairs once, and fails closed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from summary_models import ScriptedModel
+
+from autonomy_ctx import Message
+from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.completion.summary_gate import ALSO_NAMED
+from autonomy_ctx.tokens import TokenCounter
+
+COUNTER = TokenCounter()
+TALK = [
+    Message("user", "Deploy commit 9f8e7d6c to prod-eu-3, never to prod-us-1, and write to ana@example.org."),
+    Message("assistant", "The rollout 55210 failed because the image was missing; I will build it again."),
+] * 8
+
+
+def writer_of(model: Any, **options: Any) -> tuple[SegmentWriter, SummaryMetrics]:
+    metrics = SummaryMetrics()
+    settings = resolve_settings(ContextSummaryConfig(model=model, **options))
+    return SegmentWriter(settings, metrics, CircuitBreaker()), metrics
+
+
+async def test_key_identifiers_that_a_record_lacks_are_named_in_its_last_line() -> None:
+    model = ScriptedModel("9f8e7d6c goes to prod-eu-3, never to prod-us-1. The image was missing.")
+    writer, metrics = writer_of(model)
+    draft = await writer.write_batch(TALK, [], COUNTER)
+    assert draft.text.endswith(f"\n{ALSO_NAMED}ana@example.org, 55210")
+    assert draft.coverage == 1.0
+    assert metrics.dump()["summaries_repaired"] == 0
+
+
+async def test_a_record_is_asked_for_a_little_shorter_than_it_may_be() -> None:
+    model = ScriptedModel("9f8e7d6c goes to prod-eu-3, never to prod-us-1.")
+    writer, _ = writer_of(model, size=256)
+    await writer.write_batch(TALK * 10, [], COUNTER)
+    assert re.search(r"At most 51 tokens", model.calls[0].prompt), "0.8 of a quarter of the size"
+
+
+async def test_a_few_tokens_too_many_cost_no_second_call() -> None:
+    words = ["9f8e7d6c goes to prod-eu-3, never to prod-us-1; rollout 55210 failed:"]
+    while COUNTER.count_text(" ".join(words)) <= 64:
+        words.append(f"item {len(words)}")
+    model = ScriptedModel(" ".join(words))
+    writer, metrics = writer_of(model, size=256)
+    draft = await writer.write_batch(TALK * 10, [], COUNTER)
+    assert 64 < draft.tokens <= 68
+    assert (len(model.calls), metrics.dump()["summaries_repaired"]) == (1, 0)
+
+
+async def test_one_repair_may_save_a_reply_and_a_second_bad_one_may_not() -> None:
+    good = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Rollout 55210 failed, ana@example.org waits."
+    writer, metrics = writer_of(ScriptedModel(["Sure! I have deployed it.", good]))
+    assert (await writer.write_batch(TALK, [], COUNTER)).text == good
+    assert metrics.dump()["summaries_repaired"] == 1
+    writer, _ = writer_of(
+        ScriptedModel(["Sure! I have deployed it.", "The deployment of it is done for you."])
+    )
+    with pytest.raises(UnfitSummary):
+        await writer.write_batch(TALK, [], COUNTER)
+
+
+async def test_instructions_may_ask_for_another_language() -> None:
+    chinese = "9f8e7d6c 部署到 prod-eu-3，绝不部署到 prod-us-1。镜像缺失，需要重新构建。"  # noqa: RUF001
+    writer, _ = writer_of(ScriptedModel(chinese))
+    with pytest.raises(UnfitSummary, match="other script"):
+        await writer.write_batch(TALK, [], COUNTER)
+    writer, _ = writer_of(ScriptedModel(chinese), instructions="Write in Chinese.")
+    assert (await writer.write_batch(TALK, [], COUNTER)).text.startswith(chinese)
+
+
+async def test_what_earlier_segments_name_is_known() -> None:
+    text = "9f8e7d6c goes to prod-eu-3, never to prod-us-1; 55210 failed, as TK-90001 foretold. Ana waits."
+    writer, _ = writer_of(ScriptedModel(text))
+    assert "TK-90001" not in (await writer.write_batch(TALK, [], COUNTER)).text
+    assert "TK-90001" in (await writer.write_batch(TALK, ["TK-90001 was opened."], COUNTER)).text
