@@ -12,7 +12,7 @@ from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.dates import format_days
-from autonomy_ctx.items.fact import Fact, RenderedFacts, render_facts, standing_facts
+from autonomy_ctx.items.fact import Fact, RenderedFacts, render_facts
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Segment, Summary, SummaryRole
 from autonomy_ctx.items.tokens import TokenCounter
@@ -74,7 +74,7 @@ def render_standing(
 
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:
     """The most tokens of the summary in force: its segments with their ranges, and the facts."""
-    facts = settings.size // 4 if settings.facts and standing_facts(state.facts) else 0
+    facts = settings.size // 4 if settings.facts and state.facts else 0
     return facts + sum(segment.tokens + RANGE_TOKENS for segment in state.segments)
 
 

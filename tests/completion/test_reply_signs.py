@@ -116,7 +116,7 @@ BAD = {
         "Error: 429 Too Many Requests",
         "Traceback (most recent call last):\n  File app.py",
     ],
-    "prompt repeated": [ASKED, ASKED[len(ASKED) // 2 :], "Decisions\n\nArtifacts\n\nNext step"],
+    "prompt repeated": [ASKED, ASKED[len(ASKED) // 2 :], "Done\n\nErrors and fixes\n\nNext step"],
     "loop": ["The user asked for help. " * 12, "- 9f8e7d6c " + "and then and then " * 30],
     "other script": [
         "Пользователь попросил выкатить 9f8e7d6c на prod-eu-3, образа не было.",
