@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from summary_models import ScriptedModel
+from summary_models import NOON, ScriptedModel
 
 from autonomy_ctx import Message
 from autonomy_ctx.compaction.breaker import CircuitBreaker
@@ -14,6 +14,7 @@ from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_setting
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED
+from autonomy_ctx.items.fact import Fact
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
@@ -75,6 +76,15 @@ async def test_instructions_may_ask_for_another_language() -> None:
         await writer.write_batch(TALK, [], COUNTER)
     writer, _ = writer_of(ScriptedModel(chinese), instructions="Write in Chinese.")
     assert (await writer.write_batch(TALK, [], COUNTER)).text.startswith(chinese)
+
+
+async def test_a_record_denies_no_fact_unless_the_reply_changes_it() -> None:
+    fact = Fact(id="F1", kind="rule", text="do not restart the database", position=1, created_at=NOON)
+    text = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Restart the database. 55210 failed."
+    writer, _ = writer_of(ScriptedModel(text))
+    assert "Restart" not in (await writer.write_batch(TALK, [], COUNTER, None, [fact])).text
+    writer, _ = writer_of(ScriptedModel(f"{text}\nFACTS\nx F1"))
+    assert "Restart" in (await writer.write_batch(TALK, [], COUNTER, None, [fact])).text
 
 
 async def test_what_earlier_segments_name_is_known() -> None:

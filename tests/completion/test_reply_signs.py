@@ -116,7 +116,7 @@ BAD = {
         "Error: 429 Too Many Requests",
         "Traceback (most recent call last):\n  File app.py",
     ],
-    "prompt repeated": [ASKED, ASKED[len(ASKED) // 2 :], "Done\n\nErrors and fixes\n\nNext step"],
+    "prompt repeated": [ASKED, ASKED[len(ASKED) // 2 :], "Errors and fixes\n\nOpen questions\n\nNext step"],
     "loop": ["The user asked for help. " * 12, "- 9f8e7d6c " + "and then and then " * 30],
     "other script": [
         "Пользователь попросил выкатить 9f8e7d6c на prod-eu-3, образа не было.",
@@ -296,6 +296,12 @@ def test_a_denial_is_left_out_of_a_record() -> None:
     text = f"{RECORD}\n- Deploy to prod-us-1 next."
     assert judged(text, standing=("never deploy to prod-us-1",)).text == RECORD
     assert judged(text).text == text
+
+
+def test_what_users_took_back_may_be_denied() -> None:
+    text = f"{RECORD}\n- Deploy to prod-us-1 next."
+    source = f"{SOURCE}\n\nUser: Good. Now deploy to prod-us-1."
+    assert judged(text, source=source, standing=("never deploy to prod-us-1",)).text == text
 
 
 # -- length and missing names -------------------------------------------------------------------------
