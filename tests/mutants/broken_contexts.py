@@ -89,6 +89,35 @@ MUTANTS = [
         LIMITS,
     ),
     Mutant(
+        "a digest never leaves a negation or a condition out of a sentence",
+        "items/clauses.py",
+        "    chosen = {at for at, clause in enumerate(clauses) if is_binding(clause)}",
+        "    chosen: set[int] = set()",
+        "tests/items/test_quotations.py",
+    ),
+    Mutant(
+        "a sentence of usual length is quoted whole or not at all",
+        "items/quotations.py",
+        "    if tokens < MIN_FIT_TOKENS or is_short or not unit.label:",
+        "    if not unit.label:",
+        "tests/items/test_quotations.py",
+    ),
+    Mutant(
+        "a rule outlasts any number of merges",
+        "items/digest.py",
+        "        Pass([at for at in users if units[at].is_rule], int(tokens * RULE_SHARE)),\n"
+        "        Pass(users, int(tokens * USER_SHARE)),\n",
+        "",
+        "tests/items/test_quotations.py",
+    ),
+    Mutant(
+        "levels grow with the logarithm",
+        "compaction/plan.py",
+        "        if segment.level <= level:",
+        "        if segment.level <= level + 1:",
+        "tests/compaction/test_merging.py",
+    ),
+    Mutant(
         "an empty answer is no summary",
         "completion/reply_signs.py",
         '        return "empty"\n',
