@@ -275,7 +275,7 @@ enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre d
 janeiro fevereiro março maio junho julho setembro outubro novembro dezembro 月 号
 يناير فبراير مارس أبريل ابريل مايو يونيو يوليو أغسطس اغسطس سبتمبر أكتوبر اكتوبر نوفمبر ديسمبر
 """
-_MONTH_WORDS = frozenset(fold_text(_MONTH_NAMES).split())
+MONTH_WORDS = frozenset(fold_text(_MONTH_NAMES).split())
 _MONTH_JOINTS = frozenset({"of", "de", "do", ",", "the"})
 _FIGURES = lazy_pattern(r"(?<![\d.])\d{1,4}(?:-\d{1,2}-|/\d{1,2}/|\.\d{1,2}\.|/)\d{0,4}(?!\d)")
 _SENTENCE_END = lazy_pattern(r"[.!?;\n。\uff01\uff1f]")
@@ -393,7 +393,7 @@ def _explicit_dates(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int
     for match in _FIGURES.finditer(text):
         yield match.span()
     for index, word in enumerate(words):
-        if word.folded in _MONTH_WORDS:
+        if word.folded in MONTH_WORDS:
             for step in (-1, 1):
                 at = index + step
                 if 0 <= at < len(words) and words[at].folded in _MONTH_JOINTS:

@@ -1,5 +1,597 @@
-"""Placeholder until the branch with rules is merged."""
+"""Finds standing facts without a model: what users want, decide, prefer and correct, and what actions made.
+
+A fact is a sentence or clause quoted from its message. Cue words (`items/fact_cues.py`) say what kind it is.
+A correction or a report of completion is matched to the fact that it is about. Precision matters as much as
+recall: the list is short, so questions, hypotheses, quotations, code and logs are no sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from functools import cache
+from itertools import pairwise
+
+from autonomy_ctx.items import fact_cues
+from autonomy_ctx.items.dates import resolve_dates
+from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, Fact, FactChange, FactKind
+from autonomy_ctx.items.fact_clauses import (
+    BRACKETED_DATE,
+    Clause,
+    Subject,
+    cue_table,
+    find_codes,
+    find_numbers,
+    has_value,
+    is_bare_report,
+    is_same_subject,
+    number_shape,
+    old_value,
+    past_stems,
+    phrase_table,
+    read_clause,
+    shared_part,
+    split_clauses,
+    stem_word,
+    word_set,
+)
+from autonomy_ctx.items.message import ChatRole, Message, ToolCall, content_text
+from autonomy_ctx.items.phrases import PhraseTable, split_words
+from autonomy_ctx.items.sentences import Sentence, split_sentences
+from autonomy_ctx.items.terms import fold_text, lazy_pattern
+
+MAX_FACTS_PER_USER_MESSAGE = 10
+MAX_FACTS_PER_ASSISTANT_MESSAGE = 2
+MAX_SENTENCES_AT_EACH_END = 20  # of a long text, mostly pasted, only the ends are read
+MAX_SENTENCE_CHARACTERS = 600
+MAX_MESSAGE_CHARACTERS = 20_000  # of these, at each end
+MAX_LIST_ITEM_CHARACTERS = 200
+MAX_RESULT_CHARACTERS = 200
+MAX_NAME_CHARACTERS = 100
+MAX_COMPARED_FACTS = (
+    100  # the newest ones: a correction is about something that is not long ago or still shown
+)
+MAX_ACCEPTANCE_WORDS = 12
+LAST_GOAL_POSITION = 6  # "I want to ..." is the goal of a conversation only at its beginning
+MIN_SHARED = 0.5
+MIN_SHARED_BY_VALUES = 0.3
+MAX_BARE_WORDS = 6  # in a correction that does not say what it corrects
+MIN_DONE_PART = 0.4  # of the words of an open item, in a report that it is done
+MAX_DONE_DISTANCE = 4  # messages between an open item and a bare "done"
+
+_OPTION_LINE = lazy_pattern(
+    r"\W{0,6}(?:option|variante|plan|opción|opção)?\s{0,3}\(?([a-z]|\d{1,2})(?:[).:]|\*\*| -)", 2
+)
+_CAMEL = lazy_pattern("([a-z])([A-Z])")
+_FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 
 
-def find_facts(messages, standing, zone=None):
-    return []
+@dataclass(slots=True, eq=False)
+class _HoldingFact:
+    """A fact that holds: one of the standing ones or one found in this call."""
+
+    target: str
+    kind: FactKind
+    text: str
+    position: int
+    clause: Clause
+    subject: Subject | None
+    identifiers: frozenset[str]
+
+    def inherit_subject(self, old: _HoldingFact) -> None:
+        """Takes over what the replaced fact was about: "make it 9,200" is now about the budget."""
+        self.subject = self.subject or old.subject
+
+
+def find_facts(
+    messages: Sequence[tuple[int, Message]], standing: Sequence[Fact], zone: tzinfo = UTC
+) -> list[FactChange]:
+    """The changes of the standing facts that these messages, with their positions, bring.
+
+    Relative dates are resolved as they were meant in the time zone.
+    A change of a fact that is found in the same call names it "+N": the change with the index N added it.
+    """
+    finder = _Finder(standing, zone)
+    previous: Message | None = None
+    previous_position = 0
+    calls: dict[str, ToolCall] = {}
+    for position, message in messages:
+        match message.role:
+            case ChatRole.USER:
+                if previous is not None and previous.role is ChatRole.ASSISTANT:
+                    finder.read_answer(position, message, previous_position, previous)
+                finder.read_user(position, message)
+            case ChatRole.ASSISTANT:
+                calls.update((call.id, call) for call in message.tool_calls if call.id)
+                finder.read_assistant(position, message)
+            case ChatRole.TOOL:
+                finder.read_result(position, message, calls.get(message.tool_call_id or ""))
+                continue
+            case _:
+                continue
+        previous, previous_position = message, position
+    return finder.changes
+
+
+def load_tables() -> None:
+    """Read the tables of all languages, which the first search for facts otherwise does: 60 ms of CPU."""
+    example = Message("user", "The port is 80. Set it to 81 tomorrow. Never mind 5 May. Rules:\n- use it")
+    find_facts([(1, example)], [])
+
+
+class _Finder:
+    """Reads messages in order and collects the changes."""
+
+    def __init__(self, standing: Sequence[Fact], zone: tzinfo) -> None:
+        self._zone = zone
+        self.changes: list[FactChange] = []
+        self._known: list[_HoldingFact] = []
+        self._texts: set[str] = set()
+        by_id = {fact.id: fact for fact in standing}
+        # In the order in which they were said: of several that match, the newest is meant.
+        for fact in sorted(standing, key=lambda fact: fact.position):
+            if fact.state == "holds":
+                known = _known_fact(fact.id, fact.kind, fact.text, fact.position)
+                if fact.replaces in by_id:
+                    old = by_id[fact.replaces]
+                    known.inherit_subject(_known_fact(old.id, old.kind, old.text, old.position))
+                self._known.append(known)
+                self._texts.add(_normalize(fact.text))
+
+    # -- what is read ---------------------------------------------------------------------------------
+
+    def read_user(self, position: int, message: Message) -> None:
+        """What a user states."""
+        room = MAX_FACTS_PER_USER_MESSAGE
+        heading: FactKind | None = None
+        for sentence in _read_sentences(message):
+            if sentence.text.endswith((":", "\uff1a")):
+                heading = _heading_kind(sentence.text)
+                continue
+            if heading and sentence.is_list_item and not sentence.is_question:
+                if len(sentence.text) <= MAX_LIST_ITEM_CHARACTERS:
+                    room -= self._add(position, message, heading, read_clause(sentence.text))
+            else:
+                heading = None
+                for clause in split_clauses(read_clause(sentence.text)):
+                    room -= self._read_user_clause(position, message, sentence, clause)
+            if room <= 0:
+                return
+
+    def read_assistant(self, position: int, message: Message) -> None:
+        """What an assistant reports: completions, agreements, open items and what its actions made."""
+        room = MAX_FACTS_PER_ASSISTANT_MESSAGE
+        for sentence in _read_sentences(message):
+            clause = read_clause(sentence.text)
+            if clause.has("hypothetical", "report") or sentence.text.endswith((":", "\uff1a")):
+                continue
+            kind: FactKind | None = None
+            if not sentence.is_question:
+                self._finish(position, message, clause, by_user=False)
+                if clause.has("artifact") and (made := find_codes(sentence.text)):
+                    room -= self._add_artifact(position, message, sentence.text, made, is_action=False)
+                elif clause.subject and (clause.has("change") or _is_arranged(clause)):
+                    is_replaced = self._replace_value(position, message, clause)
+                    if not is_replaced and _is_arranged(clause):
+                        kind = "value"
+                elif clause.has("agreement"):
+                    kind = "decision"
+                elif clause.has("open") and not clause.has("condition", "later"):
+                    kind = "open"
+            elif clause.has("open") and ":" in sentence.text:
+                kind = "open"
+            if kind:
+                room -= self._add(position, message, kind, clause)
+            if room <= 0:
+                return
+
+    def read_answer(self, position: int, message: Message, asked_at: int, asked: Message) -> None:
+        """A user's short answer to a proposal: the proposal is decided."""
+        sentences = _read_sentences(message)
+        if not sentences or sentences[0].is_question:
+            return
+        clause = read_clause(" ".join(sentence.text for sentence in sentences))
+        if len(clause.words) > MAX_ACCEPTANCE_WORDS:
+            return
+        if option := _chosen_option(clause, asked):
+            self._add(asked_at, asked, "decision", read_clause(option))
+            return
+        is_pointing = clause.has("decision") and len(clause.content) < 2
+        if not is_pointing and not (clause.has("accept") and not clause.has("refuse", "change", "condition")):
+            return
+        said = [sentence for sentence in _read_sentences(asked) if not sentence.is_question]
+        read = [read_clause(sentence.text) for sentence in said[-MAX_SENTENCES_AT_EACH_END:]]
+        proposals = [one for one in read if one.has("proposal")] or (read if is_pointing else [])
+        if proposals and len(proposals[-1].words) > 3:
+            self._add(asked_at, asked, "decision", proposals[-1])
+
+    def read_result(self, position: int, message: Message, call: ToolCall | None) -> None:
+        """What an action made, by the first line of its result that names it."""
+        if message.is_error or call is None or not _is_action(call):
+            return
+        lines = [" ".join(line.split()) for line in content_text(message.content)[:2000].splitlines()]
+        lines = [line for line in lines if line]
+        for line in lines[:40]:
+            if len(line) <= MAX_RESULT_CHARACTERS and (made := find_codes(line)):
+                if self._find_artifact(made) or not _is_edit(call):
+                    self._add_artifact(position, message, line, made, is_action=True)
+                return
+
+    # -- what a clause says ---------------------------------------------------------------------------
+
+    def _read_user_clause(self, position: int, message: Message, sentence: Sentence, clause: Clause) -> bool:
+        is_request = clause.has("request")
+        if clause.has("report") or (len(clause.words) < 2 and not clause.has("done")):
+            return False
+        if sentence.is_question:
+            is_item = clause.has("open") and (is_request or ":" in clause.text)
+            if not is_item and not (is_request and clause.has("rule", "change", "later")):
+                return False
+        elif self._finish(position, message, clause, by_user=True):
+            return False
+        if clause.has("hypothetical"):
+            return False
+        if clause.has("withdraw") and (old := self._similar(clause, ("rule", "preference", "decision"))):
+            return self._replace(position, message, old, old.kind, clause)
+        kind = self._kind(position, clause, is_request)
+        if clause.has("change") and (old := self._corrected(clause, kind)):
+            return self._replace(position, message, old, kind if kind in _FACT_KINDS else old.kind, clause)
+        if kind == "value":
+            return self._replace_value(position, message, clause) or self._add(
+                position, message, kind, clause
+            )
+        return kind is not None and self._add(position, message, kind, clause)
+
+    def _kind(self, position: int, clause: Clause, is_request: bool) -> FactKind | None:
+        """What kind of fact a user's clause is, if it is one."""
+        if clause.has("open") or (clause.has("later") and (is_request or clause.has("duty"))):
+            return "open"
+        if clause.has("duty") and clause.has("before") and not clause.has("condition") and _is_own(clause):
+            return "open"
+        if clause.has("rule"):
+            return "rule"
+        if clause.has("condition"):
+            return None
+        if clause.has("preference"):
+            return "preference"
+        if clause.has("decision") or (clause.has("choice") and _assigns(clause)):
+            # "Let's go with that" says nothing by itself.
+            return "decision" if clause.content else None
+        if clause.has("goal", "wish") and self._may_be_goal(position, clause):
+            return "goal"
+        if clause.subject or (clause.has("value") and has_value(clause.text, clause.words[1:])):
+            return "value"
+        if clause.has("change") and old_value(clause) and find_numbers(clause.text):
+            return "value"
+        return None
+
+    def _may_be_goal(self, position: int, clause: Clause) -> bool:
+        if clause.has("goal"):
+            return True
+        return position <= LAST_GOAL_POSITION and not any(known.kind == "goal" for known in self._known)
+
+    # -- which fact it is about -----------------------------------------------------------------------
+
+    def _newest(self) -> Iterator[_HoldingFact]:
+        return reversed(self._known[-MAX_COMPARED_FACTS:])
+
+    def _corrected(self, clause: Clause, kind: FactKind | None) -> _HoldingFact | None:
+        """The fact that a correction is about, by its subject, old value, words or the form of its value."""
+        if clause.subject and (same := self._same_value(clause.subject)):
+            return same
+        old = old_value(clause)
+        if old:
+            for known in self._newest():
+                if known.kind not in ("open", "goal") and old <= known.clause.content:
+                    return known
+        wanted: tuple[FactKind, ...] = ("rule", "preference", "decision", "value", "goal")
+        if kind in ("rule", "preference"):
+            wanted = ("rule", "preference")
+        if similar := self._similar(clause, wanted):
+            return similar
+        is_bare = kind in (None, "value") and clause.subject is None and len(clause.content) <= MAX_BARE_WORDS
+        return self._same_shape(clause) if is_bare and not old else None
+
+    def _same_value(self, subject: Subject) -> _HoldingFact | None:
+        for known in self._newest():
+            other = known.subject
+            if known.kind in ("value", "decision") and other and is_same_subject(subject, other):
+                return known
+        return None
+
+    def _similar(self, clause: Clause, kinds: Sequence[FactKind]) -> _HoldingFact | None:
+        best, most = None, 0.0
+        for known in self._newest():
+            if known.kind in kinds:
+                shared = shared_part(clause.content, known.clause.content)
+                least = MIN_SHARED
+                if known.kind == "value" and len(clause.content & known.clause.content) > 1:
+                    least = MIN_SHARED_BY_VALUES
+                if shared >= least and shared > most:
+                    best, most = known, shared
+        return best
+
+    def _same_shape(self, clause: Clause) -> _HoldingFact | None:
+        """The value that looks most like the new one: "make it 9,200" is about 11,500, not about port 80."""
+        numbers = find_numbers(clause.text)
+        if not numbers:
+            return None
+        best, most = None, 0
+        for known in self._newest():
+            if known.kind == "value" and (others := find_numbers(known.text)):
+                units = word_set("UNITS") & {word.folded for word in clause.words}
+                alike = 2 * bool(units & {word.folded for word in known.clause.words})
+                alike += any(number_shape(one) == number_shape(other) for one in numbers for other in others)
+                alike += any(abs(len(one) - len(other)) <= 1 for one in numbers for other in others)
+                if alike > most:
+                    best, most = known, alike
+        return best
+
+    # -- changes --------------------------------------------------------------------------------------
+
+    def _finish(self, position: int, message: Message, clause: Clause, *, by_user: bool) -> bool:
+        """Calls the open item done that the clause reports as done."""
+        if clause.has("not done") or clause.has("open") or clause.has("request"):
+            return False
+        best, most = None, 0.0
+        for known in self._newest():
+            if known.kind != "open" or not known.clause.content:
+                continue
+            shared = len(clause.content & known.clause.content)
+            part = shared / len(known.clause.content)
+            if part <= most or part < (MIN_SHARED if shared < 2 else MIN_DONE_PART):
+                continue
+            # "I booked the hotel" reports what "book the hotel" left open.
+            verbs = {stem_word(word.folded) for word in known.clause.words}
+            if clause.has("done") or verbs & past_stems(clause):
+                best, most = known, part
+        if best is None and by_user and is_bare_report(clause):
+            opened = next((known for known in self._newest() if known.kind == "open"), None)
+            if opened and 0 <= position - opened.position <= MAX_DONE_DISTANCE:
+                best = opened
+        if best is None:
+            return False
+        self._drop(best)
+        self.changes.append(
+            FactChange(
+                action="done",
+                position=position,
+                created_at=message.created_at,
+                kind="open",
+                target=best.target,
+            )
+        )
+        return True
+
+    def _replace_value(self, position: int, message: Message, clause: Clause) -> bool:
+        old = self._same_value(clause.subject) if clause.subject else None
+        if old is None or _repeats_value(clause, old):
+            return old is not None
+        return self._replace(position, message, old, old.kind, clause)
+
+    def _replace(
+        self, position: int, message: Message, old: _HoldingFact, kind: FactKind, clause: Clause
+    ) -> bool:
+        text = _quote(clause.text, _local_time(message.created_at, self._zone))
+        if text is None or self._is_known(text):
+            return True
+        self._drop(old)
+        self._store("replace", position, message, kind, text, old.target)
+        self._known[-1].inherit_subject(old)
+        return True
+
+    def _add(self, position: int, message: Message, kind: FactKind, clause: Clause) -> bool:
+        text = _quote(clause.text, _local_time(message.created_at, self._zone))
+        if text is None or self._is_known(text) or self._is_repeated(kind, text, clause):
+            return False
+        self._store("add", position, message, kind, text, None)
+        return True
+
+    def _add_artifact(
+        self, position: int, message: Message, text: str, made: frozenset[str], *, is_action: bool
+    ) -> bool:
+        text = _strip_end(text)
+        if len(text) > MAX_FACT_CHARACTERS or self._is_known(text):
+            return False
+        known = self._find_artifact(made)
+        if known is None:
+            self._store("add", position, message, "artifact", text, None)
+        elif is_action or not made <= known.identifiers:
+            # An assistant repeats what a tool reported; only an action changes it.
+            self._drop(known)
+            self._store("replace", position, message, "artifact", text, known.target)
+        return True
+
+    def _find_artifact(self, made: frozenset[str]) -> _HoldingFact | None:
+        named = (known for known in self._newest() if known.kind == "artifact" and made & known.identifiers)
+        return next(named, None)
+
+    def _store(
+        self, action: str, position: int, message: Message, kind: FactKind, text: str, target: str | None
+    ) -> None:
+        self._known.append(_known_fact(f"+{len(self.changes)}", kind, text, position))
+        self._texts.add(_normalize(text))
+        self.changes.append(
+            FactChange(
+                action="replace" if action == "replace" else "add",
+                position=position,
+                created_at=message.created_at,
+                kind=kind,
+                text=text,
+                target=target,
+            )
+        )
+
+    def _drop(self, known: _HoldingFact) -> None:
+        self._known.remove(known)
+        self._texts.discard(_normalize(known.text))
+
+    def _is_known(self, text: str) -> bool:
+        return _normalize(text) in self._texts
+
+    def _is_repeated(self, kind: FactKind, text: str, clause: Clause) -> bool:
+        """Whether a fact of this kind says the same in almost the same words."""
+        for known in self._newest():
+            if known.kind != kind or not clause.content:
+                continue
+            other = known.clause.content
+            same = len(clause.content & other)
+            if find_numbers(text) == find_numbers(known.text) and same >= 0.8 * len(clause.content | other):
+                return True
+            if kind == "decision" and clause.content <= other:
+                return True
+            if kind == "open" and same > 1 and same >= 0.6 * min(len(clause.content), len(other)):
+                return True
+        return False
+
+
+# -- what else is asked of a message --------------------------------------------------------------------
+
+
+def _read_sentences(message: Message) -> list[Sentence]:
+    text = content_text(message.content)
+    if len(text) > 2 * MAX_MESSAGE_CHARACTERS:
+        text = f"{text[:MAX_MESSAGE_CHARACTERS]}\n\n{text[-MAX_MESSAGE_CHARACTERS:]}"
+    # A sentence that is much too long for a fact is a paste, and takes time.
+    found = [sentence for sentence in split_sentences(text) if len(sentence.text) <= MAX_SENTENCE_CHARACTERS]
+    if len(found) > 2 * MAX_SENTENCES_AT_EACH_END:
+        return [*found[:MAX_SENTENCES_AT_EACH_END], *found[-MAX_SENTENCES_AT_EACH_END:]]
+    return found
+
+
+def _repeats_value(clause: Clause, known: _HoldingFact) -> bool:
+    """Whether a clause gives a subject the value that it has already."""
+    if numbers := find_numbers(known.text):
+        return find_numbers(clause.text) == numbers
+    return known.clause.content <= clause.content and not clause.has("change")
+
+
+def _heading_kind(text: str) -> FactKind | None:
+    words = split_words(text)
+    if len(words) > 8:
+        return None
+    for kind in _FACT_KINDS:
+        table = _heading_table(kind)
+        if next(table.find(text, words), None):
+            return kind
+    return None
+
+
+@cache
+def _heading_table(kind: str) -> PhraseTable[str]:
+    return phrase_table(fact_cues.HEADINGS[kind])
+
+
+def _chosen_option(clause: Clause, asked: Message) -> str | None:
+    """The line of the option that an answer names: "B please", "go with option 2"."""
+    label = _option_label([word.folded for word in clause.words])
+    if label is None:
+        return None
+    for line in content_text(asked.content)[:MAX_MESSAGE_CHARACTERS].splitlines():
+        found = _OPTION_LINE.match(line)
+        if found and found[1].lower() == label:
+            return " ".join(line.split()).lstrip("-*\u2022 ")
+    return None
+
+
+def _option_label(words: Sequence[str]) -> str | None:
+    def is_label(word: str) -> bool:
+        return len(word) == 1 and word.isalnum() and word.isascii()
+
+    for first, second in pairwise(words):
+        if first in word_set("OPTION_WORDS") and is_label(second):
+            return second
+    rest = [word for word in words if word not in word_set("OPTION_FILLERS") and word != ","]
+    return rest[0] if len(rest) == 1 and is_label(rest[0]) else None
+
+
+def _is_action(call: ToolCall) -> bool:
+    """Whether a call changes something, by its name or by the command that it runs."""
+    words = _name_words(call.name)
+    if words & word_set("READING_VERBS"):
+        return False
+    if words & (word_set("ACTION_VERBS") | word_set("EDITING_VERBS")):
+        return True
+    command = call.arguments[:300]
+    return next(cue_table("SHELL_ACTIONS").find(command, split_words(command)), None) is not None
+
+
+def _is_edit(call: ToolCall) -> bool:
+    """Whether a call changes a part of something, which is worth a fact only if the whole is one."""
+    return bool(_name_words(call.name) & word_set("EDITING_VERBS"))
+
+
+def _name_words(name: str) -> frozenset[str]:
+    spaced = _CAMEL.sub(r"\1 \2", name[:MAX_NAME_CHARACTERS])
+    return frozenset(fold_text(spaced.replace("_", " ").replace("-", " ").replace(".", " ")).split())
+
+
+def _is_arranged(clause: Clause) -> bool:
+    """Whether an assistant says when or for how much something is that it arranged."""
+    attributes = {stem_word(word) for word in word_set("REPORTED_ATTRIBUTES")}
+    return (
+        clause.subject is not None
+        and clause.subject.attribute in attributes
+        and bool(find_numbers(clause.text))
+    )
+
+
+def _assigns(clause: Clause) -> bool:
+    """Whether something is chosen for a purpose or in place of something else: "use APA 7 for citations"."""
+    return clause.has("change") or any(word.folded in word_set("PURPOSES") for word in clause.words[2:])
+
+
+def _is_own(clause: Clause) -> bool:
+    return any(word.folded in word_set("FIRST_PERSON") for word in clause.words[:4])
+
+
+# -- texts ----------------------------------------------------------------------------------------------
+
+
+def _local_time(at: datetime, zone: tzinfo) -> datetime:
+    try:
+        return at.astimezone(zone)
+    except OverflowError:  # at the ends of the calendar
+        return at
+
+
+def _quote(text: str, said_at: datetime) -> str | None:
+    """A clause as a fact: without its first filler words and full stop, with dates; nothing if too long."""
+    words = split_words(text)
+    at = 0
+    while at < len(words) and (lead := _lead_table().match(text, words, at)):
+        at = lead.last + 1
+        if at < len(words) and words[at].folded == ",":
+            at += 1
+    start = words[at].start if at < len(words) else 0
+    quoted = _strip_end(text[start:])
+    # A quotation mark or a bracket before the first word belongs to it.
+    if start and text[start - 1] in "\"'([{\u201c\u00ab#@$\u20ac\u00a3":
+        quoted = _strip_end(text[start - 1 :])
+    if not quoted or len(quoted) > MAX_FACT_CHARACTERS:
+        return None
+    resolved = resolve_dates(quoted, said_at)
+    return resolved if len(resolved) <= MAX_FACT_CHARACTERS else quoted
+
+
+@cache
+def _lead_table() -> PhraseTable[str]:
+    return phrase_table(fact_cues.FACT_CUES["lead"])
+
+
+def _strip_end(text: str) -> str:
+    return text.strip().rstrip(".!,;:\u3002\uff01 ")
+
+
+def _normalize(text: str) -> str:
+    return " ".join(
+        word.folded for word in split_words(BRACKETED_DATE.sub("", text)) if word.folded not in ",:"
+    )
+
+
+def _known_fact(target: str, kind: FactKind, text: str, position: int) -> _HoldingFact:
+    plain = BRACKETED_DATE.sub("", text)
+    codes = find_codes(plain) if kind == "artifact" else frozenset()
+    clause = read_clause(plain)
+    return _HoldingFact(target, kind, text, position, clause, clause.subject, codes)

@@ -7,10 +7,9 @@ length of the text, whatever the table holds.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from autonomy_ctx.items.terms import UNSPACED_SCRIPTS, fold_text, lazy_pattern
 
@@ -28,10 +27,10 @@ _GAP_CHARACTERS = frozenset(
 _SAME_MARKS = {"\uff0c": ",", "\u3001": ",", "\uff1a": ":"}
 
 Value = TypeVar("Value")
+_Row: TypeAlias = tuple[tuple[str, ...], Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word in the form in which it is compared, and where it stands in its text."""
 
     folded: str
@@ -51,6 +50,10 @@ class PhraseMatch(Generic[Value]):
 
 def split_words(text: str) -> list[Word]:
     """The words of a text, in order."""
+    if text.isascii():
+        # Folding keeps the length of such a text, so all words are folded at once.
+        text = text.lower()
+        return [Word(match[0], match.start(), match.end()) for match in _WORD_PATTERN.finditer(text)]
     return [Word(_fold_word(match[0]), match.start(), match.end()) for match in _WORD_PATTERN.finditer(text)]
 
 
@@ -69,28 +72,45 @@ class PhraseTable(Generic[Value]):
         parse_number: Callable[[str], int | None] = lambda word: None,
     ) -> None:
         self._parse_number = parse_number
-        rows: defaultdict[str, list[tuple[tuple[str, ...], Value]]] = defaultdict(list)
+        # By the first word, then by the second one, so that a common first word costs nothing.
+        self._rows: dict[str, dict[str, list[_Row[Value]]]] = {}
         for phrase, value in phrases:
             words = tuple(word.folded for word in split_words(phrase))
-            rows[words[0]].append((words, value))
-        # Of two equal phrases the one that came first is found: `sorted` is stable.
-        self._rows = {first: sorted(row, key=lambda one: -len(one[0])) for first, row in rows.items()}
+            second = words[1] if len(words) > 1 else ""
+            self._rows.setdefault(words[0], {}).setdefault(second, []).append((words, value))
+        for rows in self._rows.values():
+            for row in rows.values():
+                # Of two equal phrases the one that came first is found: the sort is stable.
+                row.sort(key=lambda one: -len(one[0]))
+        self._has_numbers = NUMBER_SLOT in self._rows
 
     def find(self, text: str, words: Sequence[Word]) -> Iterator[PhraseMatch[Value]]:
         """The phrases in a text, in order, none inside another."""
-        at = 0
-        while at < len(words):
-            found = self.match(text, words, at)
-            if found:
+        rows, after = self._rows, 0
+        for at, word in enumerate(words):
+            if at < after or not (word.folded in rows or self._has_numbers):
+                continue
+            if found := self.match(text, words, at):
                 yield found
-            at = found.last + 1 if found else at + 1
+                after = found.last + 1
 
     def match(self, text: str, words: Sequence[Word], at: int) -> PhraseMatch[Value] | None:
         """The longest phrase that begins at a word."""
-        for first in (words[at].folded, NUMBER_SLOT):
-            for phrase, value in self._rows.get(first, ()):
-                if found := self._match_phrase(text, words, at, phrase, value):
-                    return found
+        for first in (words[at].folded, NUMBER_SLOT) if self._has_numbers else (words[at].folded,):
+            rows = self._rows.get(first)
+            if not rows:
+                continue
+            best: PhraseMatch[Value] | None = None
+            following = words[at + 1].folded if at + 1 < len(words) else ""
+            for second in (following, NUMBER_SLOT, "") if following else ("",):
+                for phrase, value in rows.get(second, ()):
+                    if best and len(phrase) <= best.last - at + 1:
+                        break
+                    if found := self._match_phrase(text, words, at, phrase, value):
+                        best = found
+                        break
+            if best:
+                return best
         return None
 
     def _match_phrase(
@@ -114,7 +134,7 @@ class PhraseTable(Generic[Value]):
 
 def may_separate(gap: str) -> bool:
     """Whether what stands between two words keeps them together."""
-    return len(gap) <= MAX_GAP and all(character in _GAP_CHARACTERS for character in gap)
+    return gap == " " or (len(gap) <= MAX_GAP and all(character in _GAP_CHARACTERS for character in gap))
 
 
 def _fold_word(word: str) -> str:

@@ -328,4 +328,32 @@ MUTANTS = [
         "    holding = list(facts)\n",
         FACTS,
     ),
+    Mutant(
+        "a date in figures is not resolved again",
+        "items/dates.py",
+        " and not _is_dated(text, start, end, dates)",
+        "",
+        "tests/items/test_dates.py",
+    ),
+    Mutant(
+        "a fact found by rules is a quotation",
+        "items/fact_rules.py",
+        "    quoted = _strip_end(text[start:])\n",
+        '    quoted = _strip_end(text[start:]).replace("never", "")\n',
+        "tests/items/test_fact_rules.py",
+    ),
+    Mutant(
+        "a corrected fact no longer holds",
+        "items/fact_rules.py",
+        '        self._store("replace", position, message, kind, text, old.target)\n',
+        '        self._store("add", position, message, kind, text, None)\n',
+        "tests/items/test_fact_rules.py",
+    ),
+    Mutant(
+        "code is no source of facts",
+        "items/sentences.py",
+        "            in_code = not in_code\n",
+        "            pass\n",
+        "tests/items/test_fact_rules.py",
+    ),
 ]

@@ -1,0 +1,422 @@
+"""A clause as the rules for facts read it: its cues, what it is about, and what it gives a value to.
+
+Nothing here decides what is a fact; `items/fact_rules.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+
+from autonomy_ctx.items import fact_cues
+from autonomy_ctx.items.dates import MONTH_WORDS
+from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS
+from autonomy_ctx.items.identifiers import identifiers
+from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Word, split_phrases, split_words
+from autonomy_ctx.items.terms import fold_text, is_unspaced, lazy_pattern, stop_words
+
+_QUOTATION = lazy_pattern(
+    '"[^"\\n]{1,300}"|\u201c[^\u201d\\n]{1,300}\u201d|`[^`\\n]{1,300}`|\u00ab[^\u00bb\\n]{1,300}\u00bb|\u201e[^\u201c\\n]{1,300}\u201c'
+)
+BRACKETED_DATE = lazy_pattern(r" \([^()\n]{0,40}\d{4}\)")
+_ELISION = lazy_pattern(r"(?:[ldnjmtsc]|qu)'(?=\w)")
+_NUMBER = lazy_pattern(r"\d++(?:[.,:]\d++)*+")
+_TICKET = lazy_pattern(r"#\d{1,9}\b")
+_OWN_CUES = frozenset(("rule", "preference", "decision", "open", "wish", "goal"))
+_COVERING_CUES = _OWN_CUES | {"change", "withdraw", "accept"}
+MAX_CUTS = 8
+MAX_VALUE_WORDS = 12
+MAX_VALUE_CHARACTERS = 60
+STEM_LENGTH = 6
+MAX_SUBJECT_WORDS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class _Cue:
+    """What a phrase says, and whether it must begin a clause to say so."""
+
+    name: str
+    at_start: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a value belongs to: the words that name it, and the known attribute among them if there is one."""
+
+    words: frozenset[str]
+    attribute: str
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A clause with its words, its cues and, if it gives something a value, what that is."""
+
+    text: str
+    words: tuple[Word, ...]
+    cues: frozenset[str]
+    covered: frozenset[int]  # the words of its cues, by index
+
+    def has(self, *names: str) -> bool:
+        """Whether it has one of these cues."""
+        return any(name in self.cues for name in names)
+
+    @cached_property
+    def content(self) -> frozenset[str]:
+        """The words that say what it is about, in the form in which they are compared."""
+        return _content(self.text, self.words, self.covered)
+
+    @cached_property
+    def subject(self) -> Subject | None:
+        """What it gives a value to."""
+        return _subject(self.text, self.words)
+
+
+@cache
+def _cue_table() -> PhraseTable[frozenset[_Cue]]:
+    rows: dict[str, set[_Cue]] = {}
+    for name, phrases in fact_cues.FACT_CUES.items():
+        for phrase in split_phrases(phrases):
+            rows.setdefault(fold_text(phrase.lstrip("^")), set()).add(_Cue(name, phrase.startswith("^")))
+    return PhraseTable((phrase, frozenset(found)) for phrase, found in rows.items())
+
+
+def phrase_table(phrases: str) -> PhraseTable[str]:
+    return PhraseTable((phrase, fold_text(phrase)) for phrase in split_phrases(phrases))
+
+
+@cache
+def cue_table(name: str) -> PhraseTable[str]:
+    """A table of phrases without further meaning, by its name in `fact_cues`."""
+    return phrase_table(getattr(fact_cues, name))
+
+
+@cache
+def word_set(name: str) -> frozenset[str]:
+    """The words of a table of single words, as they are compared."""
+    table: str = getattr(fact_cues, name)
+    return frozenset(word for word in fold_text(table.replace(";", " ")).split())
+
+
+@cache
+def _ignored_words() -> frozenset[str]:
+    weak = word_set("WEAK_WORDS") | word_set("COPULAS") | word_set("POSSESSIVES") | word_set("SETTERS")
+    return weak | word_set("CLAUSE_JOINTS") | stop_words() | word_set("SETTER_JOINTS")
+
+
+@cache
+def _irregular_stems() -> dict[str, str]:
+    pairs = (pair.partition(":") for pair in fact_cues.IRREGULAR_FORMS.split())
+    return {form: verb for form, _, verb in pairs}
+
+
+def read_clause(text: str) -> Clause:
+    words = tuple(split_words(text))
+    quoted = [match.span() for match in _QUOTATION.finditer(text)]
+    names: set[str] = set()
+    covered: set[int] = set()
+    for match in _cue_table().find(text, words):
+        if _is_inside(words[match.first].start, quoted) or _is_foreign(words, match):
+            continue
+        found = {cue.name for cue in match.value if not cue.at_start or _begins_clause(words, match.first)}
+        if "rule" in found and match.last + 1 < len(words) and _tells(words, match):
+            found.discard("rule")
+        names |= found
+        if found & _COVERING_CUES:
+            covered |= set(range(match.first, match.last + 1))
+    if _is_pair(words):
+        names.add("change")
+    return Clause(text, words, frozenset(names), frozenset(covered))
+
+
+def _is_inside(start: int, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= start < last for first, last in spans)
+
+
+def _is_foreign(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> bool:
+    """Whether a cue of one word is a word of another language here."""
+    if match.first != match.last:
+        return False
+    if words[match.first].folded == "no" and match.first:
+        # An answer or a part of a sentence: "I asked, no approval needed".
+        return True
+    companions = fact_cues.COMPANIONS.get(words[match.first].folded)
+    return companions is not None and not any(word.folded in companions.split() for word in words)
+
+
+def _tells(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> bool:
+    """Whether "never" or "always" tells what happened: "it never worked"."""
+    following = words[match.last + 1].folded
+    is_adverb = words[match.last].folded in ("never", "always")
+    return is_adverb and len(following) > 4 and following.endswith("ed") and not following.endswith("eed")
+
+
+def _is_pair(words: Sequence[Word]) -> bool:
+    """Whether a clause says "not this but that"."""
+    folded = [word.folded for word in words]
+    return any(
+        first in folded and second in folded[folded.index(first) + 2 : folded.index(first) + 8]
+        for first, second in _pairs()
+    )
+
+
+@cache
+def _pairs() -> tuple[tuple[str, str], ...]:
+    return tuple((fold_text(first), fold_text(second)) for first, second in fact_cues.CORRECTING_PAIRS)
+
+
+def _begins_clause(words: Sequence[Word], index: int) -> bool:
+    if index == 0:
+        return True
+    before = words[index - 1].folded
+    return before in ",:" or before in word_set("CLAUSE_JOINTS")
+
+
+def split_clauses(clause: Clause) -> list[Clause]:
+    """A sentence as one clause, or as several where each says something of its own."""
+    if clause.has("condition", "hypothetical") or not (clause.cues & _OWN_CUES or clause.subject):
+        return [clause]
+    cuts = [
+        (word.start, clause.words[index + 1].start)
+        for index, word in enumerate(clause.words[:-1])
+        if word.folded in (",", "and", "but", "und", "aber", "et", "mais", "y", "pero", "e", "mas")
+    ]
+    made: list[Clause] = []
+    start = 0
+    for end, following in cuts[:MAX_CUTS]:
+        left, right = read_clause(clause.text[start:end].rstrip(" ,")), read_clause(clause.text[following:])
+        if (
+            _stands_alone(left)
+            and _stands_alone(right)
+            and (not right.has(*left.cues & _OWN_CUES) or (left.subject and right.subject))
+        ):
+            made.append(left)
+            start = following
+    return [*made, read_clause(clause.text[start:])] if made else [clause]
+
+
+def _stands_alone(clause: Clause) -> bool:
+    """Whether a part of a sentence is a statement by itself."""
+    if len(clause.words) < 3:
+        return False
+    if clause.subject:
+        return True
+    found = _cue_table().match(clause.text, clause.words, 0)
+    second = _cue_table().match(clause.text, clause.words, 1)
+    return any(
+        match is not None and any(cue.name in _OWN_CUES for cue in match.value) for match in (found, second)
+    )
+
+
+# -- what a clause is about -----------------------------------------------------------------------------
+
+
+def stem_word(word: str) -> str:
+    word = _ELISION.sub("", word, count=1) if "'" in word else word
+    word = _irregular_stems().get(word, word).removesuffix("'s")
+    for suffix in ("ing", "ed", "es", "s", "e"):
+        if len(word) > len(suffix) + 2 and word.endswith(suffix) and not word.endswith("ss"):
+            word = word.removesuffix(suffix)
+            break
+    return word[:STEM_LENGTH]
+
+
+def _content(text: str, words: Sequence[Word], covered: frozenset[int]) -> frozenset[str]:
+    """The words that say what a clause is about, in the form in which they are compared."""
+    found: set[str] = set()
+    for index, word in enumerate(words):
+        if index in covered or word.folded in _ignored_words() or word.folded in ",:#":
+            continue
+        if is_unspaced(word.folded):
+            following = words[index + 1] if index + 1 < len(words) else None
+            if following and following.start == word.end and is_unspaced(following.folded):
+                found.add(word.folded + following.folded)
+        elif not word.folded.isdigit() and len(word.folded) > 1:
+            found.add(stem_word(word.folded))
+    return frozenset(found) | {_plain_number(number) for number in find_numbers(text)}
+
+
+def _subject(text: str, words: Sequence[Word]) -> Subject | None:
+    """What the clause gives a value to: "the port is 8081", "set the timeout to 45 seconds"."""
+    for match in cue_table("COPULAS").find(text, words):
+        start = max((at + 1 for at in range(match.first) if _divides(words[at])), default=0)
+        if found := _read_subject(text, words, start, match.first, match.last + 1):
+            return found
+        break
+    for match in cue_table("SETTERS").find(text, words):
+        if not _begins_clause(words, match.first) and match.first > 2:
+            continue
+        ends = [
+            at for at in range(match.last + 1, len(words)) if words[at].folded in word_set("SETTER_JOINTS")
+        ]
+        if ends:
+            return _read_subject(text, words, match.last + 1, ends[0], ends[0] + 1, is_set=True)
+    for match in cue_table("ATTRIBUTES").find(text, words):
+        # "Customer number 4471-882": the value follows at once.
+        if match.last + 1 < len(words) and _starts_with_code(text, words, match.last + 1):
+            start = match.first
+            while start and not _divides(words[start - 1]):
+                start -= 1
+            if match.last - start < 4:
+                return _read_subject(text, words, start, match.last + 1, match.last + 1)
+    colon = next((at for at, word in enumerate(words[:5]) if word.folded == ":"), None)
+    return _read_subject(text, words, 0, colon, colon + 1, is_label=True) if colon else None
+
+
+def _read_subject(
+    text: str,
+    words: Sequence[Word],
+    start: int,
+    end: int,
+    value: int,
+    *,
+    is_set: bool = False,
+    is_label: bool = False,
+) -> Subject | None:
+    named = words[start:end]
+    most = MAX_SUBJECT_WORDS * (3 if named and is_unspaced(named[0].folded) else 1)
+    if not 0 < len(named) <= most or value >= len(words) or not has_value(text, words[value:]):
+        return None
+    if any(word.folded in word_set("PRONOUNS") for word in named):
+        return None
+    head = _head(named)
+    attributes = [
+        text[words[at.first].start : words[at.last].end]
+        for at in cue_table("ATTRIBUTES").find(text, words)
+        if start <= at.first < start + len(head)
+    ]
+    content = _content(text[named[0].start : named[-1].end], named, frozenset())
+    if attributes:
+        known = stem_word(fold_text(attributes[-1]))
+        return Subject(content | {known}, known)
+    if is_label or not content:
+        return None
+    return Subject(content, "") if _is_read_subject(text, words, named, value, is_set) and content else None
+
+
+def _starts_with_code(text: str, words: Sequence[Word], at: int) -> bool:
+    gap = text[words[at - 1].end : words[at].start]
+    following = text[words[at].start : words[at].start + MAX_VALUE_CHARACTERS].partition(" ")[0]
+    return (gap.isspace() and following[0].isdigit()) or bool(gap.isspace() and find_codes(following))
+
+
+def _head(named: Sequence[Word]) -> Sequence[Word]:
+    """A subject without what follows a preposition: "budget" of "budget for the trip"."""
+    ends = (at for at, word in enumerate(named) if at and word.folded in word_set("SUBJECT_PREPOSITIONS"))
+    return named[: next(ends, len(named))]
+
+
+def _is_read_subject(
+    text: str, words: Sequence[Word], named: Sequence[Word], value: int, is_set: bool
+) -> bool:
+    """Whether something that is no known attribute has a value: it is one's own, or the value is a code."""
+    determiner = named[0].folded
+    following = text[words[value].start : words[value].start + MAX_VALUE_CHARACTERS]
+    if determiner in word_set("OWN_POSSESSIVES") or (is_set and determiner in word_set("POSSESSIVES")):
+        return any(character.isdigit() for character in following)
+    if find_codes(following.partition(",")[0]):
+        return True
+    if determiner in word_set("POSSESSIVES") and _has_date(words[value : value + MAX_VALUE_WORDS]):
+        return True
+    is_long_name = sum(word.folded not in word_set("POSSESSIVES") for word in _head(named)) > 2
+    return is_long_name and words[value].folded[0].isdigit()
+
+
+def _has_date(words: Sequence[Word]) -> bool:
+    return any(
+        (one.folded in MONTH_WORDS and other.folded[0].isdigit())
+        or (other.folded in MONTH_WORDS and one.folded[0].isdigit())
+        for one, other in pairwise(words)
+    )
+
+
+def _divides(word: Word) -> bool:
+    return (
+        word.folded in ",:" or word.folded in word_set("CLAUSE_JOINTS") or word.folded in ("because", "that")
+    )
+
+
+def has_value(text: str, words: Sequence[Word]) -> bool:
+    """Whether words hold a figure or a name; in scripts without capitals any word may be one."""
+    for word in words[:MAX_VALUE_WORDS]:
+        said = text[word.start : word.end]
+        if any(character.isdigit() for character in said) or said[0].isupper() or is_unspaced(said):
+            return True
+        if said[0].isalpha() and not said[0].islower() and not said[0].isupper():
+            return True
+    return bool(words) and bool(identifiers(text[words[0].start : words[0].start + MAX_FACT_CHARACTERS]))
+
+
+def is_same_subject(one: Subject, other: Subject) -> bool:
+    if one.attribute != other.attribute:
+        return False
+    return one.words <= other.words or other.words <= one.words
+
+
+def old_value(clause: Clause) -> frozenset[str]:
+    """The words for the value that a correction names as the old one."""
+    for match in cue_table("OLD_VALUE_CUES").find(clause.text, clause.words):
+        named: list[Word] = []
+        for word in clause.words[match.last + 1 : match.last + 7]:
+            if word.folded in word_set("CLAUSE_JOINTS") | word_set("SETTER_JOINTS") | {
+                ",",
+                "sondern",
+                "sino",
+                "use",
+            }:
+                break
+            named.append(word)
+        if named:
+            text = clause.text[named[0].start : named[-1].end]
+            if found := _content(text, [Word(word.folded, 0, 0) for word in named], frozenset()):
+                return found
+    return frozenset()
+
+
+def shared_part(clause: frozenset[str], known: frozenset[str]) -> float:
+    """How much of a known fact a clause is about; nothing where most of the clause is about other things."""
+    shared = len(clause & known)
+    return 0.0 if not known or shared * 3 < len(clause) else shared / len(known)
+
+
+def past_stems(clause: Clause) -> frozenset[str]:
+    """The verbs that a clause has in the past: "booked" reports what "book" leaves open."""
+    irregular = _irregular_stems()
+    return frozenset(
+        stem_word(word.folded)
+        for word in clause.words
+        if word.folded in irregular
+        or (len(word.folded) > 4 and word.folded.endswith(tuple(fact_cues.PAST_ENDINGS.split())))
+    )
+
+
+def is_bare_report(clause: Clause) -> bool:
+    """Whether a clause says that something is done, and not what."""
+    return clause.has("done") and len(clause.words) <= 5 and clause.content <= past_stems(clause)
+
+
+def find_numbers(text: str) -> list[str]:
+    return _NUMBER.findall(BRACKETED_DATE.sub("", text))
+
+
+def _plain_number(number: str) -> str:
+    return number.replace(",", "").replace(".", "")
+
+
+def number_shape(number: str) -> str:
+    return "".join(character for character in number if not character.isdigit())[:1] + str(len(number) > 2)
+
+
+def find_codes(text: str) -> frozenset[str]:
+    """Identifiers that name one thing: a booking code, a commit, a path, the number of a pull request."""
+    found = {ticket.lstrip("#") for ticket in _TICKET.findall(text)}
+    for word in identifiers(text):
+        digits = sum(character.isdigit() for character in word)
+        letters = sum(character.isalpha() for character in word)
+        if " " not in word and ((digits and letters and len(word) > 3) or "/" in word[1:] or digits > 4):
+            found.add(word)
+            # A path or an address is also known by its last part.
+            tail = word.rstrip("/").rpartition("/")[2]
+            found |= {tail} if any(character.isdigit() for character in tail) or "." in tail else set()
+    return frozenset(found)
