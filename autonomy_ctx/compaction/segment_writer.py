@@ -151,8 +151,8 @@ class SegmentWriter:
     ) -> SegmentDraft:
         """A segment of these messages; earlier segments, newest last, are given as background.
 
-        So are the facts that hold, to be changed. What is pinned is not to be denied. If the messages stand in
-        a request that the provider has cached, they need not be sent again.
+        So are the facts that hold, to be changed. What is pinned is not to be denied. If the messages stand
+        in a request that the provider has cached, they need not be sent again.
         """
         light = sum(map(approximate_length, messages)) <= INLINE_CHARACTERS
         source = await _run_or_offload(
