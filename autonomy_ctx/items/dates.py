@@ -312,6 +312,11 @@ def resolve_dates(text: str, at: datetime) -> str:
     return "".join([*pieces, text[done:]])
 
 
+def has_weekday(text: str) -> bool:
+    """Whether the text names a day of the week as a date, which in a rule may be every such day."""
+    return any(isinstance(match.value, _OnWeekday) for match in _phrases().find(text, split_words(text)))
+
+
 def _format_date(day: date) -> str:
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 

@@ -296,9 +296,14 @@ def _read_subject(
 
 
 def _starts_with_code(text: str, words: Sequence[Word], at: int) -> bool:
-    gap = text[words[at - 1].end : words[at].start]
-    following = text[words[at].start : words[at].start + MAX_VALUE_CHARACTERS].partition(" ")[0]
-    return (gap.isspace() and following[0].isdigit()) or bool(gap.isspace() and find_codes(following))
+    """Whether a number or code follows at once and ends the clause: "Room 3 costs" gives nothing a value."""
+    if not text[words[at - 1].end : words[at].start].isspace():
+        return False
+    following = text[words[at].start : words[at].start + MAX_VALUE_CHARACTERS].split(" ")
+    code = following[0].rstrip(".,;")
+    if len(following) > 1 and code == following[0]:
+        return False
+    return bool(find_codes(code)) or sum(character.isdigit() for character in code) > 2
 
 
 def _head(named: Sequence[Word]) -> Sequence[Word]:

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise
 
 from autonomy_ctx.items import fact_cues
-from autonomy_ctx.items.dates import resolve_dates
+from autonomy_ctx.items.dates import has_weekday, resolve_dates
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, Fact, FactChange, FactKind
 from autonomy_ctx.items.fact_clauses import (
     BRACKETED_DATE,
@@ -373,7 +373,7 @@ class _Finder:
     def _replace(
         self, position: int, message: Message, old: _HoldingFact, kind: FactKind, clause: Clause
     ) -> bool:
-        text = _quote(clause.text, _local_time(message.created_at, self._zone))
+        text = _quote(clause.text, kind, _local_time(message.created_at, self._zone))
         if text is None or self._is_known(text):
             return True
         self._drop(old)
@@ -382,7 +382,7 @@ class _Finder:
         return True
 
     def _add(self, position: int, message: Message, kind: FactKind, clause: Clause) -> bool:
-        text = _quote(clause.text, _local_time(message.created_at, self._zone))
+        text = _quote(clause.text, kind, _local_time(message.created_at, self._zone))
         if text is None or self._is_known(text) or self._is_repeated(kind, text, clause):
             return False
         self._store("add", position, message, kind, text, None)
@@ -556,7 +556,7 @@ def _local_time(at: datetime, zone: tzinfo) -> datetime:
         return at
 
 
-def _quote(text: str, said_at: datetime) -> str | None:
+def _quote(text: str, kind: FactKind, said_at: datetime) -> str | None:
     """A clause as a fact: without its first filler words and full stop, with dates; nothing if too long."""
     words = split_words(text)
     at = 0
@@ -571,6 +571,8 @@ def _quote(text: str, said_at: datetime) -> str | None:
         quoted = _strip_end(text[start - 1 :])
     if not quoted or len(quoted) > MAX_FACT_CHARACTERS:
         return None
+    if kind in ("rule", "preference") and has_weekday(quoted):
+        return quoted
     resolved = resolve_dates(quoted, said_at)
     return resolved if len(resolved) <= MAX_FACT_CHARACTERS else quoted
 
