@@ -19,7 +19,7 @@ MIN_LISTED_TOKENS = 200
 
 def changes_by_rules(entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo) -> list[FactChange]:
     """What the messages say that holds, found without a model."""
-    return find_facts([(entry.position, entry.message) for entry in entries], standing_facts(standing), zone)
+    return find_facts([(entry.position, entry.message) for entry in entries], standing, zone)
 
 
 def changes_from_lines(lines: Sequence[FactLine], entries: Sequence[Entry], zone: tzinfo) -> list[FactChange]:
