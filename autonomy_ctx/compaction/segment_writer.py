@@ -322,6 +322,7 @@ class SegmentWriter:
             asked=prompt.messages[0]["content"],
             context=(*source.context, self._settings.instructions or ""),
             standing=[*standing, *source.pinned],
+            facts="\n".join(line.text for line in lines or ()),
             script_free=self._settings.instructions is not None,
         )
         is_short = len(source.text) + len(reply.text) <= JUDGED_CHARACTERS

@@ -145,8 +145,12 @@ class Material:
     @cached_property
     def prose(self) -> str:
         """The source without tool calls, results and the names of speakers, if anything is left then."""
+        return self._spoken or self.source
+
+    @cached_property
+    def _spoken(self) -> str:
         blocks = [one for one in self.source.split("\n\n") if not _TOOL_BLOCK.match(one)]
-        return "\n\n".join(_SPEAKER.sub("", one) for one in blocks) or self.source
+        return "\n\n".join(_SPEAKER.sub("", one) for one in blocks)
 
     @cached_property
     def scripts(self) -> dict[str, float]:
@@ -155,6 +159,11 @@ class Material:
     @cached_property
     def stems(self) -> frozenset[str]:
         return frozenset(_stems(self.source))
+
+    @cached_property
+    def spoken_stems(self) -> frozenset[str]:
+        """Those of what people said: what tools list need not be in a record."""
+        return frozenset(_stems(self._spoken))
 
     @cached_property
     def repeated_share(self) -> float:
@@ -267,7 +276,7 @@ def find_fault(text: str, material: Material, covered: float, *, script_free: bo
     body = _own_lines(text, material)
     if _repeats_prompt(text, body, material):
         return "prompt repeated"
-    if _is_refusal(text, covered):
+    if _is_refusal(text, covered, material):
         return "refusal in words"
     if _is_loop(text, material):
         return "loop"
@@ -323,15 +332,18 @@ def _repeats_prompt(text: str, body: str, material: Material) -> bool:
     return any(one in plain for one in material.asked_sentences)
 
 
-def _is_refusal(text: str, covered: float) -> bool:
+def _is_refusal(text: str, covered: float, material: Material) -> bool:
     """Whether the first sentence begins like a refusal, or one of few words has one.
 
-    The second one counts, too, unless the text has much of its source.
+    The second one counts, too, unless the text has much of its source. What the source says word for word
+    is quoted from it.
     """
     short = len(_WORD.findall(text[:2000])) <= SHORT_WORDS
     for number, sentence in enumerate(_first_sentences(text, 2 if covered < 0.3 else 1)):
         plain = _plain(_QUOTATION.sub("", sentence))
         plain = plain[mark.end() :] if (mark := _LIST_MARK.match(plain)) else plain
+        if plain.count(" ") > 1 and plain.rstrip(".!") in material.folded:
+            continue
         for cue in _cues("refusal"):
             at = plain.find(cue)
             inside = at > 0 and number == 0 and short and not _SAID_BY.search(plain[:at])
@@ -404,10 +416,12 @@ def _is_placeholder(found: str, material: Material) -> bool:
 
 
 def _shares_nothing(body: str, material: Material) -> bool:
-    """Whether a source with enough to say has almost no word in common with the text."""
-    if len(material.stems) < RICH_SOURCE:
+    """Whether a text says almost nothing that a source with enough to say has, too."""
+    if len(material.spoken_stems) < RICH_SOURCE:
         return False
-    return len(set(_stems(body)) & material.stems) < SHARED_WORDS
+    stems = set(_stems(body))
+    shared = len(stems & material.stems)
+    return shared < SHARED_WORDS and 2 * shared < max(len(stems), 1)
 
 
 # -- what is suspicious -------------------------------------------------------------------------------

@@ -94,21 +94,22 @@ def judge(
     asked: str = "",
     context: Sequence[str] = (),
     standing: Sequence[str] = (),
+    facts: str = "",
     script_free: bool = False,
 ) -> Verdict:
     """Whether a reply may stand for its source in at most `cap` tokens; `secret` is that of the prompt.
 
     `key_names` are the identifiers that matter, all of the source's by default. `asked` is the prompt
     without the source. What `context` names is known though the source does not have it. A sentence that
-    denies one of the `standing` rules and facts is left out. With `script_free` the text may be in another
-    language than its source.
+    denies one of the `standing` rules and facts is left out. What the reply names in its `facts`, below the
+    record, need not be in the record. With `script_free` the text may be in another language than its source.
     """
     answer = strip_reply(reply.text)
     text = _clean(answer)
     wanted = key_names_of(source) if key_names is None else key_names
     # Of a text far too long only the head can be kept; searching the rest for every name takes seconds.
     head = text[: LONGEST_TOKEN * max(cap, SMALLEST)]
-    covered = covered_names(wanted, head)
+    covered = covered_names(wanted, f"{head}\n{facts}")
 
     def verdict(
         problem: str | None, repair: str | None = None, *, fit: bool = False, keep: bool = True
@@ -140,18 +141,20 @@ def judge(
     if covered < SIGNS_COVERAGE or len(wanted) < FEW_IDENTIFIERS:
         signs = [] if script_free else weak_signs(head, reply.text, material)
         signs += ["unknown identifiers"] * bool(unknown) + ["cut off"] * (stop in CUT_OFF_REASONS)
-        if _too_little(len(wanted), covered, len(signs), room, len(material.stems)):
+        if _too_little(len(wanted), covered, len(signs), room, len(material.spoken_stems)):
             return verdict("poor coverage", _leaves_out(wanted, text), keep=False)
     whole = text
     text = _without_contradictions(_without_unknown(head if unknown else text, known), standing, source)
     if not any(map(str.isalnum, text)):
         return verdict("unknown identifiers", _names_unknown(unknown), keep=False)
     if len(text) < len(whole):
-        covered, tokens = covered_names(wanted, text), count(text)
+        covered, tokens = covered_names(wanted, f"{text}\n{facts}"), count(text)
     if stop in CUT_OFF_REASONS:
         ends = sentence_ends(text)
-        keep = has_whole_sentence(text[: ends[-1]]) and (
-            ends[-1] < len(text) or text[-1] in _ENDS or len(ends) > 1
+        keep = (
+            bool(ends)
+            and has_whole_sentence(text[: ends[-1]])
+            and (ends[-1] < len(text) or text[-1] in _ENDS or len(ends) > 1)
         )
         return verdict("cut off", f"It was cut off; write at most {asked_tokens} tokens.", keep=keep)
     if tokens > max_tokens:

@@ -18,7 +18,7 @@ from autonomy_ctx.items.transcript import visible_text
 
 MAX_KEY_IDENTIFIERS = 400
 # Of one message, one call, and the results after the last answer; what is beyond is a list, not a subject.
-MAX_SAID, MAX_CALLED, MAX_LISTED = 24, 8, 8
+MAX_SAID, MAX_CALLED, MAX_LISTED = 24, 8, 4
 # Characters; what is shorter is in too many texts by chance.
 MIN_LENGTH = 3
 # A day that is meant as "next Friday" lies at most so far from one that is named.
@@ -26,6 +26,7 @@ NEAR_DAYS = 14
 # Pieces of a name that must stand side by side in a text.
 PIECES = 3
 
+_NUMBER = lazy_pattern(r"\d+")
 _PIECE = lazy_pattern(rf"[^\W_{UNSPACED_SCRIPTS}]+")
 _SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]{1,9}://(?:www\.)?")
 _ZERO_CENTS = lazy_pattern(r"(?<=\d)[.,]00?(?![\d.,])")
@@ -145,14 +146,21 @@ def key_identifiers(messages: Sequence[Message]) -> list[str]:
     )
     for at, message in enumerate(messages):
         if message.role is ChatRole.TOOL:
-            if at > answered:
-                of_results += key_names_of(visible_text(message))[:MAX_LISTED]
+            # A result that names many things lists them; one of few says what came of an action.
+            names = key_names_of(visible_text(message)) if at > answered else []
+            of_results += [] if _is_list(names) else names
             continue
         said = of_users if message.role is ChatRole.USER else of_assistants
         said += key_names_of(visible_text(message))[:MAX_SAID]
         for call in message.tool_calls:
             of_calls += key_names_of("\n".join(_values(call.arguments)))[:MAX_CALLED]
     return list(dict.fromkeys(name for group in groups for name in group))[:MAX_KEY_IDENTIFIERS]
+
+
+def _is_list(names: Sequence[str]) -> bool:
+    """Whether names are many, or all of one shape, as hits of a search and rows of a table are."""
+    shapes = {_NUMBER.sub("0", name) for name in names}
+    return len(names) > MAX_LISTED or (len(names) > 2 and len(shapes) == 1)
 
 
 def _values(arguments: str) -> list[str]:
