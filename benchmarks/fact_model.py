@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"<(conversation|segment) ([0-9a-f]{16})>\n(.*?)\n</\1 \2>",
 _CAP = re.compile(r"[Aa]t most (\d+) tokens")
 _STANDING = re.compile(r"^\W*(F\d+) (\w+): (.+)$", re.MULTILINE)
 _ASKS_FACTS = re.compile(rf"\b{FACTS}\b")
-_MISSING = re.compile(r"It leaves out: (.+)\.")
+_MISSING = re.compile(r"It leaves out: (.+?)\.(?: [A-Z]|$)")
 _SENTENCE = re.compile(r"^User: (.{20,90})", re.MULTILINE)
 # What a heading that fits says, in this order of preference.
 _HEADINGS = {

@@ -545,12 +545,14 @@ class SummaryJob:
     async def _fact_changes(
         self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
     ) -> list[FactChange] | None:
-        """What a batch changes in the facts: as the model wrote, or by rules if it wrote nothing of them."""
+        """What a batch changes in the facts: as the model wrote, or by rules if it does not write facts."""
         zone = self._settings.zone
         if not self._settings.facts:
             return None
-        if draft.fact_lines is not None:
-            return changes_from_lines(draft.fact_lines, entries, zone)
+        # One that has written facts before has nothing to say now.
+        writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
+        if draft.fact_lines is not None or writes_facts:
+            return changes_from_lines(draft.fact_lines or (), entries, zone)
         light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
         return await _run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone))
 

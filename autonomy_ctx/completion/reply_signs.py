@@ -280,7 +280,7 @@ def find_fault(text: str, material: Material, covered: float, *, script_free: bo
         return "refusal in words"
     if _is_loop(text, material):
         return "loop"
-    if not script_free and _has_other_script(text, material):
+    if not script_free and _has_other_script(body, material):
         return "other script"
     if _is_answer(text):
         return "answer to the conversation"
@@ -376,8 +376,15 @@ def _has_other_script(text: str, material: Material) -> bool:
     shares = _script_shares(text)
     if not shares:
         return False
+    if not material.scripts:
+        return False
     script, share = max(shares.items(), key=lambda one: one[1])
-    return share > 0.5 and bool(material.scripts) and material.scripts.get(script, 0.0) < SCRIPT_SHARE
+    spoken = max(material.scripts, key=lambda one: material.scripts[one])
+    return (
+        share > 0.5
+        and material.scripts.get(script, 0.0) < SCRIPT_SHARE
+        and shares.get(spoken, 0.0) < 2 * SCRIPT_SHARE
+    )
 
 
 def _script_shares(text: str) -> dict[str, float]:
@@ -418,6 +425,8 @@ def _is_placeholder(found: str, material: Material) -> bool:
 def _shares_nothing(body: str, material: Material) -> bool:
     """Whether a text says almost nothing that a source with enough to say has, too."""
     if len(material.spoken_stems) < RICH_SOURCE:
+        return False
+    if any(line.count(" ") > 1 and line in material.folded for line in map(_bare_line, body.splitlines())):
         return False
     stems = set(_stems(body))
     shared = len(stems & material.stems)

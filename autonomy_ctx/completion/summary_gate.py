@@ -209,7 +209,7 @@ def _too_little(wanted: int, covered: float, signs: int, room: float, words: int
         return False
     if wanted < FEW_IDENTIFIERS:
         return signs >= MANY_SIGNS and words >= RICH_SOURCE
-    return (signs > 0 and covered < SIGN_COVERAGE) or (signs > 1 and covered < SIGNS_COVERAGE * room)
+    return (signs > 0 and covered < SIGN_COVERAGE) or (signs > 2 and covered < SIGNS_COVERAGE * room)
 
 
 def _share_with_room(wanted: Sequence[str], cap: int, count: Callable[[str], int]) -> float:

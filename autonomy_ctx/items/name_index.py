@@ -82,10 +82,11 @@ class NameIndex:
     """The identifiers of some texts, to ask whether one is among them."""
 
     def __init__(self, *texts: str) -> None:
-        self._text = _fold("\n".join(texts))
-        pieces = _PIECE.findall(self._text)
-        plain = THOUSANDS_SEPARATOR.sub("", self._text)
-        runs = [pieces] if plain == self._text else [pieces, _PIECE.findall(plain)]
+        folded = [_fold(text) for text in texts]
+        self._text = "\n".join(folded)
+        # Text by text: the end of one and the beginning of the next are no name together.
+        forms = {form for text in folded for form in (text, THOUSANDS_SEPARATOR.sub("", text))}
+        runs = [_PIECE.findall(form) for form in forms]
         self._joined = {
             "".join(run[at : at + size])
             for run in runs
