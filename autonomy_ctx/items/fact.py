@@ -37,7 +37,7 @@ _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8
 # A list mark before the sign, and emphasis around the kind, are what small models add.
 _CHANGE_LINE = lazy_pattern(
     r"[ \t]{0,8}(?:[-*\u2022][ \t]{1,4})?(?P<sign>[+~x\u00d7])[ \t]{0,4}\[?(?P<target>[Ff]\d{1,9})?\]?"
-    r"[ \t:]{0,4}(?:\**(?P<kind>[A-Za-z]{1,12})\**[ \t]{0,4}:[ \t]{0,4})?\**(?P<text>.*)"
+    r"[ \t:]{0,4}(?:\*{0,2}(?P<kind>[A-Za-z]{1,12})\*{0,2}[ \t]{0,4}:[ \t]{0,4})?\*{0,2}(?P<text>.*)"
 )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 from summary_models import HeldModel, ScriptedModel, asks, shown, summarized
 
@@ -159,11 +160,10 @@ async def test_rules_find_facts_where_the_model_writes_none(memory: Memory) -> N
 async def test_rules_find_facts_while_the_model_does_not_answer(memory: Memory) -> None:
     async with summarized(HeldModel(), hard_limit=10) as section:
         await memory.append(*TRIP, *said("Never deploy to prod-us-1.", *["ok"] * 12))
-        found = await shown(section, memory)
-        for _ in range(100):
-            if await memory.facts(*TRIP):
-                break
-            found = await shown(section, memory)
+        await shown(section, memory)
+        with anyio.fail_after(30):
+            while not await memory.facts(*TRIP):
+                await anyio.lowlevel.checkpoint()
         found = await shown(section, memory)
     assert any("Never deploy to prod-us-1" in line for line in fact_lines(found))
 
