@@ -9,6 +9,7 @@ from autonomy_ctx.items.dates import resolve_dates
 from autonomy_ctx.items.fact import Fact, FactChange, FactLine, fact_line, standing_facts
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Entry, searchable_text
@@ -22,11 +23,24 @@ def changes_by_rules(entries: Sequence[Entry], standing: Sequence[Fact], zone: t
     return find_facts([(entry.position, entry.message) for entry in entries], standing, zone)
 
 
-def changes_from_lines(lines: Sequence[FactLine], entries: Sequence[Entry], zone: tzinfo) -> list[FactChange]:
-    """What a model wrote, each with the message that it most likely comes from."""
-    terms = [set(index_terms(searchable_text(entry.message))) for entry in entries]
+def changes_from_lines(
+    lines: Sequence[FactLine], entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo
+) -> list[FactChange]:
+    """What a model wrote, each with the message that it most likely comes from.
+
+    A line that names what neither the messages nor the facts name is invented and left out. So is one that
+    ends what does not hold.
+    """
+    texts = [searchable_text(entry.message) for entry in entries]
+    terms = [set(index_terms(text)) for text in texts]
+    holding = {fact.id: fact.text for fact in standing if fact.state == "holds"}
+    known = NameIndex(*texts, *holding.values())
     changes: list[FactChange] = []
     for line in lines:
+        if line.action == "done" and line.target not in holding:
+            continue
+        if unknown_names(line.text, known):
+            continue
         entry = _source_of(line, entries, terms)
         at = entry.message.created_at
         changes.append(

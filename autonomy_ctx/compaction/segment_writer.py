@@ -552,7 +552,10 @@ class SummaryJob:
         # One that has written facts before has nothing to say now.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
         if draft.fact_lines is not None or writes_facts:
-            return changes_from_lines(draft.fact_lines or (), entries, zone)
+            changes = changes_from_lines(draft.fact_lines or (), entries, state.facts, zone)
+            # A model whose lines are all invented does not write facts either.
+            if changes or not draft.fact_lines:
+                return changes
         light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
         return await _run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone))
 

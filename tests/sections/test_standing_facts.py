@@ -57,7 +57,7 @@ async def test_the_next_summary_is_shown_the_list_and_changes_it(memory: Memory)
         ]
     )
     async with summarized(model) as section:
-        await memory.append(*TRIP, *said(*["x"] * 9))
+        await memory.append(*TRIP, *said(*["the budget is 11,500"] * 9))
         await compose_twice(section, memory)
         await memory.append(*TRIP, *said(*["the budget is 9,200 now"] * 5, start=10))
         found = await compose_twice(section, memory)
@@ -132,11 +132,11 @@ async def test_a_fact_that_does_not_hold_cannot_be_changed(memory: Memory) -> No
 async def test_deleting_a_message_drops_its_facts_and_undo_brings_back_replaced_ones(memory: Memory) -> None:
     model = ScriptedModel(["one\nFACTS\n+ value: port 80", "two\nFACTS\n~ F1 value: port 81", "three\nFACTS"])
     async with summarized(model) as section:
-        await asks(memory, 9)
+        await memory.append(*TRIP, *said(*["port 80, or port 81?"] * 9))
         await compose_twice(section, memory)
-        await asks(memory, 5)
+        await memory.append(*TRIP, *said(*["port 81"] * 5, start=10))
         assert fact_lines(await compose_twice(section, memory)) == [
-            "F2 value: port 81 (until 1 January 2030: port 80)"
+            "F2 value: port 81 (until 2 May 2026: port 80)"
         ]
         assert await memory.undo_summary(*TRIP)
         assert [fact.text for fact in await memory.facts(*TRIP)] == ["port 80"]
@@ -155,6 +155,22 @@ async def test_rules_find_facts_where_the_model_writes_none(memory: Memory) -> N
             found = await shown(section, memory, "ana", conversation)
         assert any("Never deploy to prod-us-1" in line for line in fact_lines(found))
         assert {fact.source for fact in await memory.facts("ana", conversation)} == {"rules"}
+
+
+async def test_a_fact_that_nobody_said_is_left_out(memory: Memory) -> None:
+    invented = "record\nFACTS\n+ rule: never deploy to prod-us-1\n+ rule: no trains at night"
+    async with summarized(ScriptedModel([invented])) as section:
+        await memory.append(*TRIP, *said("No trains at night, says Ana.", *["and then?"] * 8))
+        found = await compose_twice(section, memory)
+    assert fact_lines(found) == ["F1 rule: no trains at night"]
+
+
+async def test_where_all_facts_are_invented_rules_find_them(memory: Memory) -> None:
+    parroted = "record\nFACTS\n+ rule: never deploy to prod-us-1\n~ F3 value: budget 9,200 EUR\nx F4"
+    async with summarized(ScriptedModel([parroted])) as section:
+        await memory.append(*TRIP, *said("Never call me before noon.", *["and then?"] * 8))
+        found = await compose_twice(section, memory)
+    assert [line.partition(": ")[2] for line in fact_lines(found)] == ["Never call me before noon"]
 
 
 async def test_rules_find_facts_while_the_model_does_not_answer(memory: Memory) -> None:
@@ -182,7 +198,7 @@ async def test_without_facts_nobody_is_asked_for_them(memory: Memory) -> None:
 async def test_facts_take_a_quarter_of_the_size_and_the_rest_is_named(memory: Memory) -> None:
     lines = "\n".join(f"+ value: setting number {at} of the service is {at * 17}" for at in range(60))
     async with summarized(ScriptedModel([f"record\nFACTS\n{lines}"]), size=400) as section:
-        await asks(memory, 9)
+        await memory.append(*TRIP, *said(lines, *["ok"] * 8))
         found = await compose_twice(section, memory)
     assert found.summary is not None
     assert memory.token_counter.count_text(found.summary.facts) <= 100
