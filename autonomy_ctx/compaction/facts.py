@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import tzinfo
 
-from autonomy_ctx.items.dates import resolve_dates
 from autonomy_ctx.items.fact import Fact, FactChange, FactLine, fact_line, standing_facts
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
+from autonomy_ctx.items.relative_dates import resolve_dates
 from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Entry, searchable_text

@@ -11,10 +11,10 @@ from functools import cache, cached_property
 from itertools import pairwise
 
 from autonomy_ctx.items import fact_cues
-from autonomy_ctx.items.dates import MONTH_WORDS
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Word, split_phrases, split_words
+from autonomy_ctx.items.relative_dates import MONTH_WORDS
 from autonomy_ctx.items.terms import fold_text, is_unspaced, lazy_pattern, stop_words
 
 _QUOTATION = lazy_pattern(

@@ -14,7 +14,6 @@ from functools import cache
 from itertools import pairwise
 
 from autonomy_ctx.items import fact_cues
-from autonomy_ctx.items.dates import has_weekday, resolve_dates
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, Fact, FactChange, FactKind
 from autonomy_ctx.items.fact_clauses import (
     BRACKETED_DATE,
@@ -38,6 +37,7 @@ from autonomy_ctx.items.fact_clauses import (
 )
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, content_text
 from autonomy_ctx.items.phrases import PhraseTable, split_words
+from autonomy_ctx.items.relative_dates import has_weekday, resolve_dates
 from autonomy_ctx.items.sentences import Sentence, split_sentences
 from autonomy_ctx.items.terms import fold_text, lazy_pattern
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autonomy_ctx.items.dates import MONTH_WORDS
+from autonomy_ctx.items.relative_dates import MONTH_WORDS
 from autonomy_ctx.items.terms import fold_text, lazy_pattern
 
 MIN_WRAPPED_LINE = 60  # characters; a line that is broken in the middle of a sentence is at least this long

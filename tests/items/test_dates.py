@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import some
 
-from autonomy_ctx.items.dates import format_day, format_days, resolve_dates
+from autonomy_ctx.items.dates import format_day, format_days
+from autonomy_ctx.items.relative_dates import resolve_dates
 
 FRIDAY = datetime(2026, 5, 15, 12, tzinfo=UTC)
 WEDNESDAY = datetime(2026, 5, 13, 12, tzinfo=UTC)

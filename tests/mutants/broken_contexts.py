@@ -330,7 +330,7 @@ MUTANTS = [
     ),
     Mutant(
         "a date in figures is not resolved again",
-        "items/dates.py",
+        "items/relative_dates.py",
         " and not _is_dated(text, start, end, dates)",
         "",
         "tests/items/test_dates.py",
