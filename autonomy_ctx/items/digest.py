@@ -31,8 +31,10 @@ from autonomy_ctx.items.cues import (
     NEGATION_CUES,
     OBLIGATION_CUES,
 )
+from autonomy_ctx.items.fact_cues import FACT_CUES
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
+from autonomy_ctx.items.phrases import split_phrases
 from autonomy_ctx.items.quotations import (
     NO_LABEL,
     Kind,
@@ -73,6 +75,7 @@ _ROLE_WEIGHTS = {
 }
 _NEGATION = CueFinder(NEGATION_CUES)
 _OBLIGATION, _ACTION = CueFinder(OBLIGATION_CUES), CueFinder(ACTION_CUES)
+_COMPLETION = CueFinder(ACTION_CUES, {"": tuple(split_phrases(FACT_CUES["done"].lower()))})
 _ACKNOWLEDGEMENT, _ANSWER = CueFinder(ACKNOWLEDGEMENT_CUES), CueFinder(ANSWER_CUES, ACKNOWLEDGEMENT_CUES)
 
 _VALUE = lazy_pattern(r"(?<!\S)[^\s\d/\\@_]*+[\d/\\@_]\S*+")
@@ -252,6 +255,9 @@ def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _
         is_rule = not is_question and _OBLIGATION.matches(view)
         if is_rule:
             score = 2 + min(score, 1.5) + _NEGATION.matches(view)
+        elif not is_question and _COMPLETION.matches(view):
+            # What a user did is as good as what had to be done: without it that seems open.
+            is_rule, score = True, 2 + min(score, 1.5)
         return _Weight(Kind.USER, score + is_question, is_rule, names)
     acts = not is_question and _ACTION.matches(view)
     score += 2 if acts else _OBLIGATION.matches(view)

@@ -23,16 +23,18 @@ MAX_FACT_CHARACTERS = 400
 FACTS_HEADING = "FACTS"
 STANDING_HEADING = "[What holds now]"
 
-# Which kinds stay longest where not all facts have room.
-_KINDS_BY_WEIGHT: tuple[FactKind, ...] = (
-    "rule",
-    "goal",
-    "open",
-    "preference",
-    "decision",
-    "value",
-    "artifact",
-)
+# Which kinds stay longest where not all facts have room, and the part of the room that is theirs before what
+# is left goes by weight: a conversation of many rules has room for its values, too.
+_SHARES: dict[FactKind, float] = {
+    "rule": 0.19,
+    "goal": 0.05,
+    "open": 0.2,
+    "preference": 0.1,
+    "decision": 0.17,
+    "value": 0.29,
+    "artifact": 0.0,
+}
+_KINDS_BY_WEIGHT = tuple(_SHARES)
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
 # A list mark before the sign, and emphasis around the kind, are what small models add.
 _CHANGE_LINE = lazy_pattern(
@@ -159,18 +161,43 @@ def render_facts(
     """
     by_id = {fact.id: fact for fact in facts}
     holding = standing_facts(facts)
-    lines = {fact.id: _render_fact(fact, by_id.get(fact.replaces or ""), zone) for fact in holding}
-    left = tokens - count(STANDING_HEADING + "\n")
-    chosen: set[str] = set()
-    for fact in sorted(holding, key=_weight):
-        cost = count(lines[fact.id] + "\n")
-        if cost <= left:
-            chosen.add(fact.id)
+    lines = {fact.id: fact_line(fact) for fact in holding}
+    costs = {key: count(line + "\n") for key, line in lines.items()}
+    room = max(tokens - count(STANDING_HEADING + "\n"), 0)
+    ordered = sorted(holding, key=_weight)
+    chosen = _choose(ordered, costs, room)
+    left = room - sum(costs[key] for key in chosen)
+    # What was before is shown where there is room for it.
+    for fact in ordered:
+        line = _render_fact(fact, by_id.get(fact.replaces or ""), zone)
+        cost = count(line + "\n") - costs[fact.id] if fact.id in chosen and line != lines[fact.id] else 0
+        if 0 < cost <= left:
+            lines[fact.id] = line
             left -= cost
     omitted = tuple(fact for fact in holding if fact.id not in chosen)
     shown = [lines[fact.id] for fact in holding if fact.id in chosen]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
     return RenderedFacts(text, omitted)
+
+
+def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> set[str]:
+    """What users wrote, then the share of each kind, then the rest by weight."""
+    chosen: set[str] = set()
+    left = room
+    of_kind = dict.fromkeys(FACT_KINDS, 0)
+    own = sum(costs[fact.id] for fact in ordered if fact.source == "user")
+    shares = {kind: share * max(room - own, 0) for kind, share in _SHARES.items()}
+    for is_shared in (True, False):
+        for fact in ordered:
+            cost = costs[fact.id]
+            if fact.id in chosen or cost > left:
+                continue
+            if is_shared and fact.source != "user" and of_kind[fact.kind] + cost > shares[fact.kind]:
+                continue
+            of_kind[fact.kind] += cost if fact.source != "user" else 0
+            chosen.add(fact.id)
+            left -= cost
+    return chosen
 
 
 def _weight(fact: Fact) -> tuple[bool, int, int]:

@@ -23,6 +23,7 @@ _QUOTATION = lazy_pattern(
 BRACKETED_DATE = lazy_pattern(r" \([^()\n]{0,40}\d{4}\)")
 _ELISION = lazy_pattern(r"(?:[ldnjmtsc]|qu)'(?=\w)")
 _NUMBER = lazy_pattern(r"\d++(?:[.,:]\d++)*+")
+_COLOUR = lazy_pattern(r"#[0-9A-Fa-f]{6}\b")
 _TICKET = lazy_pattern(r"#\d{1,9}\b")
 _OWN_CUES = frozenset(("rule", "preference", "decision", "open", "wish", "goal"))
 _COVERING_CUES = _OWN_CUES | {"change", "withdraw", "accept"}
@@ -31,6 +32,7 @@ MAX_VALUE_WORDS = 12
 MAX_VALUE_CHARACTERS = 60
 STEM_LENGTH = 6
 MAX_SUBJECT_WORDS = 7
+MAX_OPENING_WORDS = 6  # before a question: "quick one:", "by the way,"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,10 @@ def read_clause(text: str) -> Clause:
         if _is_inside(words[match.first].start, quoted) or _is_foreign(words, match):
             continue
         found = {cue.name for cue in match.value if not cue.at_start or _begins_clause(words, match.first)}
-        if "rule" in found and match.last + 1 < len(words) and _tells(words, match):
-            found.discard("rule")
+        if found & {"rule", "preference"} and match.last + 1 < len(words) and _tells(words, match):
+            found -= {"rule", "preference"}
+        if match.first > MAX_OPENING_WORDS:
+            found.discard("question")
         names |= found
         if found & _COVERING_CUES:
             covered |= set(range(match.first, match.last + 1))
@@ -138,7 +142,7 @@ def _is_foreign(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> b
     """Whether a cue of one word is a word of another language here."""
     if match.first != match.last:
         return False
-    if words[match.first].folded == "no" and match.first:
+    if words[match.first].folded == "no" and match.first and words[match.first - 1].folded != ":":
         # An answer or a part of a sentence: "I asked, no approval needed".
         return True
     companions = fact_cues.COMPANIONS.get(words[match.first].folded)
@@ -146,10 +150,13 @@ def _is_foreign(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> b
 
 
 def _tells(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> bool:
-    """Whether "never" or "always" tells what happened: "it never worked"."""
+    """Whether "never" or "always" tells what happens: "it never worked", "I always forget"."""
     following = words[match.last + 1].folded
-    is_adverb = words[match.last].folded in ("never", "always")
-    return is_adverb and len(following) > 4 and following.endswith("ed") and not following.endswith("eed")
+    if words[match.last].folded not in ("never", "always"):
+        return False
+    if words[match.first].folded == "i" or (match.first and words[match.first - 1].folded == "i"):
+        return following not in word_set("CHOICE_VERBS")
+    return len(following) > 4 and following.endswith("ed") and not following.endswith("eed")
 
 
 def _is_pair(words: Sequence[Word]) -> bool:
@@ -379,6 +386,11 @@ def old_value(clause: Clause) -> frozenset[str]:
     return frozenset()
 
 
+def names_attribute(clause: Clause) -> bool:
+    """Whether a clause names something that has a value: a deadline, a price."""
+    return next(cue_table("ATTRIBUTES").find(clause.text, clause.words), None) is not None
+
+
 def shared_part(clause: frozenset[str], known: frozenset[str]) -> float:
     """How much of a known fact a clause is about; nothing where most of the clause is about other things."""
     shared = len(clause & known)
@@ -396,6 +408,12 @@ def past_stems(clause: Clause) -> frozenset[str]:
     )
 
 
+@cache
+def done_stems() -> frozenset[str]:
+    """The words in which something is called done."""
+    return frozenset(stem_word(word.folded) for word in split_words(fact_cues.FACT_CUES["done"]))
+
+
 def is_bare_report(clause: Clause) -> bool:
     """Whether a clause says that something is done, and not what."""
     return clause.has("done") and len(clause.words) <= 5 and clause.content <= past_stems(clause)
@@ -407,6 +425,76 @@ def find_numbers(text: str) -> list[str]:
 
 def _plain_number(number: str) -> str:
     return number.replace(",", "").replace(".", "")
+
+
+def quantities(clause: Clause) -> frozenset[str]:
+    """What a clause counts or measures: "guests" of "96 guests", "date", the name before a version."""
+    words = clause.words
+    found: set[str] = set()
+    if "@" in clause.text:
+        found.add("mail")
+    if _COLOUR.search(clause.text):
+        found.add("colour")
+    ends = {match.end(): match.start() for match in _NUMBER.finditer(clause.text)}
+    for index, word in enumerate(words):
+        is_word = word.folded in word_set("NUMBER_WORDS")
+        if not is_word and word.end not in ends:
+            continue
+        first = (
+            index
+            if is_word
+            else next((at for at in range(index, -1, -1) if words[at].start <= ends[word.end]), index)
+        )
+        after = words[index + 1] if index + 1 < len(words) else None
+        before = words[first - 1] if first else None
+        is_month = any(one and one.folded in MONTH_WORDS for one in (before, after))
+        if is_month or clause.text.startswith("\u6708", word.end):
+            found.add("date")
+        elif after and after.folded in ("am", "pm", "uhr"):
+            found.add("time")
+        elif after and after.folded.isalpha() and clause.text[word.end : after.start].strip(" -") == "":
+            found.add(stem_word(after.folded))
+        if before and before.folded.isalpha() and not is_word:
+            found.add("=" + stem_word(before.folded))
+    return frozenset(found)
+
+
+def is_same_quantity(one: Clause, other: Clause) -> bool:
+    """Whether two clauses say how many, how much or when of the same thing."""
+    mine, others = quantities(one), quantities(other)
+    shared = mine & others
+    if not shared or (_labels(one) and _labels(one) != _labels(other)):
+        return False
+    about = _concepts(one.content) & _concepts(other.content)
+    common = {stem_word(unit) for unit in word_set("COMMON_UNITS")} | {"date", "time", "mail", "colour"}
+    numbers = {_plain_number(number) for number in (*find_numbers(one.text), *find_numbers(other.text))}
+    about -= {unit.lstrip("=") for unit in mine | others} & common | numbers
+    own = (unit for unit in shared if not unit.startswith("=") and unit not in common | _ignored_words())
+    return any(own) or bool(about - {stem_word(month) for month in MONTH_WORDS})
+
+
+def is_numbered(clause: Clause) -> bool:
+    """Whether a clause is about one of many things: "Room 1 costs 61 euros"."""
+    words = clause.words
+    return len(words) > 1 and words[1].folded.isdigit() and len(find_numbers(clause.text)) > 1
+
+
+def _labels(clause: Clause) -> frozenset[str]:
+    """The number that names a thing of many: "1" of "Room 1 costs 61"."""
+    numbered = is_numbered(clause)
+    return frozenset({clause.words[1].folded}) if numbered else frozenset()
+
+
+def _concepts(content: frozenset[str]) -> frozenset[str]:
+    names = _concept_names()
+    return frozenset(names.get(word, word) for word in content)
+
+
+@cache
+def _concept_names() -> dict[str, str]:
+    return {
+        stem_word(word): stem_word(group.split()[0]) for group in fact_cues.CONCEPTS for word in group.split()
+    }
 
 
 def number_shape(number: str) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache
-from itertools import pairwise
 
 from autonomy_ctx.items import fact_cues
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, Fact, FactChange, FactKind
@@ -19,40 +18,54 @@ from autonomy_ctx.items.fact_clauses import (
     BRACKETED_DATE,
     Clause,
     Subject,
-    cue_table,
+    done_stems,
     find_codes,
     find_numbers,
     has_value,
     is_bare_report,
+    is_numbered,
+    is_same_quantity,
     is_same_subject,
+    names_attribute,
     number_shape,
     old_value,
     past_stems,
     phrase_table,
+    quantities,
     read_clause,
     shared_part,
     split_clauses,
     stem_word,
     word_set,
 )
+from autonomy_ctx.items.fact_messages import (
+    MAX_SENTENCES_AT_EACH_END,
+    chosen_option,
+    heading_kind,
+    is_action,
+    is_asked,
+    is_edit,
+    join_subject,
+    read_sentences,
+    read_statement,
+)
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, content_text
 from autonomy_ctx.items.phrases import PhraseTable, split_words
 from autonomy_ctx.items.relative_dates import has_weekday, resolve_dates
-from autonomy_ctx.items.sentences import Sentence, split_sentences
-from autonomy_ctx.items.terms import fold_text, lazy_pattern
+from autonomy_ctx.items.sentences import Sentence
 
 MAX_FACTS_PER_USER_MESSAGE = 10
 MAX_FACTS_PER_ASSISTANT_MESSAGE = 2
-MAX_SENTENCES_AT_EACH_END = 20  # of a long text, mostly pasted, only the ends are read
-MAX_SENTENCE_CHARACTERS = 600
-MAX_MESSAGE_CHARACTERS = 20_000  # of these, at each end
 MAX_LIST_ITEM_CHARACTERS = 200
 MAX_RESULT_CHARACTERS = 200
-MAX_NAME_CHARACTERS = 100
 MAX_COMPARED_FACTS = (
     100  # the newest ones: a correction is about something that is not long ago or still shown
 )
 MAX_ACCEPTANCE_WORDS = 12
+MAX_ACKNOWLEDGEMENT_WORDS = 25
+MAX_REPORT_WORDS = 12  # that something is done, which names little else
+MAX_BARE_REPLY_WORDS = 3  # "Sure." and the like
+MAX_NOW_WORDS = 16  # in an assistant's sentence about the present
 LAST_GOAL_POSITION = 6  # "I want to ..." is the goal of a conversation only at its beginning
 MIN_SHARED = 0.5
 MIN_SHARED_BY_VALUES = 0.3
@@ -60,10 +73,6 @@ MAX_BARE_WORDS = 6  # in a correction that does not say what it corrects
 MIN_DONE_PART = 0.4  # of the words of an open item, in a report that it is done
 MAX_DONE_DISTANCE = 4  # messages between an open item and a bare "done"
 
-_OPTION_LINE = lazy_pattern(
-    r"\W{0,6}(?:option|variante|plan|opción|opção)?\s{0,3}\(?([a-z]|\d{1,2})(?:[).:]|\*\*| -)", 2
-)
-_CAMEL = lazy_pattern("([a-z])([A-Z])")
 _FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 
 
@@ -99,11 +108,17 @@ def find_facts(
     for position, message in messages:
         match message.role:
             case ChatRole.USER:
-                if previous is not None and previous.role is ChatRole.ASSISTANT:
-                    finder.read_answer(position, message, previous_position, previous)
-                finder.read_user(position, message)
+                is_answered = (
+                    previous is not None
+                    and previous.role is ChatRole.ASSISTANT
+                    and finder.read_answer(position, message, previous_position, previous)
+                )
+                if not is_answered:
+                    finder.read_user(position, message)
             case ChatRole.ASSISTANT:
                 calls.update((call.id, call) for call in message.tool_calls if call.id)
+                if previous is not None and previous.role is ChatRole.USER:
+                    finder.read_acknowledgement(message, previous_position, previous)
                 finder.read_assistant(position, message)
             case ChatRole.TOOL:
                 finder.read_result(position, message, calls.get(message.tool_call_id or ""))
@@ -145,9 +160,12 @@ class _Finder:
         """What a user states."""
         room = MAX_FACTS_PER_USER_MESSAGE
         heading: FactKind | None = None
-        for sentence in _read_sentences(message):
+        before: Sentence | None = None
+        whole = " ".join(content_text(message.content).split())
+        for sentence in read_sentences(message):
+            sentence, before = join_subject(sentence, before, whole), sentence
             if sentence.text.endswith((":", "\uff1a")):
-                heading = _heading_kind(sentence.text)
+                heading = heading_kind(sentence.text)
                 continue
             if heading and sentence.is_list_item and not sentence.is_question:
                 if len(sentence.text) <= MAX_LIST_ITEM_CHARACTERS:
@@ -162,19 +180,23 @@ class _Finder:
     def read_assistant(self, position: int, message: Message) -> None:
         """What an assistant reports: completions, agreements, open items and what its actions made."""
         room = MAX_FACTS_PER_ASSISTANT_MESSAGE
-        for sentence in _read_sentences(message):
+        for sentence in read_sentences(message):
             clause = read_clause(sentence.text)
             if clause.has("hypothetical", "report") or sentence.text.endswith((":", "\uff1a")):
                 continue
             kind: FactKind | None = None
             if not sentence.is_question:
                 self._finish(position, message, clause, by_user=False)
+                if clause.has("ack open") and len(clause.content) < 3:
+                    continue
                 if clause.has("artifact") and (made := find_codes(sentence.text)):
                     room -= self._add_artifact(position, message, sentence.text, made, is_action=False)
                 elif clause.subject and (clause.has("change") or _is_arranged(clause)):
                     is_replaced = self._replace_value(position, message, clause)
                     if not is_replaced and _is_arranged(clause):
                         kind = "value"
+                elif _says_now(clause) or (clause.has("change") and self._same_quantity(clause)):
+                    room -= self._set_value(position, message, clause)
                 elif clause.has("agreement"):
                     kind = "decision"
                 elif clause.has("open") and not clause.has("condition", "later"):
@@ -186,35 +208,108 @@ class _Finder:
             if room <= 0:
                 return
 
-    def read_answer(self, position: int, message: Message, asked_at: int, asked: Message) -> None:
-        """A user's short answer to a proposal: the proposal is decided."""
-        sentences = _read_sentences(message)
+    def read_answer(self, position: int, message: Message, asked_at: int, asked: Message) -> bool:
+        """A user's short answer: a proposal is decided, a choice made, or something put off.
+
+        Whether nothing else is in it.
+        """
+        sentences = read_sentences(message)
         if not sentences or sentences[0].is_question:
-            return
+            return False
         clause = read_clause(" ".join(sentence.text for sentence in sentences))
         if len(clause.words) > MAX_ACCEPTANCE_WORDS:
-            return
-        if option := _chosen_option(clause, asked):
-            self._add(asked_at, asked, "decision", read_clause(option))
-            return
+            return False
+        if option := chosen_option(clause, asked):
+            return self._add(asked_at, asked, "decision", read_clause(option))
+        if clause.has("defer") and len(clause.content) <= 4:
+            if statement := read_statement(asked):
+                self._add(asked_at, asked, "open", statement)
+            return True
+        if not clause.has("hypothetical", "report", "question") and self._settles(clause, asked):
+            return self._add(position, message, "decision", read_statement(message) or clause)
         is_pointing = clause.has("decision") and len(clause.content) < 2
         if not is_pointing and not (clause.has("accept") and not clause.has("refuse", "change", "condition")):
-            return
-        said = [sentence for sentence in _read_sentences(asked) if not sentence.is_question]
+            return False
+        said = [sentence for sentence in read_sentences(asked) if not sentence.is_question]
         read = [read_clause(sentence.text) for sentence in said[-MAX_SENTENCES_AT_EACH_END:]]
         proposals = [one for one in read if one.has("proposal")] or (read if is_pointing else [])
         if proposals and len(proposals[-1].words) > 3:
             self._add(asked_at, asked, "decision", proposals[-1])
+        return False
+
+    def _settles(self, clause: Clause, asked: Message) -> bool:
+        """Whether an answer takes one of the things asked about, or concludes from what was said."""
+        said = read_sentences(asked)
+        if not said or not clause.content:
+            return False
+        whole = read_clause(" ".join(sentence.text for sentence in said))
+        shared = clause.content & whole.content
+        question = read_clause(said[-1].text)
+        if said[-1].is_question and question.has("alternative"):
+            return bool(shared)
+        return bool(shared) and clause.has("conclusion", "accept") and len(clause.content) > 1
+
+    def read_acknowledgement(self, message: Message, said_at: int, said: Message) -> None:
+        """What a user said, where the assistant takes note of it and no cue told what it is."""
+        sentences = read_sentences(message)[:2]
+        if not sentences or sentences[0].is_question or message.tool_calls:
+            return
+        clause = read_clause(" ".join(sentence.text for sentence in sentences))
+        if not 0 < len(clause.words) <= MAX_ACKNOWLEDGEMENT_WORDS or self._is_source(said_at):
+            return
+        # "Room it is", but not "here it is".
+        is_named = clause.words[0].folded not in ("here", "there")
+        is_noted = clause.has("ack note") or (is_named and sentences[0].text.rstrip(".! ").endswith(" it is"))
+        if not is_noted and not clause.has("ack open", "ack figure"):
+            return
+        for sentence in read_sentences(said)[-3:]:
+            stated = read_clause(sentence.text)
+            if is_asked(sentence, stated) or stated.has("hypothetical", "report", "request"):
+                continue
+            if stated.has("done") and not stated.has("not done"):
+                continue
+            if len(stated.words) < 3 or not stated.content or is_numbered(stated):
+                continue
+            is_polite = any(word.folded in word_set("POLITE_WORDS") for word in stated.words)
+            if clause.has("ack open") or (stated.has("duty") and _is_own(stated)):
+                self._add(said_at, said, "open", stated)
+            elif quantities(stated) or find_codes(stated.text):
+                self._set_value(said_at, said, stated)
+            elif (is_noted or (is_polite and len(clause.words) <= MAX_BARE_REPLY_WORDS)) and len(
+                stated.content
+            ) > 1:
+                self._add(said_at, said, "preference", stated)
+
+    def _is_source(self, position: int) -> bool:
+        """Whether a change comes from this message."""
+        return any(change.position == position for change in self.changes[-MAX_FACTS_PER_USER_MESSAGE:])
+
+    def _set_value(self, position: int, message: Message, clause: Clause) -> bool:
+        """Puts a value in place of the one of the same thing, or adds it."""
+        old = self._same_quantity(clause)
+        if old is None:
+            return self._replace_value(position, message, clause) or self._add(
+                position, message, "value", clause
+            )
+        return _repeats_value(clause, old) or self._replace(position, message, old, old.kind, clause)
+
+    def _same_quantity(self, clause: Clause) -> _HoldingFact | None:
+        for known in self._newest():
+            if known.kind not in ("value", "decision") or (known.subject and clause.subject):
+                continue
+            if is_same_quantity(clause, known.clause):
+                return known
+        return None
 
     def read_result(self, position: int, message: Message, call: ToolCall | None) -> None:
         """What an action made, by the first line of its result that names it."""
-        if message.is_error or call is None or not _is_action(call):
+        if message.is_error or call is None or not is_action(call):
             return
         lines = [" ".join(line.split()) for line in content_text(message.content)[:2000].splitlines()]
         lines = [line for line in lines if line]
         for line in lines[:40]:
             if len(line) <= MAX_RESULT_CHARACTERS and (made := find_codes(line)):
-                if self._find_artifact(made) or not _is_edit(call):
+                if self._find_artifact(made) or not is_edit(call):
                     self._add_artifact(position, message, line, made, is_action=True)
                 return
 
@@ -224,7 +319,7 @@ class _Finder:
         is_request = clause.has("request")
         if clause.has("report") or (len(clause.words) < 2 and not clause.has("done")):
             return False
-        if sentence.is_question:
+        if is_asked(sentence, clause):
             is_item = clause.has("open") and (is_request or ":" in clause.text)
             if not is_item and not (is_request and clause.has("rule", "change", "later")):
                 return False
@@ -235,21 +330,30 @@ class _Finder:
         if clause.has("withdraw") and (old := self._similar(clause, ("rule", "preference", "decision"))):
             return self._replace(position, message, old, old.kind, clause)
         kind = self._kind(position, clause, is_request)
-        if clause.has("change") and (old := self._corrected(clause, kind)):
+        if clause.has("change") and (old := self._corrected(clause, kind)) and _may_replace(clause, old):
             return self._replace(position, message, old, kind if kind in _FACT_KINDS else old.kind, clause)
+        if (
+            kind == "rule"
+            and clause.subject
+            and find_numbers(clause.text)
+            and self._same_value(clause.subject)
+        ):
+            kind = "value"
         if kind == "value":
-            return self._replace_value(position, message, clause) or self._add(
-                position, message, kind, clause
-            )
+            return self._set_value(position, message, clause)
+        if kind in (None, "decision") and (old := self._same_quantity(clause)):
+            return _repeats_value(clause, old) or self._replace(position, message, old, old.kind, clause)
         return kind is not None and self._add(position, message, kind, clause)
 
     def _kind(self, position: int, clause: Clause, is_request: bool) -> FactKind | None:
         """What kind of fact a user's clause is, if it is one."""
         if clause.has("open") or (clause.has("later") and (is_request or clause.has("duty"))):
             return "open"
+        if clause.has("memory") and (clause.has("duty") or ":" in clause.text):
+            return "open"
         if clause.has("duty") and clause.has("before") and not clause.has("condition") and _is_own(clause):
             return "open"
-        if clause.has("rule"):
+        if clause.has("rule") and clause.content:
             return "rule"
         if clause.has("condition"):
             return None
@@ -264,6 +368,12 @@ class _Finder:
             return "value"
         if clause.has("change") and old_value(clause) and find_numbers(clause.text):
             return "value"
+        if (clause.has("amount") or (clause.has("change") and names_attribute(clause))) and quantities(
+            clause
+        ):
+            return "value"
+        if clause.has("contrast") and len(clause.content) > 1:
+            return "decision"
         return None
 
     def _may_be_goal(self, position: int, clause: Clause) -> bool:
@@ -318,8 +428,12 @@ class _Finder:
         if not numbers:
             return None
         best, most = None, 0
+        moments = frozenset(("date", "time"))
+        is_moment = not moments.isdisjoint(quantities(clause))
         for known in self._newest():
             if known.kind == "value" and (others := find_numbers(known.text)):
+                if is_moment == moments.isdisjoint(quantities(known.clause)):
+                    continue
                 units = word_set("UNITS") & {word.folded for word in clause.words}
                 alike = 2 * bool(units & {word.folded for word in known.clause.words})
                 alike += any(number_shape(one) == number_shape(other) for one in numbers for other in others)
@@ -335,12 +449,19 @@ class _Finder:
         if clause.has("not done") or clause.has("open") or clause.has("request"):
             return False
         best, most = None, 0.0
+        reported = clause.content - done_stems() - past_stems(clause)
         for known in self._newest():
             if known.kind != "open" or not known.clause.content:
                 continue
             shared = len(clause.content & known.clause.content)
             part = shared / len(known.clause.content)
-            if part <= most or part < (MIN_SHARED if shared < 2 else MIN_DONE_PART):
+            is_named = (
+                clause.has("done")
+                and len(clause.words) <= MAX_REPORT_WORDS
+                and reported
+                and reported <= known.clause.content
+            )
+            if part <= most or (part < (MIN_SHARED if shared < 2 else MIN_DONE_PART) and not is_named):
                 continue
             # "I booked the hotel" reports what "book the hotel" left open.
             verbs = {stem_word(word.folded) for word in known.clause.words}
@@ -449,82 +570,11 @@ class _Finder:
 # -- what else is asked of a message --------------------------------------------------------------------
 
 
-def _read_sentences(message: Message) -> list[Sentence]:
-    text = content_text(message.content)
-    if len(text) > 2 * MAX_MESSAGE_CHARACTERS:
-        text = f"{text[:MAX_MESSAGE_CHARACTERS]}\n\n{text[-MAX_MESSAGE_CHARACTERS:]}"
-    # A sentence that is much too long for a fact is a paste, and takes time.
-    found = [sentence for sentence in split_sentences(text) if len(sentence.text) <= MAX_SENTENCE_CHARACTERS]
-    if len(found) > 2 * MAX_SENTENCES_AT_EACH_END:
-        return [*found[:MAX_SENTENCES_AT_EACH_END], *found[-MAX_SENTENCES_AT_EACH_END:]]
-    return found
-
-
 def _repeats_value(clause: Clause, known: _HoldingFact) -> bool:
     """Whether a clause gives a subject the value that it has already."""
     if numbers := find_numbers(known.text):
         return find_numbers(clause.text) == numbers
     return known.clause.content <= clause.content and not clause.has("change")
-
-
-def _heading_kind(text: str) -> FactKind | None:
-    words = split_words(text)
-    if len(words) > 8:
-        return None
-    for kind in _FACT_KINDS:
-        table = _heading_table(kind)
-        if next(table.find(text, words), None):
-            return kind
-    return None
-
-
-@cache
-def _heading_table(kind: str) -> PhraseTable[str]:
-    return phrase_table(fact_cues.HEADINGS[kind])
-
-
-def _chosen_option(clause: Clause, asked: Message) -> str | None:
-    """The line of the option that an answer names: "B please", "go with option 2"."""
-    label = _option_label([word.folded for word in clause.words])
-    if label is None:
-        return None
-    for line in content_text(asked.content)[:MAX_MESSAGE_CHARACTERS].splitlines():
-        found = _OPTION_LINE.match(line)
-        if found and found[1].lower() == label:
-            return " ".join(line.split()).lstrip("-*\u2022 ")
-    return None
-
-
-def _option_label(words: Sequence[str]) -> str | None:
-    def is_label(word: str) -> bool:
-        return len(word) == 1 and word.isalnum() and word.isascii()
-
-    for first, second in pairwise(words):
-        if first in word_set("OPTION_WORDS") and is_label(second):
-            return second
-    rest = [word for word in words if word not in word_set("OPTION_FILLERS") and word != ","]
-    return rest[0] if len(rest) == 1 and is_label(rest[0]) else None
-
-
-def _is_action(call: ToolCall) -> bool:
-    """Whether a call changes something, by its name or by the command that it runs."""
-    words = _name_words(call.name)
-    if words & word_set("READING_VERBS"):
-        return False
-    if words & (word_set("ACTION_VERBS") | word_set("EDITING_VERBS")):
-        return True
-    command = call.arguments[:300]
-    return next(cue_table("SHELL_ACTIONS").find(command, split_words(command)), None) is not None
-
-
-def _is_edit(call: ToolCall) -> bool:
-    """Whether a call changes a part of something, which is worth a fact only if the whole is one."""
-    return bool(_name_words(call.name) & word_set("EDITING_VERBS"))
-
-
-def _name_words(name: str) -> frozenset[str]:
-    spaced = _CAMEL.sub(r"\1 \2", name[:MAX_NAME_CHARACTERS])
-    return frozenset(fold_text(spaced.replace("_", " ").replace("-", " ").replace(".", " ")).split())
 
 
 def _is_arranged(clause: Clause) -> bool:
@@ -540,6 +590,17 @@ def _is_arranged(clause: Clause) -> bool:
 def _assigns(clause: Clause) -> bool:
     """Whether something is chosen for a purpose or in place of something else: "use APA 7 for citations"."""
     return clause.has("change") or any(word.folded in word_set("PURPOSES") for word in clause.words[2:])
+
+
+def _may_replace(clause: Clause, old: _HoldingFact) -> bool:
+    """Whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
+    return old.kind != "value" or has_value(clause.text, clause.words) or bool(quantities(clause))
+
+
+def _says_now(clause: Clause) -> bool:
+    """Whether an assistant says in a few words what a figure is now."""
+    is_now = any(word.folded in word_set("NOW_WORDS") for word in clause.words)
+    return is_now and len(clause.words) <= MAX_NOW_WORDS and bool(quantities(clause))
 
 
 def _is_own(clause: Clause) -> bool:
@@ -562,7 +623,7 @@ def _quote(text: str, kind: FactKind, said_at: datetime) -> str | None:
     at = 0
     while at < len(words) and (lead := _lead_table().match(text, words, at)):
         at = lead.last + 1
-        if at < len(words) and words[at].folded == ",":
+        while at < len(words) and words[at].folded in (",", ":"):
             at += 1
     start = words[at].start if at < len(words) else 0
     quoted = _strip_end(text[start:])

@@ -146,3 +146,19 @@ def test_what_users_wrote_and_rules_stay_longest() -> None:
         estimate_tokens(f"{STANDING_HEADING}\nF3 rule: never on Fridays\nF2 value: a user's own value\n") + 2
     )
     assert [fact.id for fact in render_facts(facts, room, estimate_tokens).omitted] == ["F1", "F4"]
+
+
+def test_no_kind_takes_the_room_of_all_others() -> None:
+    rules = [make_fact(at, f"never touch part {at} of the plan", "rule") for at in range(1, 40)]
+    value, decision = make_fact(50, "the port is 8080"), make_fact(51, "we use Postgres", "decision")
+    text = render_facts([*rules, value, decision], 120, estimate_tokens).text
+    assert "the port is 8080" in text
+    assert "we use Postgres" in text
+    assert "rule: " in text
+
+
+def test_what_was_before_gives_way_to_what_holds() -> None:
+    old, new = make_fact(1, "budget 11,500", state="replaced"), make_fact(2, "budget 9,200", replaces="F1")
+    other = make_fact(3, "the port is 8080")
+    both = f"{STANDING_HEADING}\nF2 value: budget 9,200\nF3 value: the port is 8080\n"
+    assert render_facts([old, new, other], estimate_tokens(both) + 3, estimate_tokens).text == both
