@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, tzinfo
 from hashlib import sha256
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
@@ -322,6 +321,9 @@ def resolve_timezone(value: Any) -> tzinfo:
     """A time zone that was given as an object or by its name."""
     if isinstance(value, tzinfo):
         return value
+    # Imported here: few name one.
+    from zoneinfo import ZoneInfo
+
     try:
         return ZoneInfo(value)
     except (ValueError, TypeError, OSError, KeyError):

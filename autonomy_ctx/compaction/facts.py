@@ -15,7 +15,7 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Entry, searchable_text
 
 # The fewest tokens of facts that a summarizer is shown, however short its batch is.
-MIN_LISTED_TOKENS = 200
+MIN_LISTED_TOKENS = 128
 
 
 def changes_by_rules(entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo) -> list[FactChange]:
@@ -60,15 +60,16 @@ def changes_from_lines(
 def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: TokenCounter) -> list[str]:
     """Lines of the facts that a summarizer is shown, within so many tokens.
 
-    Those that share a word with the source come first: only these can be changed by it.
+    Those that share most words with the source come first: these may be changed by it.
     """
     holding = standing_facts(facts)
     words = set(index_terms(source))
     lines = {fact.id: fact_line(fact) for fact in holding}
     left = max(tokens, MIN_LISTED_TOKENS)
     chosen: set[str] = set()
+    terms = {fact.id: set(index_terms(fact.text)) for fact in holding}
     newest_first = sorted(holding, key=lambda fact: -fact.position)
-    for fact in sorted(newest_first, key=lambda fact: words.isdisjoint(index_terms(fact.text))):
+    for fact in sorted(newest_first, key=lambda fact: -len(words & terms[fact.id])):
         left -= counter.count_text(lines[fact.id] + "\n")
         if left < 0:
             break

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from functools import partial
 from hashlib import sha256
 from typing import TypeVar
@@ -56,7 +57,7 @@ from autonomy_ctx.completion.summary_prompt import (
 from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.items.fact import Fact, FactChange, FactLine, split_facts
 from autonomy_ctx.items.formats.base import ModelReply
-from autonomy_ctx.items.identifiers import coverage, identifiers
+from autonomy_ctx.items.identifiers import coverage
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.name_index import key_identifiers, key_names_of
@@ -177,7 +178,7 @@ class SegmentWriter:
         if self._settings.facts:
             facts = listed_facts(standing, source, left, counter)
             left -= counter.count_text("\n".join([FACT_RULES, *facts]))
-        known = _newest_within(background, max(left, tokens // 4), counter)
+        known = _newest_within(background, max(left, tokens // 8), counter)
         prompt = batch_prompt(source, known, cap=cap, instructions=instructions, facts=facts)
         after = None
         if cached is not None:
@@ -390,10 +391,28 @@ class SegmentWriter:
 
 
 def compile_patterns() -> None:
-    """Compile the patterns that a prompt needs, which the first summary of a process would do."""
-    sample = 'User: "Stop 1" is Lisbon.'
+    """Compile the patterns that a prompt and its answer need, which the first summary would do."""
+    sample, record = (
+        'User: "Stop 1" is Lisbon at 2 pm, not Porto-7.',
+        "- Stop 1 is Lisbon. [x]\nFACTS\n+ value: 1",
+    )
     batch_prompt(sample, (), cap=1, instructions=None)
-    identifiers(sample)
+    message = Message("user", sample)
+    names = key_identifiers([message])
+    text, lines = split_facts(record)
+    judge(
+        ModelReply(parts=(TextContent(text),)),
+        source=sample,
+        source_tokens=len(sample),
+        cap=len(sample),
+        count=len,
+        secret="",
+        key_names=names,
+        asked=sample,
+        standing=[sample],
+    )
+    name_missing(text, names, cap=len(sample), count=len)
+    changes_from_lines(lines or (), [Entry(1, message)], (), UTC)
 
 
 async def _run_or_offload(light: bool, work: Callable[[], T]) -> T:
