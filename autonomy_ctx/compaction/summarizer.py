@@ -27,13 +27,8 @@ from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics, load_tracer, summary_span
-from autonomy_ctx.compaction.segment_writer import (
-    SegmentWriter,
-    SummaryBatch,
-    SummaryJob,
-    UnfitSummary,
-    compile_patterns,
-)
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary, compile_patterns
+from autonomy_ctx.compaction.summary_job import SummaryBatch, SummaryJob
 from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks

@@ -8,7 +8,7 @@ time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -32,7 +32,7 @@ from autonomy_ctx.items.transcript import (
 )
 from autonomy_ctx.memory.encoding import CUT_WORDS
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, IndexedMessage, IndexedMessageReader, SearchHit
+from autonomy_ctx.memory.store import Entry, IndexedMessage, IndexedMessageReader, SearchHit, position_ranges
 from autonomy_ctx.validation import check_int, int_problem
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round.
@@ -417,17 +417,3 @@ async def _read_messages(
             window = await memory.read(scope, conversation, after=first - 1, before=last + 1)
             read += [IndexedMessage(conversation, *entry) for entry in window.entries]
     return read
-
-
-def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:
-    """Ranges that hold the positions; those at most `max_gap` apart share one."""
-    first = last = None
-    for position in sorted(positions):
-        if first is None or last is None:
-            first = position
-        elif position > last + max_gap:
-            yield first, last
-            first = position
-        last = position
-    if first is not None and last is not None:
-        yield first, last

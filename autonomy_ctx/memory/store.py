@@ -9,7 +9,7 @@ valid keys and records, query terms, and which segment may replace which.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -589,3 +589,17 @@ class InMemory(Protocol):
     @property
     def in_memory(self) -> bool:
         """Whether they are."""
+
+
+def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:
+    """Ranges that hold the positions; those at most `max_gap` apart share one."""
+    first = last = None
+    for position in sorted(positions):
+        if first is None or last is None:
+            first = position
+        elif position > last + max_gap:
+            yield first, last
+            first = position
+        last = position
+    if first is not None and last is not None:
+        yield first, last

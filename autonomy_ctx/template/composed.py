@@ -25,7 +25,7 @@ from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, call_to_json, content_to_json
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.recall import position_ranges
+from autonomy_ctx.memory.store import position_ranges
 from autonomy_ctx.models.catalog import MIN_CACHED_TOKENS, Price
 from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.sections.section import Omission, SectionKind

@@ -162,7 +162,7 @@ MUTANTS = [
     Mutant(
         "key identifiers that a summary lacks are named",
         "compaction/segment_writer.py",
-        "        text = await _run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)",
+        "        text = await run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)",
         "        pass",
         "tests/compaction/test_segment_writer.py",
     ),

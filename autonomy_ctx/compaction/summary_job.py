@@ -1,0 +1,318 @@
+"""`SummaryJob`: the steps that summarize one conversation.
+
+Each step reads the conversation, writes one segment and commits it only if nothing has changed meanwhile.
+A failure leaves the log and the older summary as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import anyio.to_thread
+
+from autonomy_ctx.compaction.cached_requests import CachedRequest
+from autonomy_ctx.compaction.config import CompactionSettings
+from autonomy_ctx.compaction.facts import changes_by_rules, changes_from_lines
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.plan import (
+    CountMessage,
+    bounded_start,
+    chunk_end,
+    expected_messages,
+    is_due,
+    last_cut,
+    segments_to_merge,
+    window_start,
+)
+from autonomy_ctx.compaction.segment_writer import (
+    INLINE_CHARACTERS,
+    SegmentDraft,
+    SegmentWriter,
+    UnfitSummary,
+    run_or_offload,
+)
+from autonomy_ctx.compaction.snapshot import provisional_segment
+from autonomy_ctx.compaction.view import render_standing, summary_tokens, window_budget
+from autonomy_ctx.completion.call import CallFailed, PromptTooLong
+from autonomy_ctx.items.fact import FactChange
+from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
+from autonomy_ctx.memory.encoding import approximate_length
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
+
+# Positions looked at in one step; a longer backlog takes several.
+READ_AHEAD = 512
+_MAX_SHRINK_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryBatch:
+    """Entries to summarize next, and what a refusal of them would be remembered by."""
+
+    entries: Sequence[Entry]
+    first: int
+    refusal_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """A segment that is in force, and why the merge it called for is not."""
+
+    segment: StoredSegment
+    merge_error: CallFailed | None = None
+
+
+class SummaryJob:
+    """The steps for one conversation."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        key: Key,
+        settings: CompactionSettings,
+        writer: SegmentWriter,
+        metrics: SummaryMetrics,
+        find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
+    ) -> None:
+        self._memory, self._key, self._find_cached = memory, key, find_cached
+        self._settings, self._limits = settings, settings.limits
+        self._writer, self._metrics = writer, metrics
+        counter = memory.token_counter
+        self._count: CountMessage = lambda message: counter.calibration.scale(
+            counter.count_uncalibrated(message)
+        )
+
+    async def next_batch(self) -> tuple[SummaryState, SummaryBatch | None]:
+        """What is to be summarized now, read from the store."""
+        state = await self._memory.store.summary(self._key)
+        after = state.written
+        window = await self._read(after)
+        head, entries = window.head, window.entries
+        if not entries:
+            return state, None
+        complete = head.position <= after + READ_AHEAD
+        lead = expected_messages(entries, self._metrics.summary_seconds) if self._settings.lead else 0
+        limits = self._settings.limits_beside(summary_tokens(self._settings, state))
+        if complete and not (is_due(entries, limits, self._count, lead) or state.covered > after):
+            return state, None
+        end = (
+            window_start(entries, limits, self._count, self._settings.room) if complete else last_cut(entries)
+        )
+        # What a digest stands in for is not shown any more: it belongs to this batch.
+        end = max(end, sum(entry.position <= state.covered for entry in entries))
+        if not end:
+            return state, None
+        chosen = entries[:end]
+        chosen = chosen[: chunk_end(chosen, self._writer.max_batch_tokens, self._count)]
+        # Changes with every batch of new messages, also while the first of a backlog stay the same.
+        step = (head.position - after) // self._limits.batch
+        return state, SummaryBatch(chosen, after + 1, f"{head.generation}:{after}:{step}")
+
+    async def write_batch(
+        self, state: SummaryState, batch: SummaryBatch, lease: Lease
+    ) -> CommitResult | None:
+        """Summarize a batch and commit it; None when it came too late.
+
+        A merge that it makes necessary is written before either is committed: contexts then change
+        their beginning once, not twice.
+        """
+        final_segments = tuple(one for one in state.segments if not one.provisional)
+        entries, counter = batch.entries, self._memory.token_counter
+        cached = self._cached_request(state)
+        for _ in range(_MAX_SHRINK_TRIES):
+            try:
+                draft = await self._writer.write_batch(
+                    [entry.message for entry in entries],
+                    [one.text for one in final_segments],
+                    counter,
+                    cached,
+                    state.facts,
+                    [pin.message.text for pin in state.pins],
+                )
+                break
+            except PromptTooLong as error:
+                tokens = sum(self._count(entry.message) for entry in entries)
+                smaller = chunk_end(entries, min(self._writer.max_batch_tokens, tokens // 2), self._count)
+                # Where no cut divides a batch, its messages are shown shorter as long as that helps.
+                if smaller == len(entries) and not self._has_long_message(entries):
+                    raise UnfitSummary("does not fit the window") from error
+                entries = entries[:smaller]
+        else:
+            raise UnfitSummary("does not fit the window")
+        segment = _make_segment(draft, batch.first, entries[-1].position, times=_times(entries))
+        facts = await self._fact_changes(draft, entries, state)
+        merged, merge_error = None, None
+        try:
+            merged = await self._merge_if_needed((*final_segments, segment), state, cached)
+        except CallFailed as error:
+            merge_error = error
+        if not await self._commit(segment, state, lease, facts):
+            return None
+        if merged is not None and await self._commit(merged, state, lease):
+            self._metrics.add("summaries_merged")
+        return CommitResult(segment, merge_error)
+
+    async def merge(self, lease: Lease) -> bool:
+        """Merge neighbours when the summary is over its size; whether something was merged."""
+        state = await self._memory.store.summary(self._key)
+        merged = await self._merge_if_needed(state.segments, state, self._cached_request(state))
+        if merged is None or not await self._commit(merged, state, lease):
+            return False
+        self._metrics.add("summaries_merged")
+        return True
+
+    def _cached_request(self, state: SummaryState) -> CachedRequest | None:
+        """The request that the reader's provider still has, if the option to use it is on."""
+        if self._find_cached is None:
+            return None
+        return self._find_cached(make_store_key(self._memory.store, self._key), state.head.generation)
+
+    async def _fact_changes(
+        self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
+    ) -> list[FactChange] | None:
+        """What a batch changes in the facts: as the model wrote, or by rules if it does not write facts."""
+        zone = self._settings.zone
+        if not self._settings.facts:
+            return None
+        # One that has written facts before has nothing to say now.
+        writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
+        if draft.fact_lines is not None or writes_facts:
+            changes = changes_from_lines(draft.fact_lines or (), entries, state.facts, zone)
+            # A model whose lines are all invented does not write facts either.
+            if changes or not draft.fact_lines:
+                return changes
+        light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
+        return await run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone))
+
+    def _segments_size(self, state: SummaryState) -> int:
+        """The tokens that segments may have together: what the facts leave of the size."""
+        facts = render_standing(state.facts, self._settings, self._memory.token_counter)
+        return self._settings.size - self._memory.token_counter.count_text(facts.text)
+
+    async def _merge_if_needed(
+        self, segments: Sequence[StoredSegment], state: SummaryState, cached: CachedRequest | None
+    ) -> StoredSegment | None:
+        """One segment for neighbours that should be merged, if any."""
+        size = self._segments_size(state)
+        chosen = segments_to_merge(segments, size)
+        if not chosen:
+            return None
+        texts, counter = [one.text for one in chosen], self._memory.token_counter
+        try:
+            draft = await self._writer.write_merge(chosen, counter, cached)
+        except (CallFailed, UnfitSummary, PromptTooLong) as error:
+            # The size holds whatever the model does; a failed call is tried again while there is room.
+            if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
+                raise
+            draft = await self._writer.extract(texts, counter)
+        return _make_segment(
+            draft,
+            chosen[0].first,
+            chosen[-1].last,
+            1 + max(one.level for one in chosen),
+            times=(chosen[0].began, chosen[-1].ended),
+        )
+
+    async def store_digest(self) -> bool:
+        """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
+        state = await self._memory.store.summary(self._key)
+        after = state.covered
+        window = await self._read(after)
+        entries = window.entries
+        if not entries or window.head.generation != state.head.generation:
+            return False
+        if window.head.position > after + READ_AHEAD:
+            cut = chunk_end(entries[: last_cut(entries)], self._writer.max_batch_tokens, self._count)
+        else:
+            tokens = window_budget(self._settings, state)
+            cut = bounded_start(entries, after, self._limits, tokens, self._count)
+        if not cut:
+            return False
+        segment = provisional_segment(
+            entries[:cut], after + 1, self._settings.size, self._memory.token_counter
+        )
+        facts = None
+        if self._settings.facts:
+            facts = await anyio.to_thread.run_sync(
+                changes_by_rules, entries[:cut], state.facts, self._settings.zone
+            )
+        done = await self._memory.store.commit_segment(
+            self._key, segment, generation=state.head.generation, fence=None, facts=facts
+        )
+        if done:
+            self._metrics.add("digests_committed")
+            await self._merge_digests()
+        return done
+
+    async def _read(self, after: int) -> Window:
+        """What comes after a position, from memory's own window where that is of the same agent."""
+        memory, (agent, scope, conversation) = self._memory, self._key
+        before = after + READ_AHEAD + 1
+        if memory.agent == agent:
+            return await memory.read(scope, conversation, after=after, before=before)
+        return await memory.store.read(self._key, after=after, before=before)
+
+    def _has_long_message(self, entries: Sequence[Entry]) -> bool:
+        """Whether the summarizer is shown some of these messages in part."""
+        return any(self._count(entry.message) > self._writer.max_message_tokens for entry in entries)
+
+    async def _merge_digests(self) -> None:
+        """Keep the digests of a long outage within the size together."""
+        state = await self._memory.store.summary(self._key)
+        waiting = [one for one in state.segments if one.provisional]
+        if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._segments_size(state):
+            return
+        draft = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
+        times = (waiting[0].began, waiting[-1].ended)
+        segment = _make_segment(draft, waiting[0].first, waiting[-1].last, 1, provisional=True, times=times)
+        await self._memory.store.commit_segment(
+            self._key, segment, generation=state.head.generation, fence=None
+        )
+
+    async def _commit(
+        self,
+        segment: StoredSegment,
+        state: SummaryState,
+        lease: Lease,
+        facts: Sequence[FactChange] | None = None,
+    ) -> bool:
+        done = await self._memory.store.commit_segment(
+            self._key, segment, generation=state.head.generation, fence=lease.fence, facts=facts
+        )
+        if not done:
+            self._metrics.add("summaries_discarded")
+        return done
+
+
+def _times(entries: Sequence[Entry]) -> tuple[float, float]:
+    """When the first and the last of some messages were written."""
+    return entries[0].message.created_at.timestamp(), entries[-1].message.created_at.timestamp()
+
+
+def _make_segment(
+    draft: SegmentDraft,
+    first: int,
+    last: int,
+    level: int = 0,
+    *,
+    provisional: bool = False,
+    times: tuple[float, float],
+) -> StoredSegment:
+    return StoredSegment(
+        began=times[0],
+        ended=times[1],
+        first=first,
+        last=last,
+        text=draft.text,
+        tokens=draft.tokens,
+        level=level,
+        provisional=provisional,
+        model=draft.model,
+        input_tokens=draft.input_tokens,
+        output_tokens=draft.output_tokens,
+        prompt_hash=draft.prompt_hash,
+        source_hash=draft.source_hash,
+        coverage=draft.coverage,
+    )
