@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import anyio.to_thread
 
@@ -26,15 +27,18 @@ from autonomy_ctx.compaction.plan import (
     window_start,
 )
 from autonomy_ctx.compaction.segment_writer import (
+    INLINE_CHARACTERS,
     SegmentDraft,
     SegmentWriter,
     UnfitSummary,
+    run_or_offload,
 )
 from autonomy_ctx.compaction.snapshot import provisional_segment
 from autonomy_ctx.compaction.view import render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
 from autonomy_ctx.items.fact import FactChange
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
+from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
 
@@ -179,8 +183,8 @@ class SummaryJob:
             # A model whose lines are all invented does not write facts either.
             if changes or not draft.fact_lines:
                 return changes
-        # A few milliseconds per message, so never in the event loop.
-        return await anyio.to_thread.run_sync(changes_by_rules, entries, state.facts, zone)
+        light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
+        return await run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone))
 
     def _segments_size(self, state: SummaryState) -> int:
         """The tokens that segments may have together: what the facts leave of the size."""
