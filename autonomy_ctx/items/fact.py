@@ -20,7 +20,6 @@ FactSource = Literal["model", "rules", "user"]
 FactAction = Literal["add", "replace", "done"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 MAX_FACT_CHARACTERS = 400
-FACTS_HEADING = "FACTS"
 STANDING_HEADING = "[What holds now]"
 
 # Which kinds stay longest where not all facts have room, and the part of the room that is theirs before what

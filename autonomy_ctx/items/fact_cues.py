@@ -569,11 +569,6 @@ hello; well; just; oh
 """
 # The first word, with the second one later in the clause, corrects what stands between them.
 CORRECTING_PAIRS = (("not", "but"), ("nicht", "sondern"), ("pas", "mais"), ("no", "sino"), ("não", "mas"))
-# "From now on" replaces a rule that differs by a name only.
-FROM_NOW_ON = """
-from now on; going forward; ab jetzt; ab sofort; désormais; a partir de ahora; a partir de agora; 今後は;
-从现在起; 以后都
-"""
 FIRST_PERSON = (
     "i we i'll we'll ich wir je nous on tenemos tengo temos tenho precisamos preciso hay 我 我们 私 علينا"
 )
