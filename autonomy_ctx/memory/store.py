@@ -183,6 +183,14 @@ class Work(Protocol):
         """
 
 
+@runtime_checkable
+class WorkSignals(Protocol):
+    """A store that tells at once when work is owed by another process; others are asked now and then."""
+
+    async def wait_for_work(self, *, task: str, seconds: float) -> None:
+        """Wait until this `task` is owed to some conversation, at most so many seconds."""
+
+
 # Of a large message the beginning and the end can be found, this many characters of each.
 INDEXED_END_CHARACTERS = 20_000
 MAX_QUERY_TERMS = 64

@@ -35,7 +35,7 @@ from autonomy_ctx.memory.encoding import MESSAGE_LIMIT, RESULT_LIMIT, encode_row
 from autonomy_ctx.memory.sqlite import connection
 from autonomy_ctx.memory.sqlite.connection import FileLock, check_location, filesystem_type
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.worker import Worker
+from autonomy_ctx.memory.worker_thread import WorkerThread
 from autonomy_ctx.stores import Draft
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 
@@ -1114,7 +1114,7 @@ async def test_what_nobody_waits_for_any_more_is_not_held_in_memory(path: Path, 
     await store.close()
 
 
-class AtTheLastMoment(Worker):
+class AtTheLastMoment(WorkerThread):
     """A worker that pauses when it finds that nobody waits any more."""
 
     pause: Callable[[], object]
@@ -1154,7 +1154,7 @@ async def test_an_append_that_comes_as_the_last_one_gives_up_is_not_forgotten(pa
             other.execute("ROLLBACK")
             handed_in.set()
     assert positions == [2]
-    store._writer.worker.__class__ = Worker
+    store._writer.worker.__class__ = WorkerThread
     await memory.close()
 
 

@@ -259,7 +259,7 @@ MUTANTS = [
     ),
     Mutant(
         "what nobody waits for is let go",
-        "memory/worker.py",
+        "memory/worker_thread.py",
         "        self.work = _do_nothing\n",
         "",
         "tests/memory/test_sqlite_faults.py",

@@ -41,7 +41,7 @@ from autonomy_ctx.memory.store import (
     check_read,
     query_terms,
 )
-from autonomy_ctx.memory.worker import JobOutcome, WorkerJob
+from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob
 from autonomy_ctx.validation import check_seconds
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from autonomy_ctx.memory.sqlite.connection import (
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import is_current, migrate
 from autonomy_ctx.memory.sqlite.progress import Progress, ProgressFile, check_progress
-from autonomy_ctx.memory.worker import Worker, WorkerJob, finish_jobs
+from autonomy_ctx.memory.worker_thread import WorkerJob, WorkerThread, finish_jobs
 
 T = TypeVar("T")
 Connect = Callable[[float, bool], sqlite3.Connection]
@@ -43,7 +43,7 @@ class Reader:
     def __init__(self, path: str, timeout: float, connect: Connect, *, accept_shorter: bool = False) -> None:
         self.file = OpenFile(path)
         self._progress, self._accept_shorter = ProgressFile(path), accept_shorter
-        self.worker = Worker("autonomy_ctx-reader", timeout, self._batch, self._close)
+        self.worker = WorkerThread("autonomy_ctx-reader", timeout, self._batch, self._close)
         self._timeout, self._connect = timeout, connect
         self.inline_connection: sqlite3.Connection | None = None
         self.thread_connection: sqlite3.Connection | None = None
@@ -69,7 +69,7 @@ class Reader:
         # Raised out here, without the error it stands for: SQLite's may quote what users said.
         raise problem
 
-    def _batch(self, worker: Worker) -> None:
+    def _batch(self, worker: WorkerThread) -> None:
         for job in worker.take_batch():
             try:
                 job.result = job.work(self._ensure_open())
@@ -140,7 +140,7 @@ class Writer:
         self._progress, self._accept_shorter = ProgressFile(path), accept_shorter
         # What was committed last, until the progress file says so.
         self._committed: Progress | None = None
-        self.worker = Worker("autonomy_ctx-writer", timeout, self._batch, self._close)
+        self.worker = WorkerThread("autonomy_ctx-writer", timeout, self._batch, self._close)
         self._path, self._timeout, self._synchronous, self._connect = path, timeout, synchronous, connect
         # A file that was there once is never made anew: history would silently start again.
         self._may_create = file_size(path) < 0
@@ -150,7 +150,7 @@ class Writer:
         self._must_truncate_wal = False
         self._batches = 0
 
-    def _batch(self, worker: Worker) -> None:
+    def _batch(self, worker: WorkerThread) -> None:
         jobs: list[WorkerJob[Any]] = []
         try:
             opened = self._ensure_open(worker)
@@ -182,7 +182,11 @@ class Writer:
             self._close()
 
     def _begin(
-        self, connection: sqlite3.Connection, lock: FileLock, worker: Worker, start: str = "BEGIN IMMEDIATE"
+        self,
+        connection: sqlite3.Connection,
+        lock: FileLock,
+        worker: WorkerThread,
+        start: str = "BEGIN IMMEDIATE",
     ) -> bool:
         """Take the lock and start a transaction, for as long as somebody waits for it."""
         while worker.has_waiters() and lock.acquire(worker.has_waiters):
@@ -233,7 +237,7 @@ class Writer:
         if progress is not None and self._synchronous == "FULL":
             self._progress.write(progress)
 
-    def _ensure_open(self, worker: Worker) -> tuple[sqlite3.Connection, FileLock] | None:
+    def _ensure_open(self, worker: WorkerThread) -> tuple[sqlite3.Connection, FileLock] | None:
         """The connection and the lock; None when nobody waits any more for the file to be opened."""
         # Every time: what is written to a file that is gone is gone with it.
         self.file.invalidate()
@@ -242,7 +246,7 @@ class Writer:
             self.connection = self._open(worker)
         return None if self.connection is None or self.lock is None else (self.connection, self.lock)
 
-    def _open(self, worker: Worker) -> sqlite3.Connection | None:
+    def _open(self, worker: WorkerThread) -> sqlite3.Connection | None:
         if self.file.was_open:
             check_file_present(self._path)
         self.lock = lock = FileLock(f"{self._path}.lock")
@@ -266,7 +270,7 @@ class Writer:
             lock.release()
         return connection
 
-    def _set_up(self, connection: sqlite3.Connection, worker: Worker) -> None:
+    def _set_up(self, connection: sqlite3.Connection, worker: WorkerThread) -> None:
         """Make or bring up to date the tables, for as long as somebody waits for it."""
         while True:
             try:

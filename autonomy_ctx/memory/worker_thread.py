@@ -217,11 +217,11 @@ def _do_nothing(_: Any) -> Any:
     return None
 
 
-class Worker:
+class WorkerThread:
     """One daemon thread with a queue. `batch` is called while there are jobs, `end` once at the end."""
 
     def __init__(
-        self, name: str, timeout: float, batch: Callable[[Worker], None], end: Callable[[], None]
+        self, name: str, timeout: float, batch: Callable[[WorkerThread], None], end: Callable[[], None]
     ) -> None:
         self._name, self._batch, self._end = name, batch, end
         self._waiter_factory = WaiterFactory(timeout)
