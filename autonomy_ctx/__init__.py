@@ -75,6 +75,7 @@ _MODULES = {
     "TurnEnded": "autonomy_ctx.agents.reply",
     "TurnLimits": "autonomy_ctx.agents.options",
     "Usage": "autonomy_ctx.items.formats.base",
+    "Worker": "autonomy_ctx.compaction.worker",
     "create_default_template": "autonomy_ctx.template.defaults",
     "get_context": "autonomy_ctx.containers.runtime",
     "get_runtime": "autonomy_ctx.containers.runtime",
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.compaction.config import ContextSummaryConfig
     from autonomy_ctx.compaction.strategies import TruncateOldest
     from autonomy_ctx.compaction.summarizer import SummaryHook
+    from autonomy_ctx.compaction.worker import Worker
     from autonomy_ctx.containers.chat import ChatContext
     from autonomy_ctx.containers.context import Context
     from autonomy_ctx.containers.item import ContextItem
@@ -228,6 +230,7 @@ __all__ = [
     "TurnEnded",
     "TurnLimits",
     "Usage",
+    "Worker",
     "create_default_template",
     "get_context",
     "get_runtime",

@@ -17,7 +17,7 @@ from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.items.summary import SummaryRole, check_summary_role
-from autonomy_ctx.memory.store import MAX_LEASE_SECONDS
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, check_name
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
 from autonomy_ctx.validation import check_int, check_seconds
 
@@ -70,6 +70,8 @@ class ContextSummaryConfig:
     facts: bool
     # In which days are named, for the summarizer and in the summary: a tzinfo, or a name.
     timezone: tzinfo | str
+    # The name of the `Worker` that writes the summaries, in another process; None for this one.
+    worker: str | None
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class ContextSummaryConfig:
         summary_role: SummaryRole = "user",
         facts: bool = True,
         timezone: tzinfo | str = UTC,
+        worker: str | None = None,
     ) -> None:
         chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
         values: dict[str, Any] = {
@@ -117,6 +120,7 @@ class ContextSummaryConfig:
             "summary_role": summary_role,
             "facts": facts,
             "timezone": timezone,
+            "worker": worker,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -138,6 +142,8 @@ class ContextSummaryConfig:
         policy_of(self.swap)
         check_summary_role("summary_role", self.summary_role)
         resolve_timezone(self.timezone)
+        if self.worker is not None:
+            check_worker_name("worker", self.worker)
         for name in ("share_prefix", "facts"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; it must be True or False")
@@ -178,6 +184,7 @@ class CompactionSettings:
     price: Price
     facts: bool = True
     zone: tzinfo = UTC
+    worker: str | None = None
     # The tokens that the summary and the window have together under a budget; None without one, or where
     # limits in tokens were given.
     room: int | None = None
@@ -194,6 +201,11 @@ class CompactionSettings:
     def model_name(self) -> str:
         """The name to keep beside what the model has written."""
         return writer_name(self.model)
+
+    @property
+    def task(self) -> str:
+        """What conversations are owed: the work of a `Worker` by its name, else of this configuration."""
+        return self.fingerprint() if self.worker is None else f"worker:{self.worker}"
 
     def fingerprint(self) -> str:
         """Tells configurations apart: what was refused under one may be tried under another."""
@@ -259,6 +271,7 @@ def resolve_settings(
         price=price_of(reader if reader is not None else config.model) or DEFAULT_PRICE,
         facts=config.facts,
         zone=resolve_timezone(config.timezone),
+        worker=config.worker,
         room=room if floor is None and ceiling is None else None,
     )
 
@@ -330,6 +343,15 @@ def resolve_timezone(value: Any) -> tzinfo:
         raise ValueError(
             f"timezone is {value!r}; it must be a tzinfo, or a name such as 'Europe/Berlin'"
         ) from None
+
+
+def check_worker_name(option: str, name: Any) -> None:
+    """Refuse what is no name of a `Worker`."""
+    if not isinstance(name, str):
+        raise TypeError(f"{option} is {name!r}; it must be the name of a Worker, such as 'summaries'")
+    if not name:
+        raise ValueError(f"{option} is empty; it must be the name of a Worker, such as 'summaries'")
+    check_name(option, name)
 
 
 def _check_tokens(name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -42,6 +42,8 @@ logger = logging.getLogger("autonomy_ctx.compaction")
 
 # How soon to ask again for a conversation that another process is working on.
 LEASED_RETRY_SECONDS = 1.0
+# How soon a worker elsewhere is asked again for a conversation.
+WORKER_REQUEST_SECONDS = 2.0
 # How often to look for work that a process has left behind.
 SWEEP_SECONDS = 30.0
 MAX_REFUSALS = 2
@@ -95,7 +97,7 @@ class Summarizer:
         self._hooks = validate_hooks(hooks, SummaryHook)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
         self._owner = f"{os.getpid()}-{uuid4().hex[:12]}"
-        self._task = settings.fingerprint()
+        self.task = settings.task
         # By store and key: two memories may hold conversations with the same name.
         self._running: set[StoreKey] = set()
         self._storing_digests: set[StoreKey] = set()
@@ -114,9 +116,14 @@ class Summarizer:
 
     def request(self, memory: Memory, key: Key) -> None:
         """Have a conversation summarized soon, unless that is under way or has to wait."""
-        self._sweep(memory)
-        store_key = make_store_key(memory.store, key)
+        store_key, for_worker = make_store_key(memory.store, key), self.settings.worker is not None
+        if not for_worker:
+            self._sweep(memory)
         if store_key in self._running or self._not_before.get(store_key, 0.0) > self._clock():
+            return
+        if for_worker:
+            if self._background.start(partial(self._enqueue, memory, key)):
+                self._not_before[store_key] = self._clock() + WORKER_REQUEST_SECONDS
             return
         if len(self._running) >= self.settings.parallel or self.writer.breaker.seconds_until_allowed() > 0:
             if store_key not in self._queued and self._background.start(partial(self._enqueue, memory, key)):
@@ -162,8 +169,43 @@ class Summarizer:
             if not took:
                 return None if found is None or isinstance(found, Lease) else min(found, SWEEP_SECONDS)
 
+    async def serve(
+        self, memory: Memory, wait: Callable[[float], Awaitable[None]], poll_seconds: float
+    ) -> None:
+        """Do all work on this store, also what is owed later, until it is cancelled or the store is closed.
+
+        `wait` is called with the most seconds to wait when nothing is due; it may return sooner. No wait is
+        longer than `poll_seconds`.
+        """
+        async with anyio.create_task_group() as group:
+            while True:
+                while len(self._running) >= self.settings.parallel:
+                    await self._slot_freed.wait()
+                try:
+                    found = self.writer.breaker.seconds_until_allowed() or await memory.store.claim_next(
+                        **self._claim_options()
+                    )
+                except StoreClosed:
+                    return
+                except StoreError as error:
+                    logger.warning("owed summaries are looked for again in %g s: %s", poll_seconds, error)
+                    found = poll_seconds
+                if isinstance(found, Lease):
+                    self._mark_running(make_store_key(memory.store, found.key))
+                    group.start_soon(self._serve_lease, memory, found)
+                else:
+                    await wait(poll_seconds if found is None else min(found, poll_seconds))
+
+    async def _serve_lease(self, memory: Memory, lease: Lease) -> None:
+        errors: list[StoreError] = []
+        await self._run_lease(memory, lease, errors)
+        for error in errors:
+            # What is owed stays owed.
+            self._metrics.add("background_tasks_failed")
+            logger.warning("a summary could not be written: %s", error)
+
     def _claim_options(self) -> _ClaimOptions:
-        return {"owner": self._owner, "task": self._task, "seconds": self.settings.lease}
+        return {"owner": self._owner, "task": self.task, "seconds": self.settings.lease}
 
     def _mark_running(self, store_key: StoreKey) -> None:
         self._running.add(store_key)
@@ -181,7 +223,7 @@ class Summarizer:
 
     async def _enqueue(self, memory: Memory, key: Key) -> None:
         try:
-            await memory.store.owe(key, task=self._task)
+            await memory.store.owe(key, task=self.task)
         except StoreError:
             self._queued.pop(make_store_key(memory.store, key), None)
 

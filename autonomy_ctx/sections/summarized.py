@@ -164,6 +164,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         summary_role: SummaryRole = "user",
         facts: bool = True,
         timezone: tzinfo | str = UTC,
+        worker: str | None = None,
         reader: Any = None,
         background: Background | None = None,
         hooks: Iterable[Hook] | None = None,
@@ -191,6 +192,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             summary_role=summary_role,
             facts=facts,
             timezone=timezone,
+            worker=worker,
         )
         # Fractions refer to its window.
         self._reader = reader if reader is not None else summary_model

@@ -190,7 +190,7 @@ MUTANTS = [
     Mutant(
         "what there is no room for is owed",
         "compaction/summarizer.py",
-        "            await memory.store.owe(key, task=self._task)",
+        "            await memory.store.owe(key, task=self.task)",
         "            pass",
         FAULTS,
     ),

@@ -1,0 +1,119 @@
+"""`Worker`: writes the summaries that agents in other processes have asked for.
+
+Agents with `context_summary={"worker": "summaries"}` write no summary themselves: they leave a note in the
+store. Any number of workers of that name, on any machine that reaches the store, take turns at the notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from autonomy_ctx.background import AsyncResource, Background
+from autonomy_ctx.compaction.config import (
+    ContextSummaryConfig,
+    check_worker_name,
+    read_config,
+    resolve_settings,
+)
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.summarizer import Summarizer
+from autonomy_ctx.hooks import Hook
+from autonomy_ctx.items.model_info import context_window_of
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import WorkSignals
+from autonomy_ctx.validation import check_int, check_seconds
+
+
+class Worker(AsyncResource):
+    """Writes summaries for agents in other processes, until it is closed.
+
+    `config` has the limits that the agents have, as `context_summary` of an agent: a dict or a
+    `ContextSummaryConfig`. `model` writes the summaries; None for a digest without a model. `reader` is the
+    agents' model and `budget` their budget in tokens: limits that are fractions, or that follow a budget,
+    need them. Work is looked for every `poll_seconds`, and at once where the store tells of it. Memory stays
+    open when the worker is closed.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        model: Any = None,
+        *,
+        name: str = "summaries",
+        config: ContextSummaryConfig | Mapping[str, Any] | None = None,
+        reader: Any = None,
+        budget: int | None = None,
+        poll_seconds: float = 2.0,
+        hooks: Iterable[Hook] | None = None,
+    ) -> None:
+        if not isinstance(memory, Memory):
+            raise TypeError(f"memory is {type(memory).__name__}; it must be a Memory")
+        check_worker_name("name", name)
+        check_int("budget", budget, optional=True)
+        self.name, self._memory = name, memory
+        self._poll_seconds = check_seconds("poll_seconds", poll_seconds)
+        found = read_config({} if config is None else config, model=model)
+        if found is None:
+            raise ValueError("config is False; give the limits of the agents, or leave it out")
+        self.config = replace(found, worker=name)
+        self._metrics = SummaryMetrics()
+        self._background = Background()
+        self._summarizer = Summarizer(
+            resolve_settings(
+                self.config,
+                context_window_of(reader if reader is not None else self.config.model),
+                reader=reader,
+                budget=budget,
+                room=budget,
+            ),
+            self._metrics,
+            background=self._background,
+            hooks=hooks,
+        )
+        self._scope: anyio.CancelScope | None = None
+        self._ended = anyio.Event()
+        self._closed = False
+
+    async def run(self) -> None:
+        """Write what is owed, and wait for more, until it is cancelled or closed.
+
+        A store that cannot be reached is asked again; a model that fails is asked again later and later.
+        """
+        if self._scope is not None:
+            raise RuntimeError(f"the worker {self.name!r} runs already; start another one beside it")
+        if self._closed:
+            raise RuntimeError(f"the worker {self.name!r} is closed; make a new one")
+        try:
+            with anyio.CancelScope() as self._scope:
+                await self._summarizer.serve(self._memory, self._wait, self._poll_seconds)
+        finally:
+            self._scope = None
+            ended, self._ended = self._ended, anyio.Event()
+            ended.set()
+
+    async def catch_up(self) -> float | None:
+        """Write what is owed and due now; seconds until the next is due, None for nothing owed."""
+        return await self._summarizer.catch_up(self._memory)
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Counters of the summaries written here, as those of an agent's history section."""
+        return self._metrics.dump()
+
+    async def close(self) -> None:
+        """Stop. A summary that is being written is given up, and another worker can take it at once."""
+        self._closed = True
+        if self._scope is not None:
+            self._scope.cancel()
+            await self._ended.wait()
+        await self._background.aclose()
+
+    async def _wait(self, seconds: float) -> None:
+        store = self._memory.store
+        if isinstance(store, WorkSignals):
+            await store.wait_for_work(task=self._summarizer.task, seconds=seconds)
+        else:
+            await anyio.sleep(seconds)
