@@ -81,7 +81,7 @@ def from_form(
     kind = form.get("type")
     if kind is not None and kind != "message":
         if kind == "summary":
-            return _parse_summary(form)
+            return _parse_summary(form, id, created_at)
         raise InvalidMessage("type", f"is {preview(kind)}; a message has the type `message` or none")
     get = form.get
     role = parse_role(get("role"))
@@ -216,7 +216,11 @@ def _summary_form(summary: Summary) -> dict[str, Any]:
     return form if summary.agent is None else form | {"agent": summary.agent}
 
 
-def _parse_summary(form: dict[str, Any]) -> Summary:
+def _parse_summary(
+    form: dict[str, Any],
+    id: str | None,  # noqa: A002  # the field's name
+    created_at: datetime | None,
+) -> Summary:
     texts, ranges = form.get("content"), form.get("segments")
     if not isinstance(texts, list) or not isinstance(ranges, list) or len(texts) - len(ranges) not in (0, 1):
         raise InvalidMessage("segments", "must be a list with one entry per text part of `content`")
@@ -239,8 +243,8 @@ def _parse_summary(form: dict[str, Any]) -> Summary:
     return Summary(
         segments,
         facts=facts.get("text", ""),
-        id=parse_text(form.get("id"), "id"),
-        created_at=form["timestamp"] if form.get("timestamp") is not None else form.get("created_at"),
+        id=parse_text(form.get("id"), "id") if id is None else id,
+        created_at=created_at or form.get("created_at" if form.get("timestamp") is None else "timestamp"),
         agent=parse_text(form.get("agent"), "agent"),
         display_role="system" if form.get("display_role") == "system" else "user",
     )
