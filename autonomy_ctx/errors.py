@@ -53,6 +53,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
+    "StoredFormTooNew",
     "SubagentError",
     "SummaryFailed",
     "ToolTimeout",
@@ -196,6 +197,17 @@ class SchemaTooNew(StoreError):
             f"{path} has schema version {found}, this version of autonomy_ctx knows up to {known}; "
             f"upgrade autonomy_ctx to open it"
         )
+
+
+class StoredFormTooNew(StoreError):
+    """A stored message was written by a newer version of the library."""
+
+    def __init__(self, *, found: int, known: int) -> None:
+        super().__init__(
+            f"a message was stored in form {found}, this version of autonomy_ctx knows up to {known}; "
+            f"upgrade autonomy_ctx to read it"
+        )
+        self.found, self.known = found, known
 
 
 class SectionError(AutonomyCtxError):

@@ -14,9 +14,9 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items.json_values import EMPTY, freeze, preview, thaw, validate_json
@@ -75,6 +75,18 @@ class ThinkingContent:
             raise InvalidMessage("redacted", "stands alone: a redacted block has no text and no signature")
 
 
+class _UnsealedText:
+    __slots__ = TextContent.__slots__
+
+
+def make_text(text: str) -> TextContent:
+    """A piece of text that is known to be one; see `UnsealedMessage`."""
+    made: Any = _UnsealedText()
+    made.text = text
+    made.__class__ = TextContent
+    return cast(TextContent, made)
+
+
 Part: TypeAlias = TextContent | ImageContent | ThinkingContent
 Content: TypeAlias = str | Part | tuple[Part, ...] | None
 
@@ -95,7 +107,7 @@ def parse_content(value: Any, path: str = "content") -> Content:
     if isinstance(value, dict):
         return _parse_part(value, path)
     if isinstance(value, list | tuple):
-        return tuple(_parse_list_part(part, f"{path}[{index}]") for index, part in enumerate(value))
+        return tuple(parse_list_part(part, f"{path}[{index}]") for index, part in enumerate(value))
     raise InvalidMessage(path, f"must be text, a part or a list of parts, not {type(value).__name__}")
 
 
@@ -128,7 +140,8 @@ def content_parts(content: Content) -> tuple[Part, ...]:
     return content if isinstance(content, tuple) else (content,)
 
 
-def _parse_list_part(value: Any, path: str) -> Part:
+def parse_list_part(value: Any, path: str) -> Part:
+    """One part of a list of parts."""
     if isinstance(value, str):
         return TextContent(value)
     if isinstance(value, PART_TYPES):
@@ -263,6 +276,18 @@ class ToolCall:
         return value
 
 
+class _UnsealedCall:
+    __slots__ = ToolCall.__slots__
+
+
+def make_call(call_id: str | None, name: str, arguments: str) -> ToolCall:
+    """A call of values that are known to be right, without `extra`; see `UnsealedMessage`."""
+    made: Any = _UnsealedCall()
+    made.id, made.name, made.arguments, made.extra = call_id, name, arguments, EMPTY
+    made.__class__ = ToolCall
+    return cast(ToolCall, made)
+
+
 _CALL_KEYS = frozenset({"id", "type", "function", "name", "arguments", "extra"})
 
 
@@ -354,12 +379,16 @@ class Message:
     agent: str | None
     phase: str | None
     extra: Mapping[str, Any]
-    # The dict this message was made from, so that its dict form is exact. Private to `wire`.
-    _source_form: dict[str, Any] | None = field(init=False, compare=False, repr=False)
+    # The dict this message was made from, so that its dict form is exact, or its stored form, which says
+    # the same. Private to `wire`.
+    _source_form: dict[str, Any] | tuple[Any, ...] | None = field(init=False, compare=False, repr=False)
     # Whether memory has it: then its dict form carries the id and time that memory gave it.
     _is_stored: bool = field(init=False, compare=False, repr=False)
     # What a counter made of it, by the counter's name: a frozen message never costs anything else.
     _tokens: tuple[str, int] | None = field(init=False, compare=False, repr=False)
+    # Of a message that was read from a row: its time in microseconds and the text of its one part. They
+    # become `created_at` and `content` when those are first asked for.
+    _row_values: tuple[int, str] | None = field(init=False, compare=False, repr=False)
 
     def __init__(
         self,
@@ -393,6 +422,17 @@ class Message:
         put(self, "_source_form", None)
         put(self, "_is_stored", False)
         put(self, "_tokens", None)
+        put(self, "_row_values", None)
+
+    if not TYPE_CHECKING:
+        # Python asks for what is not set yet. Not for type checkers: to them any name would be a field.
+        def __getattr__(self, name: str) -> Any:
+            if name not in ("created_at", "content"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            microseconds, text = self._row_values
+            value = from_microseconds(microseconds) if name == "created_at" else make_text(text)
+            object.__setattr__(self, name, value)
+            return value
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -438,6 +478,38 @@ class Message:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Message:
         return self
+
+
+class UnsealedMessage:
+    """A message whose fields are being set by one who knows that they are right.
+
+    It has the fields of a `Message` and is not frozen: `object.__setattr__` for each field would take six
+    times as long. `seal` makes it a message, once all fields are set.
+    """
+
+    __slots__ = Message.__slots__
+
+    role: ChatRole
+    content: Content
+    tool_calls: tuple[ToolCall, ...]
+    tool_call_id: str | None
+    name: str | None
+    is_error: bool
+    id: str
+    created_at: datetime
+    agent: str | None
+    phase: str | None
+    extra: Mapping[str, Any]
+    _source_form: dict[str, Any] | tuple[Any, ...] | None
+    _is_stored: bool
+    _tokens: tuple[str, int] | None
+    _row_values: tuple[int, str] | None
+
+    def seal(self) -> Message:
+        """This object, as the message that it now is."""
+        made: Any = self
+        made.__class__ = Message
+        return cast(Message, made)
 
 
 def parse_role(value: Any) -> ChatRole:
@@ -497,6 +569,18 @@ def parse_calls(value: Any, path: str = "tool_calls") -> tuple[ToolCall, ...]:
     if not isinstance(value, list | tuple):
         raise InvalidMessage(path, f"must be a list, not {type(value).__name__}")
     return tuple(parse_call(call, f"{path}[{index}]") for index, call in enumerate(value))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Below this a float of seconds still tells microseconds apart.
+EXACT_FLOAT_LIMIT = 2**33 * 1_000_000
+
+
+def from_microseconds(value: int) -> datetime:
+    """The time so many microseconds after 1970, exact where a float would not be."""
+    if 0 <= value < EXACT_FLOAT_LIMIT:
+        return datetime.fromtimestamp(value / 1_000_000, UTC)
+    return _EPOCH + timedelta(microseconds=value)
 
 
 def parse_time(value: Any, path: str) -> datetime:

@@ -16,6 +16,7 @@ from autonomy_ctx.items.json_values import EMPTY, freeze, preview, thaw, validat
 from autonomy_ctx.items.message import (
     ChatRole,
     Message,
+    UnsealedMessage,
     call_to_json,
     check_content,
     content_to_json,
@@ -28,6 +29,7 @@ from autonomy_ctx.items.message import (
     parse_text,
     parse_time,
 )
+from autonomy_ctx.items.stored_form import unpack_form
 from autonomy_ctx.items.summary import Segment, Summary
 
 Item: TypeAlias = Message | AgentHandoff | AgentConfigUpdate | DirectMessage
@@ -97,36 +99,35 @@ def from_form(
     if created_at is None:
         name = "created_at" if get("timestamp") is None else "timestamp"
         created_at = now() if get(name) is None else parse_time(form[name], name)
-    message = object.__new__(Message)
-    put = object.__setattr__
-    put(message, "role", role)
-    put(message, "content", content)
-    put(message, "tool_calls", calls)
-    put(message, "id", id)
-    put(message, "created_at", created_at)
+    message = UnsealedMessage()
+    message.role = role
+    message.content = content
+    message.tool_calls = calls
+    message.id = id
+    message.created_at = created_at
     # Most messages have few of these: a missing one is not worth a call.
     value = get("tool_call_id")
-    put(message, "tool_call_id", value if value is None else parse_text(value, "tool_call_id"))
+    message.tool_call_id = value if value is None else parse_text(value, "tool_call_id")
     value = get("name")
-    put(message, "name", value if value is None else parse_text(value, "name"))
+    message.name = value if value is None else parse_text(value, "name")
     value = get("phase")
-    put(message, "phase", value if value is None else parse_text(value, "phase"))
+    message.phase = value if value is None else parse_text(value, "phase")
     name = "agent_id" if get("agent") is None else "agent"
     value = get(name)
-    put(message, "agent", value if value is None else parse_text(value, name))
-    put(message, "is_error", "is_error" in form and parse_flag(form["is_error"], "is_error"))
-    put(message, "extra", EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form))
-    put(message, "_source_form", form)
-    put(message, "_is_stored", is_stored)
-    put(message, "_tokens", None)
-    return message
+    message.agent = value if value is None else parse_text(value, name)
+    message.is_error = "is_error" in form and parse_flag(form["is_error"], "is_error")
+    message.extra = EMPTY if _MESSAGE_FIELDS.issuperset(form) else _extra_fields(form)
+    message._source_form = form
+    message._is_stored = is_stored
+    message._tokens = message._row_values = None
+    return message.seal()
 
 
 def to_dict(message: Message) -> dict[str, Any]:
     """The dict form: the one the message was made from, or the canonical one."""
     if message._source_form is None:
         return _canonical_form(message)
-    form: dict[str, Any] = thaw(message._source_form)
+    form: dict[str, Any] = thaw(unpack_form(message._source_form))
     if message._is_stored:
         if form.get("message_id") != message.id:
             form["id"] = message.id

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage, MessageTooLarge
@@ -18,6 +18,8 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.any_reply import read_message
 from autonomy_ctx.items.json_values import json_length, remaining_budget
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
+from autonomy_ctx.items.message import from_microseconds as from_microseconds
+from autonomy_ctx.items.stored_form import pack_form, read_stored, unpack_form, whole_form
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Draft
 
@@ -28,9 +30,8 @@ CUT_WORDS = "not shown here"
 INLINE_CHARACTERS = 64 * 1024
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Below this a float of seconds still tells microseconds apart.
-_EXACT_FLOAT_LIMIT = 2**33 * 1_000_000
-_decode = json.JSONDecoder().raw_decode
+# What `loads` calls: a value from a text and an index, and where it ends; StopIteration if there is none.
+_scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 _encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 # Not there on every Python; see `_encode`.
 _make_encoder: Any = getattr(json.encoder, "c_make_encoder", None)
@@ -54,7 +55,7 @@ def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], d
         form = _without_row_columns(wire.to_dict(value), value)
         return wire.from_form(form, id=value.id, created_at=value.created_at, is_stored=True)
     message = read_message(value, new_id=new_id, now=now)
-    if message._source_form is not None:
+    if isinstance(message._source_form, dict):
         # The form belongs to this message alone and nobody has seen it yet.
         _without_row_columns(message._source_form, message)
         object.__setattr__(message, "_is_stored", True)
@@ -100,33 +101,39 @@ def check_id(message_id: str) -> None:
 
 
 def encode_row(message: Message) -> str:
-    """The body of a message's row: its dict form without what the row has columns for."""
+    """The body of a message's row: its stored form without what the row has columns for."""
     form = (
         message._source_form if message._is_stored else _without_row_columns(wire.to_dict(message), message)
     )
-    body = _encode(form)
+    stored = pack_form(form) if isinstance(form, dict) else form
+    body = _encode(stored)
     if not body.isascii():
         try:
             body.encode()
         except UnicodeEncodeError:
             # A lone surrogate: no file can hold it, its escape can.
-            return _encode_ascii(form)
+            return _encode_ascii(stored)
     return body
 
 
 def decode_row(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message:
     """The message of a row."""
-    form, end = _decode(body)
+    try:
+        stored, end = _scan(body, 0)
+    except StopIteration:
+        end = -1
     if end != len(body):
         raise ValueError("not the body of a message")
-    return message_from_row(message_id, created, tokens, counter, form)
-
-
-def message_from_row(message_id: str, created: int, tokens: int, counter: str, form: Any) -> Message:
-    """The message of a row whose body is decoded already."""
-    if not isinstance(form, dict):
+    if type(created) is not int:
+        raise ValueError("not the time of a message")
+    if type(stored) is list:
+        message = read_stored(stored, message_id, created, (counter, tokens))
+        if message is not None:
+            return message
+        stored = whole_form(stored)
+    if type(stored) is not dict:
         raise ValueError("not the body of a message")
-    message = wire.from_form(form, id=message_id, created_at=from_microseconds(created), is_stored=True)
+    message = wire.from_form(stored, id=message_id, created_at=from_microseconds(created), is_stored=True)
     object.__setattr__(message, "_tokens", (counter, tokens))
     return message
 
@@ -141,8 +148,11 @@ def fits_inline(value: Any) -> bool:
 
 def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
-    if message._source_form is not None:
-        return json_length(message._source_form)
+    form = message._source_form
+    if form is not None:
+        if isinstance(form, dict):
+            return json_length(form)
+        return sum([len(value) if type(value) is str else json_length(value) for value in form])
     total = sum(_part_length(part) for part in message.parts) + sum(
         len(call.arguments) for call in message.tool_calls
     )
@@ -151,7 +161,7 @@ def approximate_length(message: Message) -> int:
 
 def decode_whole_body(body: str, message_id: str) -> dict[str, Any]:
     """The dict form of an uncut body."""
-    form: dict[str, Any] = json.loads(body)
+    form = unpack_form(json.loads(body))
     form.setdefault("id", message_id)
     return form
 
@@ -178,13 +188,6 @@ def to_microseconds(time: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def from_microseconds(value: int) -> datetime:
-    """The time that `to_microseconds` was given."""
-    if 0 <= value < _EXACT_FLOAT_LIMIT:
-        return datetime.fromtimestamp(value / 1_000_000, UTC)
-    return _EPOCH + timedelta(microseconds=value)
-
-
 def _without_row_columns(form: dict[str, Any], message: Message) -> dict[str, Any]:
     """A dict form without `id`, and without a `timestamp` that says no more than the row does."""
     form.pop("id", None)
@@ -198,7 +201,7 @@ def _part_length(part: Part) -> int:
 
 
 def _content_without_times(body: str) -> Any:
-    form = json.loads(body)
+    form = unpack_form(json.loads(body))
     form.pop("timestamp", None)
     form.pop("created_at", None)
     return form

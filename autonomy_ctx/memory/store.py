@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from autonomy_ctx.errors import InvalidKey
+from autonomy_ctx.errors import InvalidKey, StoredFormTooNew
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import Message, TextContent
+from autonomy_ctx.items.stored_form import unpack_form
 from autonomy_ctx.items.terms import search_terms, text_ends
 from autonomy_ctx.validation import check_int
 
@@ -257,10 +258,10 @@ def searchable_text(message: Message) -> str:
 def plain_body_text(body: str) -> str | None:
     """The same of the body of a row that holds nothing but text; None for any other."""
     try:
-        form = json.loads(body)
-    except ValueError:
+        form = unpack_form(json.loads(body))
+    except (ValueError, StoredFormTooNew):
         return None
-    if not isinstance(form, dict) or not _PLAIN_FIELDS.issuperset(form) or form.get("tool_calls"):
+    if not _PLAIN_FIELDS.issuperset(form) or form.get("tool_calls"):
         return None
     content = form.get("content")
     if type(content) is dict and content.keys() == _TEXT_FIELDS and content["type"] == "text":

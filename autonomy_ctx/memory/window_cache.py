@@ -11,7 +11,6 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, Window
@@ -186,12 +185,5 @@ def _position(entry: Entry) -> int:
 
 
 def _entries_bytes(entries: Sequence[Entry]) -> int:
-    return sum(MESSAGE_OVERHEAD_BYTES + _message_bytes(entry.message) for entry in entries)
-
-
-def _message_bytes(message: Message) -> int:
-    """The size of a message; most are plain text, whose length is known."""
-    content = message.content
-    if isinstance(content, str) and not message.tool_calls and not message.extra:
-        return len(content)
-    return approximate_length(message)
+    lengths = [approximate_length(entry.message) for entry in entries]
+    return sum(lengths) + MESSAGE_OVERHEAD_BYTES * len(lengths)

@@ -11,10 +11,11 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from operator import itemgetter
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items.message import ChatRole, Message
-from autonomy_ctx.memory.encoding import decode_row, message_from_row, same_content, to_microseconds
+from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.memory.encoding import decode_row, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
 from autonomy_ctx.memory.sqlite.facts import DROP_LOST, drop_facts
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
@@ -305,18 +306,12 @@ def read_rows(
 
 def decode_entry(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
     """The entry of a row."""
-    message = _try_decode_row(message_id, created, tokens, counter, body)
-    if message is None:
-        raise UnreadableRow(f"the message at position {position} cannot be read")
-    return Entry(position, message)
-
-
-def _try_decode_row(message_id: str, created: int, tokens: int, counter: str, body: str) -> Message | None:
-    """The message of a row; None when it cannot be read. Why not might quote what users said."""
     try:
-        return decode_row(message_id, created, tokens, counter, body)
+        return Entry(position, decode_row(message_id, created, tokens, counter, body))
     except ValueError:
-        return None
+        pass
+    # Raised out here, without its cause: that might quote what users said.
+    raise UnreadableRow(f"the message at position {position} cannot be read")
 
 
 def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
@@ -378,11 +373,12 @@ BLOCK_ROWS = 256
 # A body larger than this is read by itself, so that a block stays within 16 MB.
 LARGE_BODY_BYTES = 64 * 1024
 
+# Each column as one text. A body has no line breaks, because JSON escapes them; an id that has one is found
+# out by the number of lines.
 _SELECT_BLOCK = f"""
-    SELECT group_concat(
-        '[' || position || ',' || json_quote(id) || ',' || created || ',' || tokens || ','
-        || json_quote(counter) || ','
-        || CASE WHEN size <= {LARGE_BODY_BYTES} THEN body ELSE 'null' END || ']')
+    SELECT group_concat(position), group_concat(created), group_concat(tokens),
+           group_concat(id, char(10)), group_concat(counter, char(10)),
+           group_concat(CASE WHEN size <= {LARGE_BODY_BYTES} THEN body ELSE '' END, char(10))
     FROM (SELECT * FROM message WHERE conversation_id = ? AND position > ? AND position < ?
           ORDER BY position DESC LIMIT ?)
 """  # noqa: S608  # our number
@@ -422,22 +418,23 @@ def _read_block(
     connection: sqlite3.Connection, key: Key, conversation_id: int, after: int, before: int, size: int
 ) -> list[Entry]:
     """The last rows before a position, newest first."""
-    [text] = connection.execute(_SELECT_BLOCK, (conversation_id, after, before, size)).fetchone()
-    if text is None:
+    columns = connection.execute(_SELECT_BLOCK, (conversation_id, after, before, size)).fetchone()
+    if columns[0] is None:
         return []
     try:
-        rows = json.loads(f"[{text}]")
+        numbers = [json.loads(f"[{column}]") for column in columns[:3]]
+        texts = [column.split("\n") for column in columns[3:]]
         entries = [
-            _read_rows_singly(connection, key, row[0] - 1, row[0] + 1, 1)[0]
-            if row[5] is None
-            else Entry(row[0], message_from_row(*row[1:]))
-            for row in rows
+            Entry(position, decode_row(message_id, created, tokens, counter, body))
+            if body
+            else _read_rows_singly(connection, key, position - 1, position + 1, 1)[0]
+            for position, created, tokens, message_id, counter, body in zip(*numbers, *texts, strict=True)
         ]
     except (ValueError, TypeError):
         # Row by row it is known which one cannot be read.
         return _read_rows_singly(connection, key, after, before, size)
     # The order within a group is not promised.
-    return sorted(entries, key=lambda entry: -entry.position)
+    return sorted(entries, key=itemgetter(0), reverse=True)
 
 
 def _read_rows_singly(
