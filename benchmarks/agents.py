@@ -37,7 +37,7 @@ from autonomy_ctx import (
 from autonomy_ctx.items.formats.base import RequestOptions
 from autonomy_ctx.items.formats.openai import OpenAIFormat
 from benchmarks import slow_model
-from benchmarks.corpus import fill, spoken
+from benchmarks.corpus import copy_as_dicts, fill, spoken
 from benchmarks.table import Figure
 from benchmarks.talk import said
 
@@ -129,6 +129,8 @@ async def one_at_a_time(folder: Path) -> list[Figure]:
 async def _cpu_of_turns(agent: Agent, path: Path) -> dict[str, float]:
     """Milliseconds of CPU of each kind of turn, of the best round."""
     best = dict.fromkeys(("long", "new", "bare"), float("inf"))
+    dicts = path.with_name("dicts.db")
+    copy_as_dicts(path, dicts).close()
     for number in range(1 + ROUNDS):
         for name in best:
             turns = TURNS if name == "long" else 2
@@ -136,7 +138,7 @@ async def _cpu_of_turns(agent: Agent, path: Path) -> dict[str, float]:
             started = time.process_time()
             for turn in range(turns):
                 if name == "bare":
-                    _bare_turn(path)
+                    _bare_turn(dicts)
                     continue
                 conversation = name if name == "long" else f"new-{number}"
                 await agent.send(spoken(2 * turn)["content"]["text"], scope="ana", conversation=conversation)

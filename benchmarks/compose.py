@@ -16,11 +16,12 @@ from autonomy_ctx import (
     SystemInstructionsSection,
 )
 from autonomy_ctx.items import wire
-from benchmarks.corpus import fill
+from benchmarks.corpus import copy_as_dicts, fill
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
 WINDOW = 20
 SHORT, LONG = 100, 100_000
+_SELECT_NEWEST = "SELECT id, body FROM message WHERE conversation_id = ? ORDER BY position DESC LIMIT ?"
 
 
 def template() -> ContextTemplate:
@@ -44,7 +45,8 @@ async def measure(folder: Path) -> list[Figure]:
     await fill(memory, "ana", "long", LONG)
     await fill(inside, "ana", "short", SHORT)
     composer = template()
-    bare = sqlite3.connect(path)
+    whole = ContextTemplate([ConversationHistorySection()])
+    bare, dicts_only = sqlite3.connect(path), copy_as_dicts(path, folder / "dicts.db")
     (conversation_id,) = bare.execute("SELECT id FROM conversation WHERE conversation = 'long'").fetchone()
     dicts = await memory.get_messages_only("ana", "long", limit=WINDOW)
 
@@ -52,14 +54,15 @@ async def measure(folder: Path) -> list[Figure]:
         await memory.clear_short_term_memory("ana")
 
     async def read_and_validate() -> None:
-        found = bare.execute(
-            "SELECT id, body FROM message WHERE conversation_id = ? ORDER BY position DESC LIMIT ?",
-            (conversation_id, WINDOW),
-        ).fetchall()
+        found = dicts_only.execute(_SELECT_NEWEST, (conversation_id, WINDOW)).fetchall()
         for message_id, body in found:
             form = json.loads(body)
             form["id"] = message_id
             wire.from_dict(form)
+
+    async def read_all() -> None:
+        found = bare.execute(_SELECT_NEWEST, (conversation_id, LONG)).fetchall()
+        assert len([json.loads(body) for _, body in found]) == LONG
 
     async def deep_copy() -> None:
         copy.deepcopy(dicts)
@@ -73,7 +76,14 @@ async def measure(folder: Path) -> list[Figure]:
         Side("copy", deep_copy),
         rounds=600,
     )
+    times |= await side_by_side(
+        Side("all", lambda: whole.compose(memory, "ana", "long"), before=forget),
+        Side("rows", read_all),
+        rounds=9,
+        warm=1,
+    )
     bare.close()
+    dicts_only.close()
     await memory.close()
     await inside.close()
 
@@ -89,6 +99,7 @@ async def measure(folder: Path) -> list[Figure]:
     return [
         ratio("compose, SQLite: 100,000 stored messages / 100", "long", "short", 1.2),
         ratio("compose, SQLite, cold / bare SELECT, loads, validation", "long", "bare", 2),
+        ratio("compose all of 100,000, SQLite, cold / SELECT, loads", "all", "rows", 2.5),
         ratio("compose, SQLite, hot / in process", "hot", "inside", 3),
         ratio("compose, in process, four sections / deep copy of dicts", "inside", "copy", 2),
     ]

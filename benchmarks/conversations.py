@@ -13,7 +13,7 @@ from random import Random
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.items import wire
-from benchmarks.corpus import fill_many
+from benchmarks.corpus import copy_as_dicts, fill_many
 from benchmarks.table import Figure
 
 CONVERSATIONS, MESSAGES, WINDOW = 10_000, 50, 20
@@ -39,7 +39,7 @@ async def measure(folder: Path) -> list[Figure]:
 
     order = list(range(CONVERSATIONS))
     Random(7).shuffle(order)
-    bare = sqlite3.connect(path)
+    bare = copy_as_dicts(path, folder / "dicts.db")
     ours = floor = 0.0
     for start in range(0, 4000, 200):
         chosen = order[start : start + 200]

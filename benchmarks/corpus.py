@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,40 @@ async def fill(memory: Memory, scope: str, conversation: str, count: int) -> Non
     for start in range(0, count, 1000):
         batch = [spoken(number) for number in range(start, min(start + 1000, count))]
         await memory.add_messages(scope, conversation, batch)
+
+
+def copy_as_dicts(source: Path, target: Path) -> sqlite3.Connection:
+    """The messages of a memory in bare tables of the same names, each as the JSON of its dict."""
+    bare = sqlite3.connect(target)
+    bare.execute("ATTACH ? AS memory", (str(source),))
+    bare.executescript(
+        """
+        CREATE TABLE conversation (
+            id INTEGER PRIMARY KEY, agent TEXT, scope TEXT, conversation TEXT,
+            UNIQUE (agent, scope, conversation)
+        );
+        CREATE TABLE message (
+            conversation_id INTEGER, position INTEGER, id TEXT, body TEXT,
+            PRIMARY KEY (conversation_id, position)
+        ) WITHOUT ROWID;
+        """
+    )
+    bare.create_function("dict_body", 1, _dict_body)
+    with bare:
+        bare.execute(
+            "INSERT INTO conversation SELECT id, agent, scope, conversation FROM memory.conversation"
+        )
+        bare.execute(
+            "INSERT INTO message SELECT conversation_id, position, id, dict_body(body) FROM memory.message"
+        )
+    bare.execute("DETACH memory")
+    return bare
+
+
+def _dict_body(body: str) -> str:
+    form = encoding.decode_whole_body(body, "")
+    form.pop("id")
+    return json.dumps(form, ensure_ascii=False, separators=(",", ":"))
 
 
 def fill_many(path: Path, conversations: int, messages: int) -> None:

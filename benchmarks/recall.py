@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -76,9 +77,12 @@ class Floor:
             rows = memory.execute("SELECT position, body FROM message ORDER BY position").fetchall()
         memory.close()
         with self.connection:
-            texts = [(at, decode_whole_body(body, "m")["content"]) for at, body in rows]
+            forms = [(at, decode_whole_body(body, "m")) for at, body in rows]
+            texts = [(at, form["content"]) for at, form in forms]
             self.connection.executemany("INSERT INTO bare (rowid, text) VALUES (?, ?)", texts)
-            self.connection.executemany("INSERT INTO body VALUES (?, ?)", rows)
+            self.connection.executemany(
+                "INSERT INTO body VALUES (?, ?)", [(at, json.dumps(form)) for at, form in forms]
+            )
         self.thread = ThreadPoolExecutor(1)
 
     def find(self, query: str) -> list[Any]:

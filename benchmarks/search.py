@@ -7,6 +7,7 @@ search brings it up to date first. `append` shows that; what a first search catc
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -38,10 +39,13 @@ class Floor:
                 (scope,),
             ).fetchall()
         memory.close()
-        texts = [(at, decode_whole_body(body, "m")["content"]["text"]) for at, body in rows]
+        forms = [(at, decode_whole_body(body, "m")) for at, body in rows]
+        texts = [(at, form["content"]["text"]) for at, form in forms]
         with self.connection:
             self.connection.executemany("INSERT INTO bare (rowid, text) VALUES (?, ?)", texts)
-            self.connection.executemany("INSERT INTO body VALUES (?, ?)", rows)
+            self.connection.executemany(
+                "INSERT INTO body VALUES (?, ?)", [(at, json.dumps(form)) for at, form in forms]
+            )
         self.match = " OR ".join(f'"{term}"' for term in search_terms(QUERY))
         self.thread = ThreadPoolExecutor(1)
 

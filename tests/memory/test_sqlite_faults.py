@@ -379,7 +379,7 @@ async def test_a_page_that_has_forgotten_some_of_its_rows_is_refused(tmp_path: P
     leaves = [
         at
         for at in range(PAGE, len(healthy), PAGE)
-        if healthy[at] == 10 and b'"role"' in healthy[at : at + PAGE]
+        if healthy[at] == 10 and b'[2,"' in healthy[at : at + PAGE]
     ]
     assert len(leaves) > 3
     for number, at in enumerate(leaves):
@@ -398,8 +398,14 @@ async def test_a_page_that_has_forgotten_some_of_its_rows_is_refused(tmp_path: P
         b'{"role":"nobody","content":"x"}',
         b"",
         b'{"role":"user","con',
+        b'[2,"Uc","hel',
+        b'[2,"Uc",5]',
+        b'[2,"Xc","hello"]',
     ],
-    ids=["no JSON", "no text", "no dict", "no such role", "empty", "cut short"],
+    ids=[
+        *("no JSON", "no text", "no dict", "no such role", "empty", "cut short"),
+        *("array cut short", "no content", "no such field"),
+    ],
 )
 async def test_a_message_that_cannot_be_read_back_is_damage_not_a_crash(path: Path, damage: bytes) -> None:
     async with opened(path) as memory:
@@ -1608,6 +1614,9 @@ async def test_what_users_say_and_are_called_is_in_no_log_and_no_error(
         b'{"role":"user","content":"canary-text',
         b'{"role":"canary-text","content":"canary-text"}',
         b'{"role":"user","content":"canary-text\xff"}',
+        b'[2,"Uc","canary-text',
+        b'[2,"canary-text","canary-text"]',
+        b'[2,"Ack","canary-text",["canary-text"]]',
     ):
         inside(path, "UPDATE message SET body = CAST(? AS TEXT)", damage)
         async with opened(path) as reader:

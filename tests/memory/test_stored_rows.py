@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 
 from autonomy_ctx import ImageContent, Memory, Message, TextContent, ThinkingContent, ToolCall
-from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.errors import ConflictingMessage, StoredFormTooNew
 from autonomy_ctx.items import Segment, Summary, wire
 from autonomy_ctx.memory.encoding import coerce_message
 from autonomy_ctx.memory.store import Key, StoredSegment
@@ -220,6 +222,23 @@ async def test_what_stands_beside_the_messages_reads_back(filled: Memory) -> Non
     assert [entry.message for entry in state.pins] == [code_messages()[2], code_messages()[12]]
     assert [fact.text for fact in await filled.facts("ana", "code")] == ["The budget is 2,500 euros."]
     assert [(one.name, one.body) for one in await filled.store.read_records(BOB, "note")] == RECORDS
+
+
+@pytest.mark.parametrize("limit", [None, 600])
+async def test_a_row_of_a_newer_version_says_to_upgrade(tmp_path: Path, limit: int | None) -> None:
+    path = tmp_path / "memory.db"
+    async with Memory(f"sqlite:///{path}", clock=StoppedClock()) as memory:
+        await fill(memory)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE message SET body = '[3]' WHERE id = ?", (code_messages()[7].id,))
+    async with Memory(f"sqlite:///{path}") as memory:
+        with pytest.raises(StoredFormTooNew, match=r"form 3.*upgrade autonomy_ctx"):
+            await memory.read("ana", "code", limit=limit)
+        with pytest.raises(StoredFormTooNew):
+            await memory.append("ana", "code", code_messages()[7])
+        with pytest.raises(StoredFormTooNew):
+            await memory.search("ana", "hello")
+        assert len((await memory.read("ana", "dicts")).entries) == len(dict_messages())
 
 
 async def test_every_message_is_found_by_its_words(filled: Memory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant
 
+ROWS = "tests/memory/test_stored_form.py tests/memory/test_stored_rows.py"
 STORES = "tests/memory/test_stores.py"
 SEARCH = "tests/memory/test_search.py"
 LISTING = "tests/memory/test_listing.py"
@@ -267,16 +268,59 @@ MUTANTS = [
     Mutant(
         "a dict comes back as it was given",
         "items/wire.py",
-        '    put(message, "_source_form", form)\n',
-        '    put(message, "_source_form", None)\n',
+        "    message._source_form = form\n",
+        "    message._source_form = None\n",
         "tests/items/test_wire.py",
     ),
     Mutant(
         "what is handed out is a copy",
         "items/wire.py",
-        "    form: dict[str, Any] = thaw(message._source_form)\n",
-        "    form: dict[str, Any] = message._source_form\n",
+        "    form: dict[str, Any] = thaw(unpack_form(message._source_form))\n",
+        "    form: dict[str, Any] = unpack_form(message._source_form)\n",
         "tests/items/test_wire.py",
+    ),
+    Mutant(
+        "a stored dict comes back in its order",
+        "items/stored_form.py",
+        '_TEXT_PARTS = {"t": ("text", "type"), "y": ("type", "text")}',
+        '_TEXT_PARTS = {"y": ("type", "text"), "t": ("type", "text")}',
+        ROWS,
+    ),
+    Mutant(
+        "a row that something else has changed gives no broken message",
+        "items/stored_form.py",
+        "        if type(value) is str and name",
+        "        if value is not None and name",
+        ROWS,
+    ),
+    Mutant(
+        "a row with too many values is refused",
+        "items/stored_form.py",
+        "    if len(stored) != size:",
+        "    if len(stored) < size:",
+        ROWS,
+    ),
+    Mutant(
+        "a row of a newer version says to upgrade",
+        "items/stored_form.py",
+        "type(stored[0]) is int and stored[0] > FORM:",
+        "False:",
+        ROWS,
+    ),
+    Mutant(
+        "what was let in can be read",
+        "items/stored_form.py",
+        'case "agent_id" if type(value) is not str and value is not None:',
+        'case "agent_id" if False:',
+        ROWS,
+    ),
+    Mutant(
+        "an old row and a new one of the same message say the same",
+        "memory/encoding.py",
+        '    form = unpack_form(json.loads(body))\n    form.pop("timestamp", None)',
+        '    form = json.loads(body)\n    form = form if type(form) is dict else {"": form}\n'
+        '    form.pop("timestamp", None)',
+        ROWS,
     ),
     Mutant(
         "what JSON cannot hold is refused",
