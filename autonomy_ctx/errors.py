@@ -25,6 +25,7 @@ __all__ = [
     "InvalidContextFile",
     "InvalidDocument",
     "InvalidFact",
+    "InvalidFork",
     "InvalidItem",
     "InvalidKey",
     "InvalidMessage",
@@ -47,6 +48,7 @@ __all__ = [
     "SchemaTooNew",
     "SectionError",
     "ServerError",
+    "SharedTurn",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
@@ -59,6 +61,7 @@ __all__ = [
     "ToolTimeout",
     "TurnWithinTurn",
     "UnknownAgent",
+    "UnknownConversation",
     "UnknownFact",
     "UnknownItem",
     "UnknownTool",
@@ -103,6 +106,37 @@ class ConflictingMessage(AutonomyCtxError):
             f"messages are never rewritten: send the new content under a new id"
         )
         self.message_id, self.position = message_id, position
+
+
+class UnknownConversation(AutonomyCtxError, LookupError):
+    """A conversation that should be forked has no messages; nothing was changed."""
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(
+            f"conversation {conversation!r} has no messages in this scope with this agent; "
+            f"`memory.conversations(scope)` lists those that have"
+        )
+        self.conversation = conversation
+
+
+class InvalidFork(AutonomyCtxError, ValueError):
+    """A fork that cannot be made: it has no free name, or no such position; nothing was changed."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"invalid fork: `{field}` {problem}")
+        self.field, self.problem = field, problem
+
+
+class SharedTurn(AutonomyCtxError):
+    """The turn that should be dropped belongs to a fork too; nothing was deleted."""
+
+    def __init__(self, *, conversation: str, position: int) -> None:
+        elsewhere = f"fork it with `at={position - 1}`" if position > 1 else "start a new conversation"
+        super().__init__(
+            f"the last turn of conversation {conversation!r}, from position {position} on, is shared with a "
+            f"fork; {elsewhere} and go on there. `delete_message` deletes a message from both"
+        )
+        self.conversation, self.position = conversation, position
 
 
 class MailboxFull(AutonomyCtxError):

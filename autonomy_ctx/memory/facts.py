@@ -6,10 +6,10 @@ again. So undoing a summary and deleting messages need no rules of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidFact, UnknownFact
 from autonomy_ctx.items.fact import (
@@ -27,7 +27,7 @@ from autonomy_ctx.items.fact import (
     normalize_fact,
     standing_facts,
 )
-from autonomy_ctx.memory.store import Key, Store
+from autonomy_ctx.memory.store import Key, Store, StoredSegment
 
 # A fact that was ended by a user who removed the one in its place.
 ENDED_BY_REMOVAL = -1
@@ -111,6 +111,47 @@ def make_fact(row: FactRow, state: FactState) -> Fact:
     )
 
 
+class ForkedFact(NamedTuple):
+    """A row of a fact for the fork, and the number of the row that ended it; None while it holds."""
+
+    row: FactRow
+    ended_by: int | None
+
+
+def fork_facts(
+    rows: Mapping[int, FactRow], ended_by: Mapping[int, int], segments: Sequence[StoredSegment], at: int
+) -> list[ForkedFact]:
+    """The facts that hold in a fork at a position, and the one that each has replaced, by number.
+
+    What a user wrote counts up to the position, what was made from messages as far as the fork's
+    `segments` reach: each of these facts goes with the segment that covers its message.
+    """
+    covered = segments[-1].last if segments else 0
+
+    def is_taken(number: int) -> bool:
+        row = rows.get(number)
+        return row is not None and row.position <= (at if row.source == "user" else covered)
+
+    def is_ended(number: int) -> bool:
+        by = ended_by.get(number)
+        return by is not None and (by == ENDED_BY_REMOVAL or is_taken(by))
+
+    def forked(row: FactRow, by: int | None) -> ForkedFact:
+        if row.source == "user":
+            return ForkedFact(row, by)
+        segment = next(one.number for one in segments if row.position <= one.last)
+        return ForkedFact(replace(row, segment=segment), by)
+
+    taken: dict[int, ForkedFact] = {}
+    for number, row in rows.items():
+        if row.is_done or not is_taken(number) or is_ended(number):
+            continue
+        taken[number] = forked(row, None)
+        if row.target is not None and is_taken(row.target):
+            taken[row.target] = forked(rows[row.target], number)
+    return [taken[number] for number in sorted(taken)]
+
+
 class FactRows:
     """The facts of one conversation in plain Python objects; numbers are never used again."""
 
@@ -160,6 +201,16 @@ class FactRows:
             number: by for number, by in self._ended_by.items() if by not in gone and number in self._rows
         }
         return len(gone)
+
+    def fork(self, segments: Sequence[StoredSegment], at: int) -> FactRows:
+        """The rows of a fork at a position; its numbers go on from here."""
+        made = FactRows()
+        made._last_number = self._last_number
+        for row, by in fork_facts(self._rows, self._ended_by, segments, at):
+            made._rows[row.number] = row
+            if by is not None:
+                made._ended_by[row.number] = by
+        return made
 
     def clear(self) -> int:
         """Drop all rows, those of users too."""

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio.to_thread
 
@@ -16,8 +16,10 @@ from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.facts import USERS_SEGMENT, FactRows
+from autonomy_ctx.memory.forks import fork_position
 from autonomy_ctx.memory.rows import RecordRows, SegmentRows, WorkRows
 from autonomy_ctx.memory.store import (
+    MAX_POSITION,
     ConversationInfo,
     Draft,
     Entry,
@@ -41,13 +43,40 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.search_index import SearchIndex
 
 
+class _LogRange(NamedTuple):
+    """The positions `first` to `last` of a log."""
+
+    log: _ConversationLog
+    first: int
+    last: int
+
+
 class _ConversationLog:
-    """One log: entries by position, positions by id; and what was made from it."""
+    """One log: its own entries by position, positions by id; and what was made from it.
 
-    __slots__ = ("entries", "facts", "head", "pins", "positions", "records", "segments", "wholes")
+    A fork also has ranges of other logs, all before its own entries.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "entries",
+        "facts",
+        "forks",
+        "head",
+        "key",
+        "pins",
+        "positions",
+        "records",
+        "segments",
+        "shared",
+        "wholes",
+    )
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
         self.head = Head()
+        self.shared: list[_LogRange] = []
+        # The logs that have a range of this one.
+        self.forks: list[_ConversationLog] = []
         self.entries: list[Entry] = []
         self.positions: dict[str, int] = {}
         self.wholes: dict[int, str] = {}
@@ -58,23 +87,93 @@ class _ConversationLog:
 
     def body(self, message_id: str) -> str | None:
         """What an id stands for, uncut, to tell a retry from a conflict."""
-        position = self.positions.get(message_id)
-        if position is None:
+        found = self.find(message_id)
+        if found is None:
             return None
-        return self.wholes.get(position) or encode_row(self.entry(position).message)
+        owner, position = found
+        return owner.wholes.get(position) or encode_row(owner.entry(position).message)
+
+    def find(self, message_id: str) -> tuple[_ConversationLog, int] | None:
+        """The log that a message is kept in, and its position."""
+        own = self.positions.get(message_id)
+        if own is not None:
+            return self, own
+        for log, first, last in self.shared:
+            position = log.positions.get(message_id)
+            if position is not None and first <= position <= last:
+                return log, position
+        return None
+
+    def ranges(self) -> list[_LogRange]:
+        """Where the entries are: those of other logs, then its own."""
+        return [*self.shared, _LogRange(self, 1 + self.shared_until, MAX_POSITION)]
+
+    @property
+    def shared_until(self) -> int:
+        """The last position of other logs; its own entries come after it."""
+        return self.shared[-1].last if self.shared else 0
 
     def entry(self, position: int) -> Entry:
         """The entry at a position where there is one."""
-        return self.entries[bisect_left(self.entries, position, key=_position)]
+        [entry] = self.between(position - 1, position + 1, None)
+        return entry
 
     def after(self, position: int) -> list[Entry]:
-        """The entries after a position."""
+        """Its own entries after a position."""
         return self.entries[bisect_right(self.entries, position, key=_position) :]
+
+    def between(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
+        """The newest `limit` entries between two positions."""
+        found = _slice(self.entries, after, before, limit)
+        for log, first, last in reversed(self.shared):
+            if last <= after or (limit is not None and len(found) >= limit):
+                break
+            end = last + 1 if before is None else min(last + 1, before)
+            rest = None if limit is None else limit - len(found)
+            found = _slice(log.entries, max(after, first - 1), end, rest) + found
+        return found
+
+    def first_entry(self) -> Entry:
+        """The oldest entry of a log that has one."""
+        for log, first, last in self.ranges():
+            at = bisect_left(log.entries, first, key=_position)
+            if at < len(log.entries) and log.entries[at].position <= last:
+                return log.entries[at]
+        raise AssertionError("a log without entries has no first one")
+
+    def count_between(self, first: int, last: int) -> int:
+        """How many entries of its own are at these positions."""
+        start = bisect_left(self.entries, first, key=_position)
+        return bisect_right(self.entries, last, key=_position) - start
+
+    def newest_user(self) -> int:
+        """The position of the newest message of a user; 0 when there is none."""
+        for log, first, last in reversed(self.ranges()):
+            end = bisect_right(log.entries, last, key=_position)
+            for index in range(end - 1, -1, -1):
+                position, message = log.entries[index]
+                if position < first:
+                    break
+                if message.role is ChatRole.USER:
+                    return position
+        return 0
 
     def has(self, position: int) -> bool:
         """Whether there is an entry at a position."""
-        at = bisect_left(self.entries, position, key=_position)
-        return at < len(self.entries) and self.entries[at].position == position
+        return bool(self.between(position - 1, position + 1, None))
+
+    def remove(self, positions: set[int]) -> None:
+        """Take out entries of its own."""
+        for position in positions:
+            self.wholes.pop(position, None)
+        self.entries = [entry for entry in self.entries if entry.position not in positions]
+        self.positions = {entry.message.id: entry.position for entry in self.entries}
+
+    def leave_sources(self) -> None:
+        """Share nothing with the logs it came from."""
+        for one in self.shared:
+            one.log.forks.remove(self)
+        self.shared = []
 
     def revise(self, *, new_generation: bool = False) -> None:
         """Note that the segments in force, the pins or the facts have changed."""
@@ -98,7 +197,7 @@ class InProcessStore:
 
     async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
         self._check_open()
-        log = self._conversations.get(key) or _ConversationLog()
+        log = self._conversations.get(key) or _ConversationLog(key)
         positions: dict[str, int] = {}
         fresh: dict[str, Draft] = {}
         for draft in drafts:
@@ -108,7 +207,8 @@ class InProcessStore:
                 fresh[message_id] = draft
                 positions[message_id] = log.head.position + len(fresh)
                 continue
-            positions.setdefault(message_id, log.positions.get(message_id, 0))
+            if message_id not in positions and (place := log.find(message_id)) is not None:
+                positions[message_id] = place[1]
             if not same_content(known, _whole_body(draft)):
                 raise ConflictingMessage(message_id=message_id, position=positions[message_id])
         position, last_user = log.head.position, log.head.last_user
@@ -135,12 +235,7 @@ class InProcessStore:
         log = self._conversations.get(key)
         if log is None:
             return Window(Head(), [])
-        entries = log.entries
-        start = bisect_right(entries, after, key=_position) if after else 0
-        stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
-        if limit is not None:
-            start = max(start, stop - limit)
-        return Window(log.head, entries[start:stop])
+        return Window(log.head, log.between(after, before, limit))
 
     async def head(self, key: Key) -> Head:
         self._check_open()
@@ -150,7 +245,8 @@ class InProcessStore:
     async def whole(self, key: Key, message_id: str) -> str | None:
         self._check_open()
         log = self._conversations.get(key)
-        return None if log is None else log.wholes.get(log.positions.get(message_id, 0))
+        place = None if log is None else log.find(message_id)
+        return None if place is None else place[0].wholes.get(place[1])
 
     async def delete(
         self,
@@ -160,16 +256,9 @@ class InProcessStore:
         ids: Sequence[str] | None = None,
     ) -> int:
         self._check_open()
-        deleted = 0
-        for key, log in self._matching(scope, agent, conversation):
-            gone = _delete_messages(log, ids)
-            if gone or ids is None:
-                log.records.delete_all(only_derived=ids is not None)
-            deleted += gone
-            if not log.entries:
-                self._work.delete(key)
-                if gone and self._names is not None:
-                    self._names.remove(key)
+        # Forks before their sources: what goes with a fork is then no loss of it.
+        logs = [log for _, log in self._matching(scope, agent, conversation)][::-1]
+        deleted = sum(self._delete_all(log) if ids is None else self._delete_some(log, ids) for log in logs)
         if deleted and self._index is not None:
             self._index.retire()
         return deleted
@@ -232,9 +321,10 @@ class InProcessStore:
     async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
         self._check_open()
         log = self._conversations.get(key)
-        position = None if log is None else log.positions.get(message_id)
-        if log is None or position is None:
+        place = None if log is None else log.find(message_id)
+        if log is None or place is None:
             return False
+        position = place[1]
         if pinned != (position in log.pins):
             log.pins ^= {position}
             log.revise()
@@ -247,7 +337,7 @@ class InProcessStore:
 
     async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
         self._check_open()
-        log = self._conversations.setdefault(key, _ConversationLog())
+        log = self._conversations.setdefault(key, _ConversationLog(key))
         found = log.facts.write(changes, segment=USERS_SEGMENT)
         log.revise()
         return found
@@ -263,7 +353,7 @@ class InProcessStore:
     async def owe(self, key: Key, *, task: str) -> bool:
         self._check_open()
         log = self._conversations.get(key)
-        spoken_in = log is not None and bool(log.entries)
+        spoken_in = log is not None and log.head.count > 0
         if spoken_in:
             self._work.owe(key, task, self._clock())
         return spoken_in
@@ -271,7 +361,7 @@ class InProcessStore:
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
         self._check_open()
         log = self._conversations.get(key)
-        if log is None or not log.entries:
+        if log is None or not log.head.count:
             return None
         return self._work.claim(key, owner, task, seconds, self._clock())
 
@@ -299,7 +389,7 @@ class InProcessStore:
     ) -> list[int]:
         self._check_open()
         check_put(kind, records, keep)
-        log = self._conversations.get(key) or _ConversationLog()
+        log = self._conversations.get(key) or _ConversationLog(key)
         if generation not in (None, log.head.generation):
             return []
         self._conversations[key] = log
@@ -329,23 +419,26 @@ class InProcessStore:
         logs = dict(self._matching(scope, agent, conversation)) if terms else {}
         if not logs:
             return []
-        if self._index is None or self._index.retired:
-            # Imported here: until somebody searches, no SQLite is needed.
-            from autonomy_ctx.memory.search_index import SearchIndex
+        # Imported here: until somebody searches, no SQLite is needed.
+        from autonomy_ctx.memory.search_index import KeyRange, SearchIndex
 
+        if self._index is None or self._index.retired:
             self._index = SearchIndex()
-        new = {key: log.after(self._index.indexed(key)) for key, log in logs.items()}
-        look = partial(self._index.search, new, terms, limit, whole_scope=conversation is None)
+        ranges = [] if conversation is None else [one for log in logs.values() for one in log.ranges()]
+        owners = {one.log.key: one.log for one in ranges} or logs
+        new = {key: log.after(self._index.indexed(key)) for key, log in owners.items()}
+        places = [KeyRange(one.log.key, one.first, one.last) for one in ranges]
+        look = partial(self._index.search, new, terms, limit, places)
         return [
             SearchHit(
-                conversation=hit.key.conversation,
+                conversation=hit.key.conversation if conversation is None else conversation,
                 position=hit.position,
-                message=logs[hit.key].entry(hit.position).message,
+                message=owners[hit.key].entry(hit.position).message,
                 score=hit.score,
             )
             for hit in await anyio.to_thread.run_sync(look)
             # It may have been deleted meanwhile.
-            if logs[hit.key].has(hit.position)
+            if owners[hit.key].has(hit.position)
         ]
 
     async def read_indexed(
@@ -372,12 +465,45 @@ class InProcessStore:
         return [
             ConversationInfo(
                 **key._asdict(),
-                messages=len(entries),
-                first_at=entries[0].message.created_at,
-                last_at=entries[-1].message.created_at,
+                messages=log.head.count,
+                first_at=log.first_entry().message.created_at,
+                last_at=log.between(0, None, 1)[0].message.created_at,
             )
-            for key, entries in ((key, self._conversations[key].entries) for key in keys)
+            for key, log in ((key, self._conversations[key]) for key in keys)
         ]
+
+    async def fork(self, key: Key, at: int | None, name: str) -> None:
+        self._check_open()
+        source, target = self._conversations.get(key), key._replace(conversation=name)
+        head = Head() if source is None else source.head
+        at = fork_position(key, head, at, name, name_exists=target in self._conversations)
+        assert source is not None
+        log = _ConversationLog(target)
+        log.shared = [one._replace(last=min(one.last, at)) for one in source.ranges() if one.first <= at]
+        for one in log.shared:
+            one.log.forks.append(log)
+        log.segments = source.segments.fork(at)
+        log.facts = source.facts.fork(log.segments.in_force, at)
+        log.pins = {position for position in source.pins if position <= at}
+        log.head = Head(
+            position=at,
+            count=sum(one.log.count_between(one.first, one.last) for one in log.shared),
+            generation=head.generation,
+            last_user=log.newest_user(),
+            # Not that of a conversation that nobody has used.
+            revision=head.revision + 1,
+        )
+        self._conversations[target] = log
+        if log.head.count and self._names is not None:
+            self._names.add(target)
+
+    async def shared_until(self, key: Key) -> int:
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None:
+            return 0
+        ends = (one.last for fork in log.forks for one in fork.shared if one.log is log)
+        return max((log.shared_until, *ends))
 
     @property
     def identity(self) -> object:
@@ -401,13 +527,65 @@ class InProcessStore:
             if conversation in (None, key.conversation):
                 yield key, log
 
+    def _delete_some(self, log: _ConversationLog, ids: Sequence[str]) -> int:
+        """Delete messages of a log, from every log that has them."""
+        places: dict[_ConversationLog, set[int]] = {}
+        for message_id in set(ids):
+            if (found := log.find(message_id)) is not None:
+                places.setdefault(found[0], set()).add(found[1])
+        losses: dict[_ConversationLog, set[int]] = {}
+        for owner, positions in places.items():
+            owner.remove(positions)
+            losses.setdefault(owner, set()).update(positions)
+            for fork in owner.forks:
+                losses.setdefault(fork, set()).update(_shared_positions(fork, owner, positions))
+        for one, positions in losses.items():
+            self._note_loss(one, positions)
+        return sum(len(positions) for positions in places.values())
+
+    def _delete_all(self, log: _ConversationLog) -> int:
+        """Delete a log and all that was made from it; its own messages go from its forks too."""
+        own = set(log.positions.values())
+        losses = {fork: _shared_positions(fork, log, own) for fork in log.forks}
+        log.remove(own)
+        for fork, positions in losses.items():
+            fork.shared = [one for one in fork.shared if one.log is not log]
+            self._note_loss(fork, positions)
+        log.forks = []
+        log.leave_sources()
+        derived = log.segments.delete_from(0) + len(log.pins) + log.facts.clear()
+        log.pins = set()
+        log.records.delete_all(only_derived=False)
+        self._set_count(log, 0, derived)
+        return len(own)
+
+    def _note_loss(self, log: _ConversationLog, positions: set[int]) -> None:
+        """Take away what was made from messages that are gone."""
+        if not positions:
+            return
+        derived = log.segments.delete_from(min(positions)) + len(log.pins & positions)
+        derived += log.facts.drop(lambda row: row.segment not in log.segments or row.position in positions)
+        log.pins -= positions
+        log.records.delete_all(only_derived=True)
+        self._set_count(log, log.head.count - len(positions), derived)
+
+    def _set_count(self, log: _ConversationLog, count: int, derived: int) -> None:
+        head = log.head
+        if not count:
+            self._work.delete(log.key)
+            if head.count and self._names is not None:
+                self._names.remove(log.key)
+        if count < head.count or derived:
+            generation, revision = head.generation + 1, head.revision + (derived > 0)
+            log.head = Head(head.position, count, generation, log.newest_user(), revision)
+
     def _name_index(self) -> NameIndex:
         self._check_open()
         if self._names is None:
             # Imported here: few programs list what there is.
             from autonomy_ctx.memory.name_index import NameIndex
 
-            self._names = NameIndex(key for key, log in self._conversations.items() if log.entries)
+            self._names = NameIndex(key for key, log in self._conversations.items() if log.head.count)
         return self._names
 
     def _check_open(self) -> None:
@@ -415,27 +593,23 @@ class InProcessStore:
             raise StoreClosed("this process")
 
 
-def _delete_messages(log: _ConversationLog, ids: Sequence[str] | None) -> int:
-    gone = set(log.positions) if ids is None else log.positions.keys() & set(ids)
-    positions = {log.positions.pop(message_id) for message_id in gone}
-    # With all of a conversation goes also what was made after its last message had gone.
-    first = 0 if ids is None else min(positions, default=log.head.position + 1)
-    derived = log.segments.delete_from(first) + len(log.pins & positions)
-    derived += (
-        log.facts.clear()
-        if ids is None
-        else log.facts.drop(lambda row: row.segment not in log.segments or row.position in positions)
-    )
-    if not gone and not derived:
-        return 0
-    log.pins -= positions
-    for position in positions:
-        log.wholes.pop(position, None)
-    log.entries = [entry for entry in log.entries if entry.message.id not in gone]
-    users = (entry.position for entry in reversed(log.entries) if entry.message.role is ChatRole.USER)
-    generation, revision = log.head.generation + 1, log.head.revision + (derived > 0)
-    log.head = Head(log.head.position, len(log.entries), generation, next(users, 0), revision)
-    return len(gone)
+def _slice(entries: list[Entry], after: int, before: int | None, limit: int | None) -> list[Entry]:
+    start = bisect_right(entries, after, key=_position) if after else 0
+    stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
+    if limit is not None:
+        start = max(start, stop - limit)
+    return entries[start:stop]
+
+
+def _shared_positions(fork: _ConversationLog, owner: _ConversationLog, positions: set[int]) -> set[int]:
+    """Those of the owner's positions that a fork has too."""
+    return {
+        position
+        for log, first, last in fork.shared
+        if log is owner
+        for position in positions
+        if first <= position <= last
+    }
 
 
 def _whole_body(draft: Draft) -> str:

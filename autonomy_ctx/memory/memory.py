@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from autonomy_ctx.background import AsyncResource, Chunks
-from autonomy_ctx.errors import StoreError
+from autonomy_ctx.errors import SharedTurn, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.events import mail_id
@@ -60,12 +60,13 @@ class MemoryHook(Enum):
     """What memory tells its hooks: the scope and conversation, and the messages or how many were deleted.
 
     A `BEFORE_APPEND` hook that fails keeps the messages out. The conversation is None when a whole
-    scope was deleted.
+    scope was deleted. `AFTER_FORK` has the name of the fork.
     """
 
     BEFORE_APPEND = "before_append"
     AFTER_APPEND = "after_append"
     AFTER_DELETE = "after_delete"
+    AFTER_FORK = "after_fork"
 
 
 class Memory(AsyncResource):
@@ -179,17 +180,43 @@ class Memory(AsyncResource):
         return await self._delete(scope, self.agent, conversation, [message_id]) > 0
 
     async def delete_conversation(self, scope: str, conversation: str) -> int:
-        """Delete all messages of a conversation; how many there were."""
+        """Delete all messages of a conversation; how many there were.
+
+        A fork loses only its own. What it shares stays with the others and is not counted.
+        """
         make_key(self.agent, scope, conversation)
         return await self._delete(scope, self.agent, conversation, None)
 
     async def drop_last_turn(self, scope: str, conversation: str) -> int:
         """Delete the user's newest message and all that follows it; how many messages it was.
 
-        Mail from other agents begins no turn: it is no message of the user.
+        Mail from other agents begins no turn: it is no message of the user. A turn that a fork has too
+        is not dropped: `SharedTurn`.
         """
-        ids = [entry.message.id for entry in await self._read_last_turn(scope, conversation)]
-        return await self._delete(scope, self.agent, conversation, ids) if ids else 0
+        entries = await self._read_last_turn(scope, conversation)
+        if not entries:
+            return 0
+        if entries[0].position <= await self._store.shared_until(make_key(self.agent, scope, conversation)):
+            raise SharedTurn(conversation=conversation, position=entries[0].position)
+        return await self._delete(scope, self.agent, conversation, [entry.message.id for entry in entries])
+
+    async def fork(
+        self, scope: str, conversation: str, *, at: int | None = None, name: str | None = None
+    ) -> str:
+        """Make a conversation that shares the messages of another up to a position, and give its name.
+
+        `at` is the last position they share, by default the newest. Summaries, facts and pins up to there
+        are the fork's too. Nothing is copied and no model is asked. What is said, pinned or summarized
+        after it in one is not in the other. A deleted message goes from both.
+        """
+        key = make_key(self.agent, scope, conversation)
+        check_int("at", at, most=MAX_POSITION, optional=True)
+        name = self._new_id() if name is None else name
+        check_name("name", name)
+        await self._store.fork(key, at, name)
+        if self.hooks:
+            await fire(self.hooks, MemoryHook.AFTER_FORK, scope, conversation, name, done=True)
+        return name
 
     async def delete_scope(self, scope: str) -> int:
         """Delete everything a user or tenant ever said, with whichever agent; how many messages it was."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from autonomy_ctx.memory.forks import ReplacedSegment, fork_segments
 from autonomy_ctx.memory.store import (
     MAX_LEASE_SECONDS,
     Head,
@@ -92,6 +93,19 @@ class SegmentRows:
             self._rows[segment.number].replaced_by = None
         self._sort()
         return before - len(self._rows)
+
+    def fork(self, at: int) -> SegmentRows:
+        """The rows of a fork at a position, numbered in their order: an undo takes the last one back."""
+        replaced = (
+            ReplacedSegment(row.replaced_by, row.segment)
+            for row in self._rows.values()
+            if row.replaced_by is not None
+        )
+        made = SegmentRows()
+        for segment in fork_segments(self.in_force, replaced, at):
+            made._add(segment, None)
+        made._sort()
+        return made
 
     def _add(self, segment: StoredSegment, rest_of: int | None) -> int:
         self._last_number += 1

@@ -30,6 +30,14 @@ class IndexHit(NamedTuple):
     score: float
 
 
+class KeyRange(NamedTuple):
+    """The positions `first` to `last` of a conversation."""
+
+    key: Key
+    first: int
+    last: int
+
+
 class SearchIndex:
     """An index for as long as nothing is deleted; after that a new one is made by the next search."""
 
@@ -47,9 +55,16 @@ class SearchIndex:
         return self._indexed.get(key, 0)
 
     def search(
-        self, logs: Mapping[Key, Sequence[Entry]], terms: Sequence[str], limit: int, *, whole_scope: bool
+        self,
+        logs: Mapping[Key, Sequence[Entry]],
+        terms: Sequence[str],
+        limit: int,
+        ranges: Sequence[KeyRange] = (),
     ) -> list[IndexHit]:
-        """Index what is new in these logs of one scope, then find. It blocks: call it in a thread."""
+        """Index what is new in these logs of one scope, then find, in the scope or in ranges of the logs.
+
+        It blocks: call it in a thread.
+        """
         try:
             with self._lock:
                 connection = self._connection or self._open()
@@ -59,8 +74,9 @@ class SearchIndex:
                 connection.execute("COMMIT")
                 first = next(iter(logs))
                 scope_number = fulltext.ensure_scope_number(connection, first.agent, first.scope)
-                number = None if whole_scope else self._numbers[first]
-                hits = fulltext.find_hits(connection, scope_number, number, terms, limit)
+                numbered = [(self._numbers[one.key], one.first, one.last) for one in ranges]
+                number = numbered[0][0] if numbered else None
+                hits = fulltext.find_hits(connection, scope_number, number, terms, limit, numbered)
                 return [
                     IndexHit(self._keys[hit.conversation_id - 1], hit.position, hit.score) for hit in hits
                 ]

@@ -1,4 +1,4 @@
-"""The store protocols and their values: log, summaries, facts, leased work, records, search and listing.
+"""The store protocols and their values: log, summaries, facts, leased work, records, search, listing, forks.
 
 A store keeps rows and does not interpret messages; `encoding` turns messages into rows and back, so every
 store returns exactly the same messages. The rules that every store shares are here as pure functions:
@@ -577,7 +577,27 @@ def check_cursor(after: Key | None, scope: str, agent: str | None) -> None:
 
 
 @runtime_checkable
-class Store(Log, Summaries, Facts, Work, Records, Search, Listing, Protocol):
+class Forks(Protocol):
+    """Makes conversations that share the messages of another up to a position.
+
+    Messages are shared, not copied: one that is deleted goes from every conversation that has it, and
+    raises the generation of each. Segments, facts and pins up to there are rows of the fork's own.
+    Records, work and leases are not shared. Deleting a fork deletes only its own messages.
+    """
+
+    async def fork(self, key: Key, at: int | None, name: str) -> None:
+        """Make the conversation `name`, with the same agent and scope, from the messages up to `at`.
+
+        None is the head. It goes on at the next position. `UnknownConversation` when the source has no
+        messages; `InvalidFork` for a name that is or was in use, and for a position after the head.
+        """
+
+    async def shared_until(self, key: Key) -> int:
+        """The last position that another conversation has too, above or below it; 0 when there is none."""
+
+
+@runtime_checkable
+class Store(Log, Summaries, Facts, Work, Records, Search, Listing, Forks, Protocol):
     """All of the above, with a life of its own."""
 
     @property

@@ -1,5 +1,5 @@
 """`StoreContract`: what every store must do. The tests of the log are here; those of summaries, facts, work,
-records, search and listing are in the classes it inherits from.
+records, search, listing and forks are in the classes it inherits from.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.store import Head, Key, Store
 from autonomy_ctx.testing.facts_contract import FactsContract
+from autonomy_ctx.testing.fork_contract import ForkContract
 from autonomy_ctx.testing.listing_contract import ListingContract
 from autonomy_ctx.testing.records_contract import RecordsContract
 from autonomy_ctx.testing.search_contract import SearchContract
@@ -22,7 +23,13 @@ from autonomy_ctx.testing.work_contract import WorkContract
 
 
 class StoreContract(
-    SummariesContract, FactsContract, WorkContract, RecordsContract, SearchContract, ListingContract
+    SummariesContract,
+    FactsContract,
+    WorkContract,
+    RecordsContract,
+    SearchContract,
+    ListingContract,
+    ForkContract,
 ):
     """What every store must do. Subclass it and provide a `store` and a `clock` fixture."""
 

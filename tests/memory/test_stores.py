@@ -62,6 +62,7 @@ class _HotStore(WindowCache):
         self.drop_records, self.search = store.drop_records, store.search
         self.list_agents, self.list_scopes = store.list_agents, store.list_scopes
         self.list_conversations = store.list_conversations
+        self.fork, self.shared_until = store.fork, store.shared_until
         self._store = store
 
     @property

@@ -12,6 +12,7 @@ from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     USERS_SEGMENT,
     FactRow,
+    ForkedFact,
     ended_state,
     make_fact,
     make_rows,
@@ -38,6 +39,19 @@ _SELECT_ALL = f"""
 """  # noqa: S608  # our names
 _INSERT = f"""
     INSERT INTO fact (conversation_id, {", ".join(_COLUMNS)}) VALUES (?{", ?" * len(_COLUMNS)})
+"""  # noqa: S608  # our names
+# Those that hold at a position or might, the ones they stand for, and the ones that ended them after it.
+_SELECT_FORKABLE = f"""
+    WITH held (number, target, ended_by) AS (
+        SELECT number, target, ended_by FROM fact INDEXED BY fact_in_force
+        WHERE conversation_id = ?1 AND ended_by IS NULL AND is_done = 0 AND position <= ?2
+        UNION ALL
+        SELECT h.number, h.target, h.ended_by FROM fact e INDEXED BY fact_position
+        CROSS JOIN fact h ON h.conversation_id = e.conversation_id AND h.number = e.target
+        WHERE e.conversation_id = ?1 AND e.position > ?3 AND h.is_done = 0 AND h.position <= ?2
+    )
+    SELECT {_OF_ROW}, f.ended_by FROM fact f WHERE f.conversation_id = ?1 AND f.number IN
+        (SELECT number FROM held UNION SELECT target FROM held UNION SELECT ended_by FROM held)
 """  # noqa: S608  # our names
 _DROP = "SELECT number FROM fact WHERE conversation_id = ? AND source != 'user' AND "
 DROP_RANGE = f"{_DROP} position BETWEEN ? AND ?"
@@ -77,8 +91,7 @@ def write_facts(
     holding = [make_fact(row, "holds") for row in _read(connection, _SELECT_HOLDING, (conversation_id,))]
     rows = make_rows(holding, changes, last=last, segment=segment)
     for row in rows:
-        given = [encode_text(row.text) if name == "text" else getattr(row, name) for name in _COLUMNS]
-        connection.execute(_INSERT, (conversation_id, *given))
+        _insert(connection, conversation_id, row)
         if row.target is not None:
             _end(connection, conversation_id, row.target, row.number)
     if rows:
@@ -118,6 +131,27 @@ def drop_facts(connection: sqlite3.Connection, conversation_id: int, which: str,
             "DELETE FROM fact WHERE conversation_id = ? AND number = ?", (conversation_id, number)
         )
     return len(gone)
+
+
+def read_forkable_facts(
+    connection: sqlite3.Connection, conversation_id: int, at: int, covered: int
+) -> tuple[dict[int, FactRow], dict[int, int]]:
+    """What `fork_facts` has to know of a fork at a position: rows by number, and what ended them."""
+    found = connection.execute(_SELECT_FORKABLE, (conversation_id, at, covered)).fetchall()
+    ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
+    return {row[0]: _decode(row[:-1]) for row in found}, ended_by
+
+
+def insert_forked_fact(connection: sqlite3.Connection, conversation_id: int, fact: ForkedFact) -> None:
+    """Write a row of a fork."""
+    _insert(connection, conversation_id, fact.row)
+    if fact.ended_by is not None:
+        _end(connection, conversation_id, fact.row.number, fact.ended_by)
+
+
+def _insert(connection: sqlite3.Connection, conversation_id: int, row: FactRow) -> None:
+    given = [encode_text(row.text) if name == "text" else getattr(row, name) for name in _COLUMNS]
+    connection.execute(_INSERT, (conversation_id, *given))
 
 
 def _end(connection: sqlite3.Connection, conversation_id: int, number: int, by: int) -> None:

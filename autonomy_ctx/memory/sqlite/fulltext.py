@@ -32,6 +32,17 @@ _SELECT_HITS = """
         ORDER BY 2 DESC, 1 DESC LIMIT ?
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
 """
+# Of a fork: what it has of other conversations, and its own.
+_SELECT_SHARED_HITS = """
+    SELECT e.conversation_id, e.position, f.score FROM (
+        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
+        WHERE search_term MATCH ?1 AND EXISTS (
+            SELECT 1 FROM search_entry s CROSS JOIN json_each(?3) r
+            WHERE s.id = search_term.rowid AND s.conversation_id = json_extract(r.value, '$[0]')
+              AND s.position BETWEEN json_extract(r.value, '$[1]') AND json_extract(r.value, '$[2]'))
+        ORDER BY 2 DESC, 1 DESC LIMIT ?2
+    ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
+"""
 _UNLIST_ENTRIES = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
 _MERGE_INDEX = "INSERT INTO search_term (search_term, rank) VALUES ('merge', ?)"
 # How much one transaction does, so that others get their turn.
@@ -99,15 +110,22 @@ def find_hits(
     conversation_id: int | None,
     terms: Sequence[str],
     limit: int,
+    ranges: Sequence[tuple[int, int, int]] = (),
 ) -> list[FullTextHit]:
-    """What matches any of the terms, best first; of equals the newest."""
+    """What matches any of the terms, best first; of equals the newest.
+
+    With several `ranges`, in those: each a conversation, its first and its last position.
+    """
     match = f"text : ({fts_or_query(f'{scope_number}x{term}' for term in terms)})"
-    if conversation_id is not None:
-        match = f'({match}) AND (place : "c{conversation_id}")'
+    numbers = {number for number, _, _ in ranges} if len(ranges) > 1 else {conversation_id} - {None}
+    if numbers:
+        match = f"({match}) AND (place : ({' OR '.join(f'c{number}' for number in numbers)}))"
     # SQLite takes no larger number; no index has so many rows.
-    return [
-        FullTextHit(*row) for row in connection.execute(_SELECT_HITS, (match, min(limit, 2**62))).fetchall()
-    ]
+    values: tuple[object, ...] = (match, min(limit, 2**62))
+    statement = _SELECT_HITS
+    if len(ranges) > 1:
+        statement, values = _SELECT_SHARED_HITS, (*values, json.dumps(ranges))
+    return [FullTextHit(*row) for row in connection.execute(statement, values).fetchall()]
 
 
 def unlist_entries(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:

@@ -14,12 +14,21 @@ from autonomy_ctx.memory.store import ConversationInfo, Key
 
 _SELECT_CONVERSATIONS = """
     SELECT c.agent, c.scope, c.conversation, c.count,
-           (SELECT created FROM message WHERE conversation_id = c.id ORDER BY position LIMIT 1),
-           (SELECT created FROM message WHERE conversation_id = c.id ORDER BY position DESC LIMIT 1)
+           {first}, {last}
     FROM conversation c
     WHERE c.has_messages AND {condition}
     ORDER BY c.agent, c.conversation LIMIT :limit
 """
+_SELECT_TIME = """
+    CASE WHEN c.is_fork
+        THEN (SELECT m.created FROM shared_range r CROSS JOIN message m
+              WHERE r.conversation_id = c.id AND m.conversation_id = r.source_id
+                AND m.position BETWEEN r.first AND r.last
+              ORDER BY r.first {order}, m.position {order} LIMIT 1)
+        ELSE (SELECT created FROM message WHERE conversation_id = c.id ORDER BY position {order} LIMIT 1)
+    END
+"""
+_TIMES = {"first": _SELECT_TIME.format(order="ASC"), "last": _SELECT_TIME.format(order="DESC")}
 # Each name is the smallest after the one before: conversations of the same name are passed over.
 _SELECT_NAMES = """
     WITH RECURSIVE names (name) AS (
@@ -61,7 +70,7 @@ def list_conversations(
             if agent is None
             else " AND c.conversation > :last_conversation"
         )
-    statement = _SELECT_CONVERSATIONS.format(condition=condition)
+    statement = _SELECT_CONVERSATIONS.format(condition=condition, **_TIMES)
     last = Key("", "", "") if after is None else after
     values = {
         "scope": scope,

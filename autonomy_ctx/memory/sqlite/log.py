@@ -18,6 +18,15 @@ from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import decode_row, same_content, to_microseconds
 from autonomy_ctx.memory.sqlite.connection import UnreadableRow
 from autonomy_ctx.memory.sqlite.facts import DROP_LOST, drop_facts
+from autonomy_ctx.memory.sqlite.forks import (
+    MessagePlace,
+    SharedRange,
+    find_message,
+    newest_user,
+    read_forks,
+    read_ranges,
+    remove_ranges,
+)
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.progress import Progress
 from autonomy_ctx.memory.sqlite.segments import restore_segments
@@ -27,7 +36,7 @@ from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Win
 PROBE_BYTES = 12 * 4096
 
 _SELECT_CONVERSATION = """
-    SELECT id, head, count, generation, last_user, revision FROM conversation
+    SELECT id, head, count, generation, last_user, revision, is_fork FROM conversation
     WHERE agent = ? AND scope = ? AND conversation = ?
 """
 _SELECT_BY_MESSAGE_ID = """
@@ -46,11 +55,20 @@ _COUNT_COMMIT = """
 _SELECT_WINDOW = """
     SELECT c.head, c.count, c.generation, c.last_user, c.revision,
            m.position, m.id, m.created, m.tokens, m.counter, m.size,
-           CASE WHEN m.size <= ? THEN m.body END
+           CASE WHEN m.size <= ? THEN m.body END, c.is_fork
     FROM conversation c
     LEFT JOIN message m ON m.conversation_id = c.id AND m.position > ? AND m.position < ?
     WHERE c.agent = ? AND c.scope = ? AND c.conversation = ?
     ORDER BY m.position DESC LIMIT ?
+"""
+# A fork reads range by range, newest first; a range without rows gives one row of nulls.
+_SELECT_FORK_WINDOW = f"""
+    {_SELECT_WINDOW.partition("LEFT JOIN")[0]}
+    CROSS JOIN shared_range r ON r.conversation_id = c.id
+    LEFT JOIN message m ON m.conversation_id = r.source_id
+        AND m.position BETWEEN max(r.first, ? + 1) AND min(r.last, ? - 1)
+    WHERE c.agent = ? AND c.scope = ? AND c.conversation = ?
+    ORDER BY r.first DESC, m.position DESC
 """
 
 
@@ -62,6 +80,7 @@ class _ConversationRow:
     position: int
     count: int
     last_user: int
+    is_fork: bool = False
 
 
 class Transaction:
@@ -84,17 +103,23 @@ class Transaction:
         before, last_user = row.position, row.last_user
         positions: list[int] = []
         for draft in drafts:
+            known = find_message(self._connection, row.id, draft.message.id) if row.is_fork else None
             # The unique index finds a known id; asking first would cost every new message a query.
             try:
-                self._insert(row.id, row.position + 1, draft)
+                if known is None:
+                    self._insert(row.id, row.position + 1, draft)
             except sqlite3.IntegrityError:
-                found = self._connection.execute(_SELECT_BY_MESSAGE_ID, (row.id, draft.message.id)).fetchone()
+                known = MessagePlace(row.id, 0)
+            if known is not None:
+                found = self._connection.execute(
+                    _SELECT_BY_MESSAGE_ID, (known.conversation_id, draft.message.id)
+                ).fetchone()
                 if found is None:
-                    raise UnreadableRow("the head of a conversation contradicts its log") from None
+                    raise UnreadableRow("the head of a conversation contradicts its log")
                 position, body = found
                 if not same_content(body, draft.whole or draft.body):
                     self._undo(row, before, last_user)
-                    raise ConflictingMessage(message_id=draft.message.id, position=position) from None
+                    raise ConflictingMessage(message_id=draft.message.id, position=position)
                 positions.append(position)
                 continue
             row.position += 1
@@ -112,8 +137,11 @@ class Transaction:
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
     ) -> int:
         """Delete messages and raise the generation of every conversation that lost one."""
-        meant = find_conversation_ids(self.flushed_connection(), scope, agent, conversation)
-        return sum(self._delete_from(conversation_id, ids) for conversation_id in meant)
+        # Forks, which are newer, before their sources: what goes with a fork is then no loss of it.
+        meant = sorted(find_conversation_ids(self.flushed_connection(), scope, agent, conversation))[::-1]
+        if ids is None:
+            return sum(self._delete_all(conversation_id) for conversation_id in meant)
+        return sum(self._delete_some(conversation_id, ids) for conversation_id in meant)
 
     def probe(self) -> None:
         """Write as much as an append of ordinary size, so that a disk without room for one refuses it."""
@@ -149,7 +177,7 @@ class Transaction:
     def _conversation(self, key: Key) -> _ConversationRow:
         found = self._connection.execute(_SELECT_CONVERSATION, key).fetchone()
         if found is not None:
-            return _ConversationRow(found[0], found[1], found[2], found[4])
+            return _ConversationRow(found[0], found[1], found[2], found[4], bool(found[6]))
         made = self._connection.execute(
             "INSERT INTO conversation (agent, scope, conversation) VALUES (?, ?, ?) RETURNING id", key
         )
@@ -183,72 +211,107 @@ class Transaction:
             )
         row.position, row.last_user = position, last_user
 
-    def _delete_from(self, conversation_id: int, ids: Sequence[str] | None) -> int:
-        execute = self._connection.execute
-        first = 0
-        if ids is None:
-            execute("DELETE FROM whole WHERE conversation_id = ?", (conversation_id,))
-            deleted = execute("DELETE FROM message WHERE conversation_id = ?", (conversation_id,)).rowcount
-            execute("DELETE FROM record WHERE conversation_id = ?", (conversation_id,))
-            execute("DELETE FROM fact WHERE conversation_id = ?", (conversation_id,))
-            unlist_entries(self._connection, conversation_id)
-            # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
-            self.has_deleted = True
-        else:
-            positions = [at for message_id in ids for at in self._delete_one(conversation_id, message_id)]
-            if not positions:
-                return 0
-            deleted, first = len(positions), min(positions)
-            execute("DELETE FROM record WHERE conversation_id = ? AND derived", (conversation_id,))
-        derived = self._delete_derived(conversation_id, first)
-        if deleted or derived:
-            self.has_deleted = True
-            execute(
-                """
-                UPDATE conversation SET count = count - ?2, generation = generation + 1, last_user = coalesce(
-                    (SELECT max(position) FROM message WHERE conversation_id = ?1 AND is_user), 0),
-                    revision = revision + ?3
-                WHERE id = ?1
-                """,
-                (conversation_id, deleted, derived > 0),
-            )
-            execute("UPDATE conversation SET has_messages = 0 WHERE id = ? AND count = 0", (conversation_id,))
-            execute(
-                "DELETE FROM work WHERE conversation_id = ?1 AND "
-                "(SELECT count FROM conversation WHERE id = ?1) = 0",
-                (conversation_id,),
-            )
+    def _delete_all(self, conversation_id: int) -> int:
+        """Delete a conversation and all that was made from it; its own messages go from its forks too."""
+        execute, meant = self._connection.execute, (conversation_id,)
+        losses = [
+            (one, self._count_rows(one, conversation_id)) for one in read_forks(self._connection, *meant)
+        ]
+        remove_ranges(self._connection, conversation_id)
+        execute("DELETE FROM whole WHERE conversation_id = ?", meant)
+        deleted = execute("DELETE FROM message WHERE conversation_id = ?", meant).rowcount
+        execute("DELETE FROM record WHERE conversation_id = ?", meant)
+        execute("DELETE FROM fact WHERE conversation_id = ?", meant)
+        unlist_entries(self._connection, conversation_id)
+        # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
+        self.has_deleted = True
+        [(count,)] = execute("SELECT count FROM conversation WHERE id = ?", meant).fetchall()
+        self._note_loss(conversation_id, count, [SharedRange(conversation_id, 0, MAX_POSITION)])
+        for one, lost in losses:
+            if lost:
+                self._note_loss(one.conversation_id, lost, [one])
         return deleted
 
-    def _delete_derived(self, conversation_id: int, first: int) -> int:
-        """Delete the segments from a position on, their facts, and the pins of messages that are gone."""
+    def _delete_some(self, conversation_id: int, ids: Sequence[str]) -> int:
+        """Delete messages of a conversation, from every one that has them."""
+        places = [place for message_id in ids for place in self._delete_one(conversation_id, message_id)]
+        losses: dict[int, list[SharedRange]] = {}
+        for owner in {place.conversation_id for place in places}:
+            sharing = [SharedRange(owner, 1, MAX_POSITION), *read_forks(self._connection, owner)]
+            for one in sharing:
+                losses.setdefault(one.conversation_id, []).extend(
+                    SharedRange(one.conversation_id, place.position, place.position)
+                    for place in places
+                    if place.conversation_id == owner and one.first <= place.position <= one.last
+                )
+        for one_id, lost in losses.items():
+            if lost:
+                self._connection.execute(
+                    "DELETE FROM record WHERE conversation_id = ? AND derived", (one_id,)
+                )
+                self._note_loss(one_id, len(lost), lost)
+        return len(places)
+
+    def _note_loss(self, conversation_id: int, count: int, ranges: Sequence[SharedRange]) -> None:
+        """Delete what was made from messages that are gone, and raise the generation."""
+        derived = self._delete_derived(conversation_id, ranges)
+        if not count and not derived:
+            return
+        self.has_deleted = True
         execute = self._connection.execute
+        execute(
+            """
+            UPDATE conversation SET count = count - ?2, generation = generation + 1, last_user = ?4,
+                revision = revision + ?3
+            WHERE id = ?1
+            """,
+            (conversation_id, count, derived > 0, newest_user(self._connection, conversation_id)),
+        )
+        execute("UPDATE conversation SET has_messages = 0 WHERE id = ? AND count = 0", (conversation_id,))
+        execute(
+            "DELETE FROM work WHERE conversation_id = ?1 AND "
+            "(SELECT count FROM conversation WHERE id = ?1) = 0",
+            (conversation_id,),
+        )
+
+    def _delete_derived(self, conversation_id: int, ranges: Sequence[SharedRange]) -> int:
+        """Delete the segments from the first lost position on, their facts, and the pins of lost messages."""
+        execute = self._connection.execute
+        first = min(one.first for one in ranges)
         segments = execute(
             "DELETE FROM segment WHERE conversation_id = ? AND last >= ?", (conversation_id, first)
         ).rowcount
         if segments:
             restore_segments(self._connection, conversation_id)
         facts = drop_facts(self._connection, conversation_id, DROP_LOST, conversation_id)
-        pins = execute(
-            """
-            DELETE FROM pin WHERE conversation_id = ?1 AND NOT EXISTS
-                (SELECT 1 FROM message m WHERE m.conversation_id = ?1 AND m.position = pin.position)
-            """,
-            (conversation_id,),
-        ).rowcount
+        pins = sum(
+            execute(
+                "DELETE FROM pin WHERE conversation_id = ? AND position BETWEEN ? AND ?",
+                (conversation_id, one.first, one.last),
+            ).rowcount
+            for one in ranges
+        )
         return segments + pins + facts
 
-    def _delete_one(self, conversation_id: int, message_id: str) -> list[int]:
-        found = self._connection.execute(
-            "DELETE FROM message WHERE conversation_id = ? AND id = ? RETURNING position",
-            (conversation_id, message_id),
-        ).fetchall()
-        for (position,) in found:
-            unlist_entries(self._connection, conversation_id, position)
+    def _delete_one(self, conversation_id: int, message_id: str) -> list[MessagePlace]:
+        place = find_message(self._connection, conversation_id, message_id)
+        if place is None:
+            return []
+        for table in ("message", "whole"):
             self._connection.execute(
-                "DELETE FROM whole WHERE conversation_id = ? AND position = ?", (conversation_id, position)
+                f"DELETE FROM {table} WHERE conversation_id = ? AND position = ?",  # noqa: S608  # our names
+                place,
             )
-        return [position for (position,) in found]
+        unlist_entries(self._connection, *place)
+        return [place]
+
+    def _count_rows(self, shared: SharedRange, owner: int) -> int:
+        """How many rows of the owner are in a range."""
+        [(number,)] = self._connection.execute(
+            "SELECT count(*) FROM message WHERE conversation_id = ? AND position BETWEEN ? AND ?",
+            (owner, shared.first, shared.last),
+        )
+        return int(number)
 
 
 def read_rows(
@@ -259,6 +322,7 @@ def read_rows(
     limit: int | None,
     max_bytes: int,
     max_rows: int,
+    statement: str = _SELECT_WINDOW,
 ) -> Window | None:
     """A window, or None when it holds more than it may: then not all of it was read."""
     if limit == 0:
@@ -268,12 +332,12 @@ def read_rows(
         after,
         MAX_POSITION if before is None else before,
         *key,
-        -1 if limit is None else limit,
+        *([-1 if limit is None else limit] if statement == _SELECT_WINDOW else ()),
     )
     head, total = Head(), 0
     entries: list[Entry] = []
     # Closed also when an error keeps this frame alive: an open cursor holds on to an old snapshot.
-    with closing(connection.execute(_SELECT_WINDOW, parameters)) as cursor:
+    with closing(connection.execute(statement, parameters)) as cursor:
         for (
             last,
             count,
@@ -287,17 +351,24 @@ def read_rows(
             counter,
             size,
             body,
+            is_fork,
         ) in cursor:
+            if is_fork and statement == _SELECT_WINDOW:
+                return read_rows(
+                    connection, key, after, before, limit, max_bytes, max_rows, _SELECT_FORK_WINDOW
+                )
             if not entries:
                 head = Head(last, count, generation, last_user, revision)
-                if position is None:
-                    break
-                if min(count, last - after, max_rows + 1 if limit is None else limit) > max_rows:
-                    return None
+            if position is None:
+                continue
+            if not entries and min(count, last - after, max_rows + 1 if limit is None else limit) > max_rows:
+                return None
             total += size
             if total > max_bytes:
                 return None
             entries.append(decode_entry(position, message_id, created, tokens, counter, body))
+            if len(entries) == limit:
+                break
     entries.reverse()
     if before is None:
         check_complete(head, after, limit, len(entries))
@@ -331,7 +402,7 @@ def expected_count(head: Head, after: int, limit: int | None, found: int) -> int
 def find_conversation(connection: sqlite3.Connection, key: Key) -> tuple[int, Head] | None:
     """A conversation's number in the tables, and where it stands."""
     found = connection.execute(_SELECT_CONVERSATION, key).fetchone()
-    return None if found is None else (found[0], Head(*found[1:]))
+    return None if found is None else (found[0], Head(*found[1:6]))
 
 
 def find_conversation_ids(
@@ -357,14 +428,12 @@ def read_head(connection: sqlite3.Connection, key: Key) -> Head:
 
 def read_whole(connection: sqlite3.Connection, key: Key, message_id: str) -> str | None:
     """The uncut body of a message that was too large for the log."""
+    conversation = find_conversation(connection, key)
+    place = None if conversation is None else find_message(connection, conversation[0], message_id)
+    if place is None:
+        return None
     found = connection.execute(
-        """
-        SELECT w.body FROM conversation c
-        JOIN message m ON m.conversation_id = c.id AND m.id = ?
-        JOIN whole w ON w.conversation_id = c.id AND w.position = m.position
-        WHERE c.agent = ? AND c.scope = ? AND c.conversation = ?
-        """,
-        (message_id, *key),
+        "SELECT body FROM whole WHERE conversation_id = ? AND position = ?", place
     ).fetchone()
     return None if found is None else str(found[0])
 
@@ -395,17 +464,16 @@ def read_blocks(
             return Window(Head(), [])
         conversation_id, head = found
         entries: list[Entry] = []
-        end, row_limit = (
-            MAX_POSITION if before is None else before,
-            MAX_POSITION if limit is None else limit,
-        )
-        while len(entries) < row_limit:
-            size = min(BLOCK_ROWS, row_limit - len(entries))
-            block = _read_block(connection, key, conversation_id, after, end, size)
-            entries += block
-            if len(block) < size:
-                break
-            end = block[-1].position
+        row_limit = MAX_POSITION if limit is None else limit
+        for source_id, first, last in read_ranges(connection, conversation_id):
+            start, end = max(after, first - 1), last + 1 if before is None else min(before, last + 1)
+            while len(entries) < row_limit:
+                size = min(BLOCK_ROWS, row_limit - len(entries))
+                block = _read_block(connection, key, source_id, start, end, size)
+                entries += block
+                if len(block) < size:
+                    break
+                end = block[-1].position
     finally:
         connection.execute("COMMIT")
     entries.reverse()

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.memory.sqlite import fulltext
+from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import Transaction, decode_entry
 from autonomy_ctx.memory.store import IndexedMessage, SearchHit, plain_body_text, searchable_text
 
@@ -23,7 +24,9 @@ _BLOCK_ROWS, _BLOCK_BYTES = 256, 128 * 1024
 
 _SELECT_UNINDEXED = """
     SELECT id, head FROM conversation
-    WHERE agent = ?1 AND scope = ?2 AND (?3 IS NULL OR conversation = ?3) AND indexed < head
+    WHERE agent = ?1 AND scope = ?2 AND indexed < head AND (?3 IS NULL OR conversation = ?3 OR id IN (
+        SELECT r.source_id FROM conversation f JOIN shared_range r ON r.conversation_id = f.id
+        WHERE f.agent = ?1 AND f.scope = ?2 AND f.conversation = ?3))
 """
 _SELECT_INDEX_STATE = "SELECT indexed, generation, head FROM conversation WHERE id = ?"
 # How far the next block goes: rows up to the one that fills it.
@@ -47,9 +50,10 @@ _SELECT_CONVERSATION = """
 """
 _SELECT_MESSAGES = """
     SELECT m.position, m.id, m.created, m.tokens, m.counter, CASE WHEN m.size <= ?5 THEN m.body END
-    FROM conversation c CROSS JOIN json_each(?4) wanted CROSS JOIN message m
+    FROM conversation c CROSS JOIN json_each(?4) wanted
+    LEFT JOIN shared_range r ON r.conversation_id = c.id AND wanted.value BETWEEN r.first AND r.last
+    CROSS JOIN message m ON m.conversation_id = coalesce(r.source_id, c.id) AND m.position = wanted.value
     WHERE c.agent = ?1 AND c.scope = ?2 AND c.conversation = ?3
-    AND m.conversation_id = c.id AND m.position = wanted.value
 """
 
 
@@ -197,17 +201,20 @@ def _read_hits(
     number = fulltext.find_scope_number(connection, search_scope.agent, search_scope.scope)
     if number is None:
         return []
-    conversation_id = None
+    conversation_id, ranges = None, list[SharedRange]()
     if search_scope.conversation is not None:
         one = connection.execute(_SELECT_CONVERSATION, search_scope).fetchone()
         if one is None:
             return []
         # To tell conversations apart takes as long as to search; where there is one, nothing is to be told.
         if one[1] > 1:
-            conversation_id = one[0]
-    hits = fulltext.find_hits(connection, number, conversation_id, terms, limit)
+            conversation_id, ranges = one[0], read_ranges(connection, one[0])
+    hits = fulltext.find_hits(connection, number, conversation_id, terms, limit, ranges)
+    # What one conversation shares with others has its name.
     names = {
-        one: connection.execute(
+        one: (search_scope.conversation,)
+        if search_scope.conversation is not None
+        else connection.execute(
             _SELECT_CONVERSATION_NAME, (one, search_scope.agent, search_scope.scope)
         ).fetchone()
         for one in {hit.conversation_id for hit in hits}

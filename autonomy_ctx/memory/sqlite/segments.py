@@ -29,10 +29,19 @@ _SELECT_RESTORABLE = f"""
     WHERE conversation_id = ?1 AND replaced_by > 0
       AND replaced_by NOT IN (SELECT number FROM segment WHERE conversation_id = ?1)
 """  # noqa: S608  # our names
+_SELECT_SOURCES = f"""
+    SELECT {", ".join(_FIELDS)} FROM segment WHERE conversation_id = ? AND replaced_by = ?
+"""  # noqa: S608  # our names
 
 
 def read_active_segments(connection: sqlite3.Connection, conversation_id: int) -> list[StoredSegment]:
     return [_decode_segment(row) for row in connection.execute(_SELECT_ACTIVE, (conversation_id,)).fetchall()]
+
+
+def read_sources(connection: sqlite3.Connection, conversation_id: int, number: int) -> list[StoredSegment]:
+    """The segments that one stands for."""
+    rows = connection.execute(_SELECT_SOURCES, (conversation_id, number)).fetchall()
+    return [_decode_segment(row) for row in rows]
 
 
 def restore_segments(connection: sqlite3.Connection, conversation_id: int) -> None:

@@ -17,7 +17,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.sqlite import leases, listing, summaries
+from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
 from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location, connect
@@ -288,6 +288,12 @@ class SqliteStore:
         return await self._read_in_thread(
             lambda connection: listing.list_conversations(connection, scope, agent, after, limit)
         )
+
+    async def fork(self, key: Key, at: int | None, name: str) -> None:
+        await self._write(lambda transaction: forks.fork(transaction.flushed_connection(), key, at, name))
+
+    async def shared_until(self, key: Key) -> int:
+        return await self._read_in_thread(lambda connection: forks.shared_until(connection, key))
 
     @property
     def identity(self) -> object:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.sqlite import facts as fact_rows
+from autonomy_ctx.memory.sqlite.forks import find_message
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, decode_entry, find_conversation, find_conversation_ids
 from autonomy_ctx.memory.sqlite.segments import REPLACED_BY_UNDO, insert_segment, read_active_segments
@@ -16,15 +17,18 @@ from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummarySt
 
 _SELECT_PINS = """
     SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body FROM pin p
-    JOIN message m ON m.conversation_id = p.conversation_id AND m.position = p.position
+    LEFT JOIN shared_range r ON r.conversation_id = p.conversation_id
+        AND p.position BETWEEN r.first AND r.last
+    JOIN message m ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
     WHERE p.conversation_id = ? ORDER BY p.position
 """
 _SELECT_PINNED_BYTES = """
     SELECT coalesce(sum(m.size), 0) FROM pin p
-    JOIN message m ON m.conversation_id = p.conversation_id AND m.position = p.position
+    LEFT JOIN shared_range r ON r.conversation_id = p.conversation_id
+        AND p.position BETWEEN r.first AND r.last
+    JOIN message m ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
     WHERE p.conversation_id = ?
 """
-_SELECT_POSITION = "SELECT position FROM message WHERE conversation_id = ? AND id = ?"
 
 
 def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
@@ -124,15 +128,15 @@ def pin(transaction: Transaction, key: Key, message_id: str, pinned: bool) -> bo
     """Pin a message or let it go; false when there is no such message."""
     connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
-    at = None if found is None else connection.execute(_SELECT_POSITION, (found[0], message_id)).fetchone()
-    if found is None or at is None:
+    place = None if found is None else find_message(connection, found[0], message_id)
+    if found is None or place is None:
         return False
     statement = (
         "INSERT INTO pin (conversation_id, position) VALUES (?, ?) ON CONFLICT DO NOTHING"
         if pinned
         else "DELETE FROM pin WHERE conversation_id = ? AND position = ?"
     )
-    if connection.execute(statement, (found[0], at[0])).rowcount:
+    if connection.execute(statement, (found[0], place.position)).rowcount:
         _increment_revision(connection, found[0], new_generation=False)
     return True
 

@@ -1,0 +1,66 @@
+"""Where a fork of a conversation begins, and with which segments: rules that every store shares.
+
+A fork is what its source was at a position, as far as that is known without a model: segments that reach
+further, and facts that come from them, are left out. The fork summarizes those messages by itself. Which
+facts it gets is told in `facts`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from autonomy_ctx.errors import InvalidFork, UnknownConversation
+from autonomy_ctx.memory.store import Head, Key, StoredSegment
+
+
+class ReplacedSegment(NamedTuple):
+    """A segment that is not in force, and the number of the one that stands for it."""
+
+    replaced_by: int
+    segment: StoredSegment
+
+
+def fork_position(key: Key, head: Head, at: int | None, name: str, *, name_exists: bool) -> int:
+    """Where a fork begins; refuses what cannot be forked, before anything changes."""
+    if not head.count:
+        raise UnknownConversation(key.conversation)
+    if name_exists:
+        raise InvalidFork(
+            "name", f"{name!r} is in use, or was before its messages were deleted; give another"
+        )
+    if at is None:
+        return head.position
+    if at > head.position:
+        raise InvalidFork(
+            "at", f"is {at}, conversation {key.conversation!r} ends at position {head.position}"
+        )
+    return at
+
+
+def fork_segments(
+    active: Iterable[StoredSegment], replaced: Iterable[ReplacedSegment], at: int
+) -> list[StoredSegment]:
+    """The segments that are in force in a fork at a position, in order.
+
+    Those that end there or before; of one that reaches further, the ones it was made from. Only as far
+    as there is no gap and nothing written follows a stand-in.
+    """
+    sources: dict[int, list[StoredSegment]] = defaultdict(list)
+    for number, segment in replaced:
+        sources[number].append(segment)
+    pending, chosen = list(active), []
+    while pending:
+        segment = pending.pop()
+        if segment.last <= at:
+            chosen.append(segment)
+        elif segment.first <= at:
+            pending += sources[segment.number]
+    covered, provisional, found = 0, False, []
+    for segment in sorted(chosen, key=lambda one: one.first):
+        if segment.first != covered + 1 or (provisional and not segment.provisional):
+            break
+        covered, provisional = segment.last, segment.provisional
+        found.append(segment)
+    return found
