@@ -54,6 +54,20 @@ async def test_memory_tells_what_is_appended_and_deleted(opened: Open) -> None:
     assert told == [both, both, one, one, ("ana", "trip", 1), ("ana", None, 2)]
 
 
+async def test_memory_tells_of_a_fork(opened: Open) -> None:
+    told: list[tuple[str, str, str]] = []
+
+    @hook(MemoryHook.AFTER_FORK)
+    def forked(scope: str, conversation: str, name: str) -> None:
+        told.append((scope, conversation, name))
+
+    async with opened(hooks=[forked]) as memory:
+        await memory.append("ana", "trip", make_message("a", id="m1"))
+        name = await memory.fork("ana", "trip")
+        await memory.fork("ana", "trip", name="second")
+    assert told == [("ana", "trip", name), ("ana", "trip", "second")]
+
+
 async def test_a_hook_may_keep_messages_out(opened: Open) -> None:
     @hook(MemoryHook.BEFORE_APPEND)
     def veto(scope: str, conversation: str, messages: list[Message]) -> None:

@@ -453,6 +453,21 @@ class Agent(AsyncResource):
         async with self._edit_log(self._key(scope, conversation)):
             return await self.memory.drop_last_turn(scope, conversation)
 
+    async def fork(
+        self,
+        *,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+        at: int | None = None,
+        name: str | None = None,
+    ) -> str:
+        """Make a conversation that shares the messages up to a position, between two turns; its name.
+
+        Queue, pool, mail and sub-agents of the conversation are not in the fork.
+        """
+        async with self._turn_queue.turn(self._key(scope, conversation)):
+            return await self.memory.fork(scope, conversation, at=at, name=name)
+
     async def delete_conversation(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
         """Delete a conversation with all that was made from it, its sub-agents' part included."""
         key = self._key(scope, conversation)

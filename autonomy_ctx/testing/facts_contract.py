@@ -179,6 +179,14 @@ class FactsContract(StoreActions):
         revisions.append((await store.head(MAIN)).revision)
         assert revisions == sorted(set(revisions))
 
+    async def test_facts_that_go_with_their_conversation_are_a_new_revision(self, store: Store) -> None:
+        await store.write_facts(MAIN, [make_change(0, "before any message", source="user")])
+        before = await store.head(MAIN)
+        await store.delete("ana", "", "trip")
+        after = await store.head(MAIN)
+        assert await store.facts(MAIN) == []
+        assert (after.revision, after.generation) == (before.revision + 1, before.generation + 1)
+
     async def test_a_late_segment_writes_no_facts(self, store: Store) -> None:
         await self.fill(store, 4)
         segment = make_segment(1, 2)

@@ -37,6 +37,7 @@ SHARED = (
     "drop_summaries",
     "delete_message",
     "drop_last_turn",
+    "fork",
     "delete_conversation",
     "conversations",
 )
@@ -147,6 +148,38 @@ async def test_the_last_turn_goes_with_its_calls_results_and_records(memory: Mem
     await agent.send("2 + 2?", **WHERE)
     assert not any("1 + 2?" in str(message) for message in model.calls[-1].messages)
     assert await agent.explain(**WHERE)
+
+
+async def test_another_answer_is_tried_in_a_fork(memory: Memory) -> None:
+    model = ScriptedModel(["At 9:40.", "By the river.", "On the hill."])
+    agent = made(memory, model)
+    await agent.send("When is my ferry?", **WHERE)
+    await agent.send("Which hotel?", **WHERE)
+    name = await agent.fork(at=2, **WHERE)
+    await agent.send("Which hotel, on a hill?", scope="ana", conversation=name)
+    assert spoken(await stored(agent.memory, "ana", name)) == [
+        ("user", "When is my ferry?"),
+        ("assistant", "At 9:40."),
+        ("user", "Which hotel, on a hill?"),
+        ("assistant", "On the hill."),
+    ]
+    assert [message.text for message in await stored(agent.memory, "ana", "trip")][2:] == [
+        "Which hotel?",
+        "By the river.",
+    ]
+    assert "Which hotel?" not in str(model.calls[-1].messages)
+
+
+async def test_a_fork_waits_for_the_turn_that_runs(memory: Memory) -> None:
+    model = HeldModel()
+    agent = made(memory, model)
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: agent.send("hi", **WHERE))
+        asked = await model.wait_for_call()
+        group.start_soon(lambda: agent.fork(name="fork", **WHERE))
+        await anyio.wait_all_tasks_blocked()
+        asked.answer("Hello.")
+    assert spoken(await stored(agent.memory, "ana", "fork")) == [("user", "hi"), ("assistant", "Hello.")]
 
 
 async def test_a_question_and_its_answer_belong_to_the_turn_that_asked(memory: Memory) -> None:

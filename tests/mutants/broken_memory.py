@@ -195,8 +195,8 @@ MUTANTS = [
     Mutant(
         "a listing in this process loses what was deleted",
         "memory/in_process.py",
-        "                    self._names.remove(key)\n",
-        "                    pass\n",
+        "                self._names.remove(log.key)\n",
+        "                pass\n",
         STORES,
     ),
     Mutant(
@@ -223,8 +223,8 @@ MUTANTS = [
     Mutant(
         "positions are never used again",
         "memory/in_process.py",
-        "    log.head = Head(log.head.position, len(log.entries)",
-        "    log.head = Head(log.entries[-1].position if log.entries else 0, len(log.entries)",
+        "            log.head = Head(head.position, count,",
+        "            log.head = Head(log.entries[-1].position if log.entries else 0, count,",
         STORES,
     ),
     Mutant(
@@ -402,7 +402,7 @@ MUTANTS = [
     Mutant(
         "deleting messages drops the summaries of them",
         "memory/sqlite/log.py",
-        "        derived = self._delete_derived(conversation_id, first)",
+        "        derived = self._delete_derived(conversation_id, ranges) + facts",
         "        derived = 0",
         STORES,
     ),
@@ -416,14 +416,14 @@ MUTANTS = [
     Mutant(
         "a search of one conversation stays in it",
         "memory/sqlite/fulltext.py",
-        "    if conversation_id is not None:\n",
+        "    if numbers:\n",
         "    if False:\n",
         SEARCH,
     ),
     Mutant(
         "a deleted message is not found",
         "memory/sqlite/log.py",
-        "            unlist_entries(self._connection, conversation_id, position)\n",
+        "        unlist_entries(self._connection, *place)\n",
         "",
         SEARCH,
     ),
@@ -525,5 +525,62 @@ MUTANTS = [
         "        facts = drop_facts(self._connection, conversation_id, DROP_LOST, conversation_id)\n",
         "        facts = 0\n",
         STORES,
+    ),
+    Mutant(
+        "a fork shares nothing after its position",
+        "memory/sqlite/forks.py",
+        "(one.conversation_id, one.first, min(one.last, at))",
+        "(one.conversation_id, one.first, one.last)",
+        STORES,
+    ),
+    Mutant(
+        "a fork in this process shares nothing after its position",
+        "memory/in_process.py",
+        "one._replace(last=min(one.last, at))",
+        "one",
+        STORES,
+    ),
+    Mutant(
+        "a deletion raises the generation of every fork",
+        "memory/sqlite/log.py",
+        "            sharing = [SharedRange(owner, 1, MAX_POSITION), *read_forks(self._connection, owner)]\n",
+        "            sharing = [SharedRange(owner, 1, MAX_POSITION)]\n",
+        STORES,
+    ),
+    Mutant(
+        "a deletion raises the generation of a fork in this process",
+        "memory/in_process.py",
+        "            for fork in owner.forks:\n",
+        "            for fork in ():\n",
+        STORES,
+    ),
+    Mutant(
+        "a fork has segments of its own, and an undo reaches no other",
+        "memory/sqlite/summaries.py",
+        '"UPDATE segment SET replaced_by = ? WHERE number = ?", (REPLACED_BY_UNDO, number)',
+        '"UPDATE segment SET replaced_by = ? WHERE last = (SELECT last FROM segment WHERE number = ?)", '
+        "(REPLACED_BY_UNDO, number)",
+        STORES,
+    ),
+    Mutant(
+        "a segment that reaches further tells a fork nothing",
+        "memory/forks.py",
+        "        if segment.last <= at:\n",
+        "        if segment.first <= at:\n",
+        STORES,
+    ),
+    Mutant(
+        "a fact that was replaced after the fork holds in it",
+        "memory/facts.py",
+        "(by == ENDED_BY_REMOVAL or is_taken(by))",
+        "True",
+        STORES,
+    ),
+    Mutant(
+        "a shared turn is not dropped",
+        "memory/memory.py",
+        "if entries[0].position <= await",
+        "if 0 > await",
+        "tests/memory/test_fork.py",
     ),
 ]

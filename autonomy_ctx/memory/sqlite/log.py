@@ -221,12 +221,12 @@ class Transaction:
         execute("DELETE FROM whole WHERE conversation_id = ?", meant)
         deleted = execute("DELETE FROM message WHERE conversation_id = ?", meant).rowcount
         execute("DELETE FROM record WHERE conversation_id = ?", meant)
-        execute("DELETE FROM fact WHERE conversation_id = ?", meant)
+        facts = execute("DELETE FROM fact WHERE conversation_id = ?", meant).rowcount
         unlist_entries(self._connection, conversation_id)
         # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
         self.has_deleted = True
         [(count,)] = execute("SELECT count FROM conversation WHERE id = ?", meant).fetchall()
-        self._note_loss(conversation_id, count, [SharedRange(conversation_id, 0, MAX_POSITION)])
+        self._note_loss(conversation_id, count, [SharedRange(conversation_id, 0, MAX_POSITION)], facts)
         for one, lost in losses:
             if lost:
                 self._note_loss(one.conversation_id, lost, [one])
@@ -252,9 +252,11 @@ class Transaction:
                 self._note_loss(one_id, len(lost), lost)
         return len(places)
 
-    def _note_loss(self, conversation_id: int, count: int, ranges: Sequence[SharedRange]) -> None:
+    def _note_loss(
+        self, conversation_id: int, count: int, ranges: Sequence[SharedRange], facts: int = 0
+    ) -> None:
         """Delete what was made from messages that are gone, and raise the generation."""
-        derived = self._delete_derived(conversation_id, ranges)
+        derived = self._delete_derived(conversation_id, ranges) + facts
         if not count and not derived:
             return
         self.has_deleted = True
