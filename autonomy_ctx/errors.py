@@ -59,6 +59,8 @@ __all__ = [
     "SubagentError",
     "SummaryFailed",
     "ToolTimeout",
+    "TurnLost",
+    "TurnWaitTimeout",
     "TurnWithinTurn",
     "UnknownAgent",
     "UnknownConversation",
@@ -636,6 +638,28 @@ class TurnWithinTurn(AutonomyCtxError, RuntimeError):
             f"wait for itself; use another conversation, or return what is to be said from the tool"
         )
         self.agent = agent
+
+
+class TurnWaitTimeout(AutonomyCtxError, TimeoutError):
+    """A turn did not get its turn in the conversation within the time that it may wait."""
+
+    def __init__(self, *, agent: str, seconds: float) -> None:
+        super().__init__(
+            f"a turn of agent {agent!r} waited {seconds:g} s for those before it in the same conversation; "
+            f"nothing of it was stored. Send it again later, or raise `turn_wait_seconds`"
+        )
+        self.agent, self.seconds = agent, seconds
+
+
+class TurnLost(AutonomyCtxError):
+    """A turn did not renew its lease in time, another one has begun, and this one may not write any more."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the lease of this turn ended before it was renewed, and another turn of the conversation has "
+            "begun; nothing more of this one is stored. Keep long work out of the event loop, and send the "
+            "message again if it has no answer"
+        )
 
 
 class UserMessageMissing(AutonomyCtxError):

@@ -11,7 +11,7 @@ import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from autonomy_ctx.agents.options import (
     check_tool_name,
     check_tools,
     check_turn,
+    check_turn_seconds,
     question_text,
     read_limits,
     user_message,
@@ -46,7 +47,8 @@ from autonomy_ctx.agents.reply import AgentReply, AgentStream, Listener
 from autonomy_ctx.agents.subagents import SubagentHost
 from autonomy_ctx.agents.tool_runner import Turn, run_tool_turns
 from autonomy_ctx.agents.turn import TurnRunner
-from autonomy_ctx.agents.turn_queue import TurnQueue
+from autonomy_ctx.agents.turn_lease import TURN_LEASE_SECONDS, TURN_WAIT_SECONDS, TurnLease
+from autonomy_ctx.agents.turn_queue import BeginTurn, TurnQueue, enclosing_lease
 from autonomy_ctx.background import AsyncResource, Background, close_resource
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
@@ -59,7 +61,7 @@ from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
-from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Window, make_key
+from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Turns, Window, make_key
 from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tools
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
@@ -137,6 +139,8 @@ class Agent(AsyncResource):
         limits: TurnLimits | Mapping[str, Any] | None = None,
         explain_turns: int = EXPLAIN_TURNS,
         explain_seconds: float = EXPLAIN_SECONDS,
+        turn_lease_seconds: float | None = TURN_LEASE_SECONDS,
+        turn_wait_seconds: float | None = TURN_WAIT_SECONDS,
         hooks: Iterable[Hook] | None = None,
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
@@ -161,12 +165,15 @@ class Agent(AsyncResource):
             limits=limits,
             explain_turns=explain_turns,
             explain_seconds=explain_seconds,
+            turn_lease_seconds=turn_lease_seconds,
+            turn_wait_seconds=turn_wait_seconds,
             clock=clock,
             new_id=new_id,
         )
         self.description, self.instructions = description, instructions or description
         self.model = model
         self.limits = read_limits(limits)
+        check_turn_seconds(turn_lease_seconds, turn_wait_seconds)
         self.hooks = validate_hooks(hooks, AgentHook)
         self._clock, self._new_id = clock, new_id
         if node is not None:
@@ -182,7 +189,13 @@ class Agent(AsyncResource):
         self._subagents = SubagentHost(
             name,
             check_subagents(name, subagents),
-            make=partial(Agent, clock=clock, new_id=new_id),
+            make=partial(
+                Agent,
+                clock=clock,
+                new_id=new_id,
+                turn_lease_seconds=turn_lease_seconds,
+                turn_wait_seconds=turn_wait_seconds,
+            ),
             model=model,
             memory=self.memory,
             background=self._background,
@@ -247,8 +260,8 @@ class Agent(AsyncResource):
         """Take one turn and give the answer.
 
         The user's message is kept before the model is asked. Turns of one conversation wait for each
-        other in one process; those of two processes interleave. With a `message_id`, sending the same
-        again keeps it once. `params` go to the sections.
+        other, first come first served, over all processes that share the store. With a `message_id`,
+        sending the same again keeps it once. `params` go to the sections.
         """
         return await self._run_turn(
             self._user_message(text, message_id), self._key(scope, conversation), params, None
@@ -336,7 +349,8 @@ class Agent(AsyncResource):
 
         A tool that fails ends it with its own error; the turns behind it are still there.
         """
-        return run_tool_turns(self._environment(), self._key(SCOPE, CONVERSATION), self.waiting)
+        key = self._key(SCOPE, CONVERSATION)
+        return run_tool_turns(self._environment(key), key, self.waiting)
 
     # -- what it holds --------------------------------------------------------------------------
 
@@ -535,15 +549,12 @@ class Agent(AsyncResource):
         self, message: Message, key: Key, params: Mapping[str, Any] | None, listener: Listener | None
     ) -> AgentReply:
         check_turn(self.name, self.model, params)
-        async with self._turn_queue.turn(key):
-            runner = TurnRunner(
-                self._environment(),
-                key,
-                self._new_id(),
-                params=params,
-                previous=self._contexts.get(key),
-                listener=listener,
-            )
+        lease = self._new_lease(key)
+        runner = TurnRunner(
+            self._environment(key), key, self._new_id(), params=params, lease=lease, listener=listener
+        )
+        async with self._hold_turn(key, lease, partial(runner.begin, message)):
+            runner.previous = self._contexts.get(key)
             self._metrics.count("turns")
             try:
                 return await runner.run(message)
@@ -557,14 +568,34 @@ class Agent(AsyncResource):
     @asynccontextmanager
     async def _edit_log(self, key: Key) -> AsyncIterator[None]:
         """Wait for the conversation's turn to change its log; what the turn before was shown is void."""
-        async with self._turn_queue.turn(key):
+        lease = self._new_lease(key)
+
+        async def begin(is_alone: bool) -> bool:
+            return lease is None or await lease.begin() is not None
+
+        async with self._hold_turn(key, lease, begin):
             self._contexts.pop(key, None)
             yield
 
-    def _environment(self) -> TurnEnvironment:
+    def _hold_turn(
+        self, key: Key, lease: TurnLease | None, begin: BeginTurn
+    ) -> AbstractAsyncContextManager[None]:
+        return self._turn_queue.turn(key, lease, begin, wait_seconds=self.options.turn_wait_seconds)
+
+    def _new_lease(self, key: Key) -> TurnLease | None:
+        """A lease for a turn; none without leases, or inside a turn of an agent that shares the log."""
+        seconds, store = self.options.turn_lease_seconds, self.memory.store
+        if seconds is None or not isinstance(store, Turns) or enclosing_lease(store, key) is not None:
+            return None
+        return TurnLease(self.memory, key, seconds, self._background, self._metrics)
+
+    def _environment(self, key: Key) -> TurnEnvironment:
+        # What is written inside a turn of an agent that shares the log belongs to that turn.
+        enclosing = enclosing_lease(self.memory.store, key)
+        hold = None if enclosing is None else enclosing.hold
         return TurnEnvironment(
             name=self.name,
-            memory=self.memory,
+            memory=self.memory if hold is None else self.memory.in_turn(hold),
             model=self.model,
             template=self.context_template,
             tools=self._tools,

@@ -25,7 +25,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message, TextContent
 from autonomy_ctx.items.transcript import may_close
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, check_name
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, check_name
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
@@ -121,6 +121,8 @@ class AgentOptions:
     limits: TurnLimits | Mapping[str, Any] | None
     explain_turns: int
     explain_seconds: float
+    turn_lease_seconds: float | None
+    turn_wait_seconds: float | None
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
 
@@ -220,6 +222,12 @@ def check_template(name: str, template: Any, context_summary: Any) -> Any:
             name, f"has a context_template of type {_type_name(template)}; give a ContextTemplate([...])"
         )
     return template
+
+
+def check_turn_seconds(lease: Any, wait: Any) -> None:
+    """Refuse a lease or a limit of waiting that means nothing; None is no lease, and no limit."""
+    check_seconds("turn_lease_seconds", lease, most=MAX_LEASE_SECONDS, optional=True, where="Agent")
+    check_seconds("turn_wait_seconds", wait, zero=True, endless=True, optional=True, where="Agent")
 
 
 def check_tools(name: str, tools: Any) -> tuple[Any, ...]:

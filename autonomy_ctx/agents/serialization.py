@@ -30,6 +30,8 @@ _PLAIN_OPTIONS = (
     "filesystem_visibility",
     "explain_turns",
     "explain_seconds",
+    "turn_lease_seconds",
+    "turn_wait_seconds",
 )
 
 

@@ -2,6 +2,7 @@
 
 The user's message is stored before the model is asked; a call and its results are stored together.
 So wherever a turn ends, by an error, a cancel or a kill, the next one finds a history it can use.
+All of it is stored under the turn's lease, taken with the first message and given back with the last.
 
 `TurnRunner` is the loop. Below it: how the user's message is accepted, and how tool calls are run.
 """
@@ -27,17 +28,25 @@ from autonomy_ctx.agents.reply import (
     ToolAnswered,
     add_usage,
 )
+from autonomy_ctx.agents.turn_lease import TurnLease
 from autonomy_ctx.completion.call import complete, takes_messages
 from autonomy_ctx.containers.recording import record_model_call
-from autonomy_ctx.errors import BudgetExceeded, ContextOverflow, HookError, InvalidItem, UserMessageMissing
-from autonomy_ctx.hooks import fire
+from autonomy_ctx.errors import (
+    BudgetExceeded,
+    ContextOverflow,
+    HookError,
+    InvalidItem,
+    TurnLost,
+    UserMessageMissing,
+)
+from autonomy_ctx.hooks import fire, hooks_for_event
 from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key
+from autonomy_ctx.memory.store import Head, Key
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.section import ComposeParams, Composition
@@ -75,12 +84,13 @@ class TurnRunner:
         turn: str,
         *,
         params: Mapping[str, Any] | None = None,
-        previous: ComposedContext | None = None,
+        lease: TurnLease | None = None,
         listener: Listener | None = None,
     ) -> None:
         self._environment, self._key, self._turn = environment, key, turn
-        self._params, self._listener = params, listener
-        self.previous = previous
+        self._params, self._listener, self._lease = params, listener, lease
+        # The newest context of the conversation, before this turn and then of it.
+        self.previous: ComposedContext | None = None
         self._usage = Usage()
         self._tokens_used = self._generation = 0
         # The tools as the model was last told them.
@@ -89,13 +99,39 @@ class TurnRunner:
         self._contexts: list[ComposedContext] = []
         self._text_streamed = False
         self._incoming = IncomingMessage(position=0, message=None)
+        self._has_stored_message = False
+
+    async def begin(self, message: Message, is_alone: bool) -> bool:
+        """Take the lease, if nothing is to be done before with the message; whether it was taken.
+
+        Hooks and mail come first, in the turn. So does the end of a turn before in this process.
+        """
+        lease, environment = self._lease, self._environment
+        if lease is None:
+            return True
+        asks_hooks = environment.memory.hooks or hooks_for_event(environment.hooks, AgentHook.BEFORE_TURN)
+        entry = await self._plan_entry(message) if is_alone and not asks_hooks else None
+        if entry is None or entry.takes_mail:
+            return await lease.begin() is not None
+        positions = await lease.begin(*entry.messages, after=entry.head.position if entry.reads_log else None)
+        if positions:
+            await self._finish_entry(entry, positions)
+        return positions is not None
 
     async def run(self, message: Message) -> AgentReply:
         """Store the message and go on until there is an answer."""
+        hold = None if self._lease is None else self._lease.hold
+        if hold is not None:
+            environment = self._environment
+            self._environment = replace(environment, memory=environment.memory.in_turn(hold))
         try:
             reply = await self._accept(message) or await self._run_steps()
+        except TurnLost:
+            # Another turn has begun: not one thing more is written.
+            self._contexts.clear()
+            raise
         finally:
-            if self._contexts:
+            if self._contexts and not self._is_lost:
                 save = self._environment.records.save
                 await self._save_anyway(save(self._key, self._turn, self._generation, self._contexts))
         await self._save_anyway(self._environment.items.drop_removed(self._key))
@@ -104,34 +140,60 @@ class TurnRunner:
 
     async def _accept(self, message: Message) -> AgentReply | None:
         """Store what the user said; there is a reply at once when a question came after it already."""
+        environment, (_, scope, conversation) = self._environment, self._key
+        if not self._has_stored_message:
+            await _fire(environment, AgentHook.BEFORE_TURN, self._key, message, done=False)
+            entry = await self._plan_entry(message)
+            if entry.takes_mail:
+                await _receive_mail(self._mailbox(), self._key)
+            positions = await environment.memory.append(scope, conversation, *entry.messages)
+            await self._finish_entry(entry, positions)
+        waiting = self._incoming.waiting
+        return self._question_reply("", waiting) if waiting else None
+
+    async def _plan_entry(self, message: Message) -> EntryPlan:
         environment, key = self._environment, self._key
-        await _fire(environment, AgentHook.BEFORE_TURN, key, message, done=False)
-        self._generation = (await environment.memory.head(key.scope, key.conversation)).generation
         shows_mail = any(isinstance(section, InboxSection) for section in environment.template.sections)
-        self._incoming = await accept_message(
+        entry = await plan_entry(
             environment.memory,
             key,
             message,
             tools=environment.tools,
-            mailbox=None if shows_mail else Mailbox(environment.memory, clock=environment.clock),
+            mailbox=None if shows_mail else self._mailbox(),
             new_id=environment.new_id,
         )
-        waiting = self._incoming.waiting
-        return self._question_reply("", waiting) if waiting else None
+        self._generation = entry.head.generation
+        return entry
+
+    async def _finish_entry(self, entry: EntryPlan, positions: Sequence[int]) -> None:
+        self._has_stored_message = True
+        position, message = positions[-1], entry.message
+        if message is None:
+            _, scope, conversation = self._key
+            position = (await self._environment.memory.head(scope, conversation)).last_user
+        self._incoming = IncomingMessage(position=position, message=message, waiting=entry.waiting)
+
+    def _mailbox(self) -> Mailbox:
+        return Mailbox(self._environment.memory, clock=self._environment.clock)
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._lease is not None and self._lease.lost
 
     async def _run_steps(self) -> AgentReply:
         limits = self._environment.limits
-        for _ in range(limits.steps):
+        for step in range(1, limits.steps + 1):
             reply = await self._ask_model()
             if not reply.tool_calls:
                 await self._deliver()
                 if reply.parts:
-                    await self._save(reply.message)
+                    await self._save(reply.message, ends=True)
                 return self._reply(reply.text, reply.stop or "end")
-            questions = await self._run_calls(reply)
+            tokens_used_up = limits.tokens is not None and self._tokens_used >= limits.tokens
+            questions = await self._run_calls(reply, is_last=tokens_used_up or step == limits.steps)
             if questions:
                 return self._question_reply(reply.text, questions)
-            if limits.tokens is not None and self._tokens_used >= limits.tokens:
+            if tokens_used_up:
                 return self._reply(reply.text, TOKENS_USED_UP)
         return self._reply(reply.text, STEPS_USED_UP)
 
@@ -241,7 +303,7 @@ class TurnRunner:
                 shown = [messages[index] for index in report.indexes]
                 await delivery.deliver(self._environment.memory, scope, conversation, shown)
 
-    async def _run_calls(self, reply: ModelReply) -> list[str]:
+    async def _run_calls(self, reply: ModelReply, *, is_last: bool) -> list[str]:
         """Run the model's calls and save them together with their results; the questions to the user."""
         environment, key = self._environment, self._key
         ended: list[CallOutcome] = []
@@ -259,11 +321,14 @@ class TurnRunner:
             await self._store_items(outcomes, stored)
             questions = [read_question(one.call) or "" for one in stored if one.message is None]
             message = replace(message, phase=WAITING_FOR_INPUT) if questions else message
-            await self._save_calls(message, stored)
+            await self._save_calls(message, stored, ends=is_last or bool(questions))
+        except TurnLost:
+            raise
         except BaseException:
             # Finished calls are saved, once however often they are sent to memory; a call without a
             # result is shown as interrupted.
-            await self._save_anyway(self._save_finished_calls(message, ended, stored))
+            if not self._is_lost:
+                await self._save_anyway(self._save_finished_calls(message, ended, stored))
             raise
         environment.metrics.count("tool_calls", len(stored))
         environment.metrics.count("tool_errors", sum(one.error is not None for one in stored))
@@ -283,19 +348,31 @@ class TurnRunner:
         await self._store_items([one for one in ended if id(one.call) not in done], stored)
         await self._save_calls(message, stored)
 
-    async def _save_calls(self, message: Message, outcomes: Sequence[CallOutcome]) -> None:
+    async def _save_calls(
+        self, message: Message, outcomes: Sequence[CallOutcome], *, ends: bool = False
+    ) -> None:
         """Save a message with the results of its calls; beside those that are cut, all that is kept."""
         full_texts: dict[str, str] = {}
         for one in outcomes:
             if one.full is not None and one.message is not None:
                 full_texts[one.message.id] = await anyio.to_thread.run_sync(cap_text, one.full, KEPT_LIMIT)
         results = [one.message for one in outcomes if one.message is not None]
-        await self._save(message, *results, full_texts=full_texts)
+        await self._save(message, *results, full_texts=full_texts, ends=ends)
 
-    async def _save(self, *messages: Message, full_texts: Mapping[str, str] = EMPTY) -> None:
+    async def _save(
+        self, *messages: Message, full_texts: Mapping[str, str] = EMPTY, ends: bool = False
+    ) -> None:
+        """Store messages of the turn; with the last ones, its lease is given back."""
         _, scope, conversation = self._key
         stamped = [replace(message, agent=self._environment.name) for message in messages]
-        await self._environment.memory.append(scope, conversation, *stamped, full_texts=full_texts)
+        ends = ends and self._lease is not None
+        if self._lease is not None and ends:
+            self._lease.stop_renewal()
+        await self._environment.memory.append(
+            scope, conversation, *stamped, full_texts=full_texts, ends_turn=ends
+        )
+        if self._lease is not None and ends:
+            self._lease.released = True
         self._messages += stamped
 
     async def _save_anyway(self, saving: Awaitable[None]) -> None:
@@ -377,7 +454,21 @@ class IncomingMessage:
     waiting: tuple[str, ...] = ()
 
 
-async def accept_message(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPlan:
+    """How what a user said goes into the log, as the log was: the messages, and what they depend on."""
+
+    messages: Sequence[Message]
+    head: Head
+    # The newest user message; None if the user answers a question.
+    message: Message | None = None
+    waiting: tuple[str, ...] = ()
+    # Whether mail comes before it, and whether it depends on the newest messages of the log.
+    takes_mail: bool = False
+    reads_log: bool = False
+
+
+async def plan_entry(
     memory: Memory,
     key: Key,
     message: Message,
@@ -385,8 +476,8 @@ async def accept_message(
     tools: Collection[str],
     mailbox: Mailbox | None,
     new_id: Callable[[], str],
-) -> IncomingMessage:
-    """Store what a user said: as the answer to an open question, otherwise as a new message.
+) -> EntryPlan:
+    """What to store of what a user said: the answer to an open question, otherwise a new message.
 
     Mail that waits for the agent comes before a new message.
     """
@@ -395,25 +486,35 @@ async def accept_message(
 
     _, scope, conversation = key
     window: list[Message] = []
-    if ask_user_for_input.name in tools:
+    reads_log = ask_user_for_input.name in tools
+    if reads_log:
         found = await memory.read(scope, conversation, limit=QUESTION_LOOKBACK)
-        window = [entry.message for entry in found.entries]
+        head, window = found.head, [entry.message for entry in found.entries]
+    else:
+        head = await memory.head(scope, conversation)
     waiting = _questions_of_paused_turn(window)
     still_waiting = tuple(question.text for question in waiting)
     before = next((one for one in window if one.id == message.id), None)
     if before is not None and before.role is ChatRole.TOOL:
         # The same answer again; the store refuses another one under its id.
-        await memory.add_message(scope, conversation, replace(before, content=message.content))
-    elif before is not None or not waiting:
-        if before is None and mailbox is not None:
-            await _receive_mail(mailbox, key)
-        position = await memory.add_message(scope, conversation, message)
-        return IncomingMessage(position=position, message=message, waiting=still_waiting)
-    else:
-        still_waiting = ()
-        await memory.add_messages(scope, conversation, _answer_messages(waiting, message, new_id))
-    last_user = (await memory.head(scope, conversation)).last_user
-    return IncomingMessage(position=last_user, message=None, waiting=still_waiting)
+        again = replace(before, content=message.content)
+        return EntryPlan(messages=[again], head=head, waiting=still_waiting, reads_log=reads_log)
+    if before is None and waiting:
+        return EntryPlan(messages=_answer_messages(waiting, message, new_id), head=head, reads_log=reads_log)
+    takes_mail = before is None and mailbox is not None and await _has_mail(mailbox, key)
+    return EntryPlan(
+        messages=[message],
+        head=head,
+        message=message,
+        waiting=still_waiting,
+        takes_mail=takes_mail,
+        reads_log=reads_log,
+    )
+
+
+async def _has_mail(mailbox: Mailbox, key: Key) -> bool:
+    agent, scope, conversation = key
+    return bool(await mailbox.query_by_target(agent, scope=scope, conversation=conversation, limit=1))
 
 
 async def _receive_mail(mailbox: Mailbox, key: Key) -> None:

@@ -1,21 +1,24 @@
 """Turns of one conversation one after the other, turns of different ones side by side.
 
-The queue belongs to one process: turns of one conversation in two processes interleave.
+The order over all processes is that of the leases in the store (`turn_lease`). The queue keeps the order
+of one process, also where the store has no leases, and ends all turns at a close.
 A turn that waits for a turn it is itself inside of could never begin; `TurnQueue` finds that out and
 raises instead of waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import anyio
 
+from autonomy_ctx.agents.turn_lease import TurnLease
 from autonomy_ctx.background import current_loop
-from autonomy_ctx.errors import AgentClosed, TurnWithinTurn
+from autonomy_ctx.errors import AgentClosed, TurnWaitTimeout, TurnWithinTurn
 
 # At a close: how long running turns may take to end, and how long again once they are cancelled.
 GRACE_SECONDS = 1.5
@@ -23,25 +26,30 @@ LAST_SECONDS = 1.0
 # The turns that the running code is inside of. Tasks and threads that it starts inherit it.
 _enclosing_turns: ContextVar[EnclosingTurns] = ContextVar("autonomy_ctx_turns", default=())
 
+# Takes the lease, whether as the only turn of this process in the conversation or not; false if others wait.
+BeginTurn: TypeAlias = Callable[[bool], Awaitable[bool]]
+
 
 class _ConversationQueue:
     """The turns of one conversation: how many there are, and the one that runs."""
 
-    __slots__ = ("active", "lock", "size")
+    __slots__ = ("active", "entry", "lock", "size")
 
     def __init__(self) -> None:
+        # Turns of this process get into the line of the store in the order in which they came.
+        self.entry = anyio.Lock(fast_acquire=True)
         self.lock = anyio.Lock()
         self.size = 0
         self.active: ActiveTurn | None = None
 
 
 class ActiveTurn:
-    """A turn that runs, and the queues in which code inside it waits."""
+    """A turn that runs, its lease, and the queues in which code inside it waits."""
 
-    __slots__ = ("ended", "waits_in")
+    __slots__ = ("ended", "lease", "waits_in")
 
-    def __init__(self) -> None:
-        self.ended = False
+    def __init__(self, lease: TurnLease | None) -> None:
+        self.ended, self.lease = False, lease
         self.waits_in: list[_ConversationQueue] = []
 
 
@@ -51,6 +59,15 @@ EnclosingTurns: TypeAlias = tuple[ActiveTurn, ...]
 def enclosing_turns() -> EnclosingTurns:
     """The turns that the running code is inside of; `enter_turns` hands them to a task elsewhere."""
     return tuple(turn for turn in _enclosing_turns.get() if not turn.ended)
+
+
+def enclosing_lease(store: object, key: Hashable) -> TurnLease | None:
+    """The lease of this conversation that a turn holds which the running code is inside of."""
+    for turn in enclosing_turns():
+        lease = turn.lease
+        if lease is not None and lease.hold is not None and lease.key == key and lease.memory.store is store:
+            return lease
+    return None
 
 
 def enter_turns(turns: EnclosingTurns) -> None:
@@ -85,6 +102,8 @@ class TurnQueue:
         self._loop: Any = None
         self._waiting: set[anyio.CancelScope] = set()
         self._active: dict[ActiveTurn, anyio.CancelScope] = {}
+        # All of them, until they have given back everything.
+        self._turns: set[ActiveTurn] = set()
         self._changed = anyio.Event()
         self._closed = False
 
@@ -92,39 +111,77 @@ class TurnQueue:
         return len(self._queues.current())
 
     @asynccontextmanager
-    async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        """Wait for the turn, first come first served, and hold it.
+    async def turn(
+        self,
+        key: Hashable,
+        lease: TurnLease | None = None,
+        begin: BeginTurn | None = None,
+        *,
+        wait_seconds: float | None = None,
+    ) -> AsyncIterator[None]:
+        """Wait for the turn, first come first served, and hold it; with a lease, `begin` takes that.
 
         `TurnWithinTurn` when it could never come: the turn that runs waits, perhaps by way of others, for
-        a turn that the caller is inside of. `AgentClosed` when it is closed meanwhile.
+        a turn that the caller is inside of. `TurnWaitTimeout` after `wait_seconds`. `AgentClosed` when it
+        is closed meanwhile.
         """
         if self._closed:
             raise AgentClosed(self._agent)
         loop = current_loop()
         if loop is not self._loop:
-            self._loop, self._waiting, self._active = loop, set(), {}
-        queues, enclosing, turn = self._queues.current(), enclosing_turns(), ActiveTurn()
+            self._loop, self._waiting, self._active, self._turns = loop, set(), {}, set()
+        queues, enclosing, turn = self._queues.current(), enclosing_turns(), ActiveTurn(lease)
         queue = queues.setdefault(key, _ConversationQueue())
         if _is_blocked_by(queue, enclosing):
             raise TurnWithinTurn(agent=self._agent)
         queue.size += 1
+        self._turns.add(turn)
         try:
             with anyio.CancelScope() as scope:
-                with self._wait_in(queue, enclosing, scope):
-                    await queue.lock.acquire()
-                try:
-                    with self._activate(queue, turn, scope):
-                        _enclosing_turns.set((*enclosing, turn))
-                        yield
-                finally:
-                    _enclosing_turns.set(enclosing)
-                    queue.lock.release()
+                async with nullcontext() if lease is None else lease.leave_at_end():
+                    with self._wait_in(queue, enclosing, scope):
+                        await self._wait_for_turn(queue, lease, begin, wait_seconds)
+                    try:
+                        with self._activate(queue, turn, scope):
+                            _enclosing_turns.set((*enclosing, turn))
+                            yield
+                    finally:
+                        _enclosing_turns.set(enclosing)
+                        queue.lock.release()
             if scope.cancelled_caught:
                 raise AgentClosed(self._agent)
         finally:
+            self._turns.discard(turn)
+            self._notify()
             queue.size -= 1
             if not queue.size:
                 queues.pop(key, None)
+
+    async def _wait_for_turn(
+        self,
+        queue: _ConversationQueue,
+        lease: TurnLease | None,
+        begin: BeginTurn | None,
+        wait_seconds: float | None,
+    ) -> None:
+        deadline = anyio.current_time() + (math.inf if wait_seconds is None else wait_seconds)
+        if lease is not None and begin is not None:
+            async with queue.entry:
+                begun = await begin(queue.size == 1)
+            while not begun:
+                await self._wait_until(deadline, lease.wait, wait_seconds)
+                begun = await begin(queue.active is None)
+        # The turn before has given back its lease with its answer, and may still be busy with hooks.
+        await self._wait_until(deadline, queue.lock.acquire, wait_seconds)
+
+    async def _wait_until(
+        self, deadline: float, wait: Callable[[], Awaitable[None]], seconds: float | None
+    ) -> None:
+        # Only the waiting has an end: what is being stored is stored.
+        with anyio.CancelScope(deadline=deadline) as scope:
+            await wait()
+        if scope.cancelled_caught:
+            raise TurnWaitTimeout(agent=self._agent, seconds=seconds or 0)
 
     async def close(self) -> None:
         """End all turns: those that wait at once, those that run after a short time."""
@@ -137,7 +194,7 @@ class TurnQueue:
         own = set(enclosing_turns())
         for seconds in (GRACE_SECONDS, LAST_SECONDS):
             with anyio.move_on_after(seconds):
-                while self._active.keys() - own or self._waiting:
+                while self._turns - own:
                     await self._changed.wait()
                 return
             for turn in self._active.keys() - own:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import anyio.to_thread
 
-from autonomy_ctx.errors import ConflictingMessage, StoreClosed
+from autonomy_ctx.errors import ConflictingMessage, StoreClosed, TurnLost
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.facts import USERS_SEGMENT, FactRows
 from autonomy_ctx.memory.forks import fork_position
-from autonomy_ctx.memory.rows import RecordRows, SegmentRows, WorkRows
+from autonomy_ctx.memory.rows import RecordRows, SegmentRows, TurnRows, WorkRows
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
     ConversationInfo,
@@ -31,12 +31,15 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     StoredSegment,
     SummaryState,
+    TurnHold,
+    TurnStart,
     Window,
     check_drop,
     check_put,
     check_read,
     query_terms,
 )
+from autonomy_ctx.memory.turn_signals import TurnSignals
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.name_index import NameIndex
@@ -189,14 +192,69 @@ class InProcessStore:
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._conversations: dict[Key, _ConversationLog] = {}
         self._work = WorkRows()
+        self._turns, self._turn_signals = TurnRows(), TurnSignals()
         self._index: SearchIndex | None = None
         # Made by the first listing.
         self._names: NameIndex | None = None
         self._clock = clock
         self._closed = False
 
-    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
+    async def append(
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+    ) -> list[int]:
         self._check_open()
+        if turn is not None and not self._turns.is_held(turn) and not self._has(key, drafts):
+            raise TurnLost
+        positions = self._append(key, drafts)
+        if turn is not None and ends:
+            self._turns.leave(key, turn.ticket, turn.owner)
+            self._turn_signals.notify(key)
+        return positions
+
+    async def begin_turn(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        seconds: float,
+        ticket: int | None = None,
+        after: int | None = None,
+    ) -> TurnStart:
+        self._check_open()
+        now = self._clock()
+        if not self._turns.may_begin(key, ticket, now):
+            return TurnStart(self._turns.wait(key, ticket, owner, now + seconds), None)
+        log = self._conversations.get(key)
+        fits = after in (None, 0 if log is None else log.head.position)
+        positions = self._append(key, drafts) if drafts and fits else []
+        ticket, took_over = self._turns.take(key, ticket, owner, now + seconds)
+        return TurnStart(ticket, positions, took_over)
+
+    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
+        self._check_open()
+        return self._turns.renew(key, ticket, owner, self._clock() + seconds)
+
+    async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
+        self._check_open()
+        self._turns.leave(key, ticket, owner)
+        self._turn_signals.notify(key)
+
+    async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
+        async def may_begin() -> bool:
+            self._check_open()
+            has_place = self._turns.has_place(key, ticket)
+            return not has_place or self._turns.may_begin(key, ticket, self._clock())
+
+        await self._turn_signals.wait_until(key, may_begin, seconds)
+
+    def _has(self, key: Key, drafts: Sequence[Draft]) -> bool:
+        """Whether all of it is stored already."""
+        log = self._conversations.get(key) or _ConversationLog(key)
+        known = [(log.body(draft.message.id), _whole_body(draft)) for draft in drafts]
+        return all(body is not None and same_content(body, other) for body, other in known)
+
+    def _append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
         log = self._conversations.get(key) or _ConversationLog(key)
         positions: dict[str, int] = {}
         fresh: dict[str, Draft] = {}

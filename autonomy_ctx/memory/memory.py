@@ -37,6 +37,8 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     Store,
     SummaryState,
+    TurnHold,
+    TurnStart,
     Window,
     check_cursor,
     check_name,
@@ -108,6 +110,8 @@ class Memory(AsyncResource):
         self.agent = ""
         self.token_counter = token_counter or TokenCounter()
         self._store: Store = store
+        # The turn that this view writes, see `in_turn`.
+        self._turn: TurnHold | None = None
         # What is in this process already needs no second copy of its windows.
         resident = isinstance(self._store, InMemory) and self._store.in_memory
         self._window_cache = None if resident else WindowCache(self._store)
@@ -125,6 +129,12 @@ class Memory(AsyncResource):
         view._instructions = list(self._instructions)
         return view
 
+    def in_turn(self, turn: TurnHold) -> Memory:
+        """The same memory as a turn sees it: once it is lost, appends to its conversation are refused."""
+        view = copy.copy(self)
+        view._turn = turn
+        return view
+
     # -- writing --------------------------------------------------------------------------------
 
     async def append(
@@ -133,6 +143,7 @@ class Memory(AsyncResource):
         conversation: str,
         *messages: Message | Mapping[str, Any] | Any,
         full_texts: Mapping[str, str] = EMPTY,
+        ends_turn: bool = False,
     ) -> list[int]:
         """Store messages, all or none, and give their positions. When it returns, they are kept.
 
@@ -143,23 +154,44 @@ class Memory(AsyncResource):
 
         `full_texts` has, by message id, all of the text of tool results that are shortened here:
         `get_whole_message` gives it.
+
+        In a turn (see `in_turn`), `TurnLost` when another one has begun; `ends_turn` gives the turn back
+        in the same transaction.
         """
         key = make_key(self.agent, scope, conversation)
-        drafts: list[Draft] = []
-        if len(messages) == 1 and not full_texts and encoding.fits_inline(messages[0]):
-            drafts = [self._make_draft(messages[0], EMPTY)]
+        drafts = await self._make_drafts(messages, full_texts)
+        said = await self._fire_before_append(key, drafts)
+        if self._turn is not None and self._turn.key == key:
+            positions = await self._store.append(key, drafts, turn=self._turn, ends=ends_turn)
         else:
-            async for some in Chunks(messages):
-                drafts += [await self._make_draft_async(message, full_texts) for message in some]
-        # A tuple: a hook may refuse the messages, not change them.
-        said = tuple(draft.message for draft in drafts) if self.hooks else ()
-        if said:
-            await fire(self.hooks, MemoryHook.BEFORE_APPEND, scope, conversation, said, done=False)
-        positions = await self._store.append(key, drafts) if drafts else []
-        self._metrics["messages_added"] += len(positions)
-        if said:
-            await fire(self.hooks, MemoryHook.AFTER_APPEND, scope, conversation, said, done=True)
+            positions = await self._store.append(key, drafts) if drafts else []
+        await self._note_appended(key, said, positions)
         return positions
+
+    async def begin_turn(
+        self,
+        scope: str,
+        conversation: str,
+        *messages: Message | Mapping[str, Any] | Any,
+        owner: str,
+        seconds: float,
+        ticket: int | None = None,
+        after: int | None = None,
+    ) -> TurnStart:
+        """Take the turn of a conversation and store its first messages, or take a place in the line.
+
+        Its `positions` are None while others come first: wait (`store.wait_for_turn`), then begin again
+        with the `ticket`. With `after`, nothing is stored if the log does not end at this position.
+        """
+        key = make_key(self.agent, scope, conversation)
+        drafts = await self._make_drafts(messages, EMPTY)
+        said = await self._fire_before_append(key, drafts)
+        start = await self._store.begin_turn(
+            key, drafts, owner=owner, seconds=seconds, ticket=ticket, after=after
+        )
+        if start.positions:
+            await self._note_appended(key, said, start.positions)
+        return start
 
     async def add_message(
         self, scope: str, conversation: str, message: Message | Mapping[str, Any] | Any
@@ -428,6 +460,27 @@ class Memory(AsyncResource):
                 return (await self.read(scope, conversation, after=starts[-1] - 1)).entries
             end = window.entries[0].position - 1 if window.entries else 0
         return ()
+
+    async def _make_drafts(self, messages: Sequence[Any], full_texts: Mapping[str, str]) -> list[Draft]:
+        if len(messages) == 1 and not full_texts and encoding.fits_inline(messages[0]):
+            return [self._make_draft(messages[0], EMPTY)]
+        drafts: list[Draft] = []
+        async for some in Chunks(messages):
+            drafts += [await self._make_draft_async(message, full_texts) for message in some]
+        return drafts
+
+    async def _fire_before_append(self, key: Key, drafts: Sequence[Draft]) -> tuple[Message, ...]:
+        """Ask the hooks; the messages as they are told of them."""
+        # A tuple: a hook may refuse the messages, not change them.
+        said = tuple(draft.message for draft in drafts) if self.hooks else ()
+        if said:
+            await fire(self.hooks, MemoryHook.BEFORE_APPEND, *key[1:], said, done=False)
+        return said
+
+    async def _note_appended(self, key: Key, said: tuple[Message, ...], positions: Sequence[int]) -> None:
+        self._metrics["messages_added"] += len(positions)
+        if said:
+            await fire(self.hooks, MemoryHook.AFTER_APPEND, *key[1:], said, done=True)
 
     async def _make_draft_async(
         self, value: Message | Mapping[str, Any], full_texts: Mapping[str, str]

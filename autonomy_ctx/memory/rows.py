@@ -1,4 +1,4 @@
-"""Segments, leased work and records in plain Python objects: what `InProcessStore` keeps beside the logs.
+"""Segments, turns, leased work and records in plain objects: what `InProcessStore` keeps beside the logs.
 
 They are reusable in other stores. Facts have such rows in `facts`.
 """
@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_segments
 from autonomy_ctx.memory.store import (
-    MAX_LEASE_SECONDS,
     Head,
     Key,
     Lease,
     Record,
     StoredSegment,
+    TurnHold,
+    is_current_lease,
     restorable_segments,
     segment_replacement,
 )
@@ -218,7 +219,106 @@ class WorkRows:
 
 def _seconds_until(time: float, now: float) -> float:
     """Seconds from now to a time; 0 for one that is past."""
-    return time - now if now < time <= now + MAX_LEASE_SECONDS else 0.0
+    return time - now if is_current_lease(time, now) else 0.0
+
+
+@dataclass(slots=True)
+class _TurnPlace:
+    """The turn of a conversation, or a place in the line for it."""
+
+    ticket: int
+    owner: str
+    until: float
+
+
+class _TurnLine:
+    """Who has the turn of one conversation, and who waits for it, by ticket."""
+
+    __slots__ = ("holder", "last_ticket", "waiting")
+
+    def __init__(self) -> None:
+        self.holder: _TurnPlace | None = None
+        self.waiting: dict[int, _TurnPlace] = {}
+        self.last_ticket = 0
+
+    def find(self, ticket: int | None, owner: str) -> _TurnPlace | None:
+        """The place of an owner; with a ticket only if it is that one."""
+        places = [*self.waiting.values()] if self.holder is None else [self.holder, *self.waiting.values()]
+        return next((one for one in places if one.owner == owner and ticket in (None, one.ticket)), None)
+
+
+class TurnRows:
+    """The line of each conversation. Tickets are given once, so lines outlive their turns."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Key, _TurnLine] = {}
+
+    def may_begin(self, key: Key, ticket: int | None, now: float) -> bool:
+        """Whether nobody holds the turn and nobody waits before a ticket, or before the end of the line."""
+        line = self._lines.get(key)
+        if line is None:
+            return True
+        if line.holder is not None and (
+            line.holder.ticket == ticket or is_current_lease(line.holder.until, now)
+        ):
+            return line.holder.ticket == ticket
+        return not any(
+            is_current_lease(one.until, now)
+            for one in line.waiting.values()
+            if ticket not in line.waiting or one.ticket < (ticket or 0)
+        )
+
+    def has_place(self, key: Key, ticket: int) -> bool:
+        """Whether a ticket is still in the line."""
+        line = self._lines.get(key)
+        return line is not None and ticket in line.waiting
+
+    def wait(self, key: Key, ticket: int | None, owner: str, until: float) -> int:
+        """Keep a place in the line, or take one at its end; its ticket."""
+        line = self._lines.setdefault(key, _TurnLine())
+        place = None if ticket is None else line.waiting.get(ticket)
+        if place is None:
+            line.last_ticket += 1
+            place = line.waiting[line.last_ticket] = _TurnPlace(line.last_ticket, owner, until)
+        place.until = until
+        return place.ticket
+
+    def take(self, key: Key, ticket: int | None, owner: str, until: float) -> tuple[int, bool]:
+        """Take the turn, which may begin; its ticket, and whether the holder before did not give it back.
+
+        Places before it are gone: their leases have ended.
+        """
+        line = self._lines.setdefault(key, _TurnLine())
+        again = line.holder is not None and line.holder.ticket == ticket
+        if not again and ticket not in line.waiting:
+            line.last_ticket += 1
+            ticket = line.last_ticket
+        number = ticket or 0
+        line.waiting = {other: one for other, one in line.waiting.items() if other > number}
+        took_over, line.holder = line.holder is not None and not again, _TurnPlace(number, owner, until)
+        return number, took_over
+
+    def renew(self, key: Key, ticket: int, owner: str, until: float) -> bool:
+        """Move the end of a lease; false when the place is gone."""
+        place = self._lines.get(key, _TurnLine()).find(ticket, owner)
+        if place is not None:
+            place.until = until
+        return place is not None
+
+    def leave(self, key: Key, ticket: int | None, owner: str) -> None:
+        """Give back what an owner has."""
+        line = self._lines.get(key, _TurnLine())
+        place = line.find(ticket, owner)
+        if place is not None and place is line.holder:
+            line.holder = None
+        elif place is not None:
+            del line.waiting[place.ticket]
+
+    def is_held(self, turn: TurnHold) -> bool:
+        """Whether nobody has taken the turn since; its lease may have ended."""
+        line = self._lines.get(turn.key)
+        holder = None if line is None else line.holder
+        return holder is not None and (holder.ticket, holder.owner) == (turn.ticket, turn.owner)
 
 
 class RecordRows:

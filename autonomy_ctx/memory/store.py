@@ -1,4 +1,4 @@
-"""The store protocols and their values: log, summaries, facts, leased work, records, search, listing, forks.
+"""The store protocols and their values: log, turns, summaries, facts, work, records, search, listing, forks.
 
 A store keeps rows and does not interpret messages; `encoding` turns messages into rows and back, so every
 store returns exactly the same messages. The rules that every store shares are here as pure functions:
@@ -190,6 +190,64 @@ class WorkSignals(Protocol):
 
     async def wait_for_work(self, *, task: str, seconds: float) -> None:
         """Wait until this `task` is owed to some conversation, at most so many seconds."""
+
+
+class TurnHold(NamedTuple):
+    """The right to write a turn of a conversation. The ticket is its fence: it grows with every holder."""
+
+    key: Key
+    ticket: int
+    owner: str
+
+
+class TurnStart(NamedTuple):
+    """What became of a turn that wants to begin: the positions of its messages, or None when it has to wait.
+
+    `took_over` says that the holder before it did not give the turn back.
+    """
+
+    ticket: int
+    positions: list[int] | None
+    took_over: bool = False
+
+
+@runtime_checkable
+class Turns(Protocol):
+    """Turns of one conversation, one at a time over all processes, first come first served.
+
+    The holder and those who wait have a lease of some `seconds` that they renew. A place whose lease has
+    ended counts as gone. An `owner` names one turn, so that what it has can be given back without its ticket.
+    """
+
+    async def begin_turn(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        seconds: float,
+        ticket: int | None = None,
+        after: int | None = None,
+    ) -> TurnStart:
+        """Take the turn and append its first messages, or take a place in the line; in one transaction.
+
+        Who has a place gives its `ticket`; if the place is gone, a new one at the end of the line is taken.
+        With `after`, nothing is appended if the log does not end at this position: no positions then.
+        """
+
+    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
+        """Hold the turn, or the place in the line, for longer; false when it is gone."""
+
+    async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
+        """Give back the turn or the place; without a ticket, whatever the owner has."""
+
+    async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
+        """Return when the turn may have come or the place is gone, after so many seconds in any case."""
+
+
+def is_current_lease(until: float, now: float) -> bool:
+    """Whether a lease has not ended; one that ends too far ahead is from before the clock was set back."""
+    return now < until <= now + MAX_LEASE_SECONDS
 
 
 # Of a large message the beginning and the end can be found, this many characters of each.
@@ -502,8 +560,14 @@ class Window(NamedTuple):
 class Log(Protocol):
     """Where messages are kept. Appends never overwrite; reads come back in order."""
 
-    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
-        """Store all drafts or none; positions are gap-free, a known id gives its old position."""
+    async def append(
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+    ) -> list[int]:
+        """Store all drafts or none; positions are gap-free, a known id gives its old position.
+
+        With `turn`, `TurnLost` if another turn has begun since, unless all of it is stored already. With
+        `ends`, the turn is given back in the same transaction.
+        """
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
@@ -597,7 +661,7 @@ class Forks(Protocol):
 
 
 @runtime_checkable
-class Store(Log, Summaries, Facts, Work, Records, Search, Listing, Forks, Protocol):
+class Store(Log, Turns, Summaries, Facts, Work, Records, Search, Listing, Forks, Protocol):
     """All of the above, with a life of its own."""
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import approximate_length
-from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, Window
+from autonomy_ctx.memory.store import Draft, Entry, Head, Key, Store, TurnHold, Window
 
 # A message in memory is about so many bytes, besides its text.
 MESSAGE_OVERHEAD_BYTES = 1_500
@@ -50,8 +50,10 @@ class WindowCache:
         self.hits = 0
         self.misses = 0
 
-    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
-        return await self._log.append(key, drafts)
+    async def append(
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+    ) -> list[int]:
+        return await self._log.append(key, drafts, turn=turn, ends=ends)
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None

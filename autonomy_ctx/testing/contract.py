@@ -1,5 +1,5 @@
-"""`StoreContract`: what every store must do. The tests of the log are here; those of summaries, facts, work,
-records, search, listing and forks are in the classes it inherits from.
+"""`StoreContract`: what every store must do. The tests of the log are here; those of turns, summaries, facts,
+work, records, search, listing and forks are in the classes it inherits from.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from autonomy_ctx.testing.listing_contract import ListingContract
 from autonomy_ctx.testing.records_contract import RecordsContract
 from autonomy_ctx.testing.search_contract import SearchContract
 from autonomy_ctx.testing.summaries_contract import SummariesContract
+from autonomy_ctx.testing.turns_contract import TurnsContract
 from autonomy_ctx.testing.values import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.work_contract import WorkContract
 
 
 class StoreContract(
+    TurnsContract,
     SummariesContract,
     FactsContract,
     WorkContract,

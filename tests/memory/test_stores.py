@@ -58,6 +58,8 @@ class _HotStore(WindowCache):
         self.facts, self.write_facts, self.remove_fact = store.facts, store.write_facts, store.remove_fact
         self.owe, self.claim, self.claim_next = store.owe, store.claim, store.claim_next
         self.extend, self.settle = store.extend, store.settle
+        self.begin_turn, self.renew_turn = store.begin_turn, store.renew_turn
+        self.leave_turn, self.wait_for_turn = store.leave_turn, store.wait_for_turn
         self.put_records, self.read_records = store.put_records, store.read_records
         self.drop_records, self.search = store.drop_records, store.search
         self.list_agents, self.list_scopes = store.list_agents, store.list_scopes

@@ -428,6 +428,17 @@ def read_head(connection: sqlite3.Connection, key: Key) -> Head:
     return Head() if found is None else found[1]
 
 
+def find_stored(connection: sqlite3.Connection, key: Key, message_id: str) -> str | None:
+    """The uncut body of a message, to tell a retry from a conflict; None when there is none."""
+    found = find_conversation(connection, key)
+    row = (
+        None
+        if found is None
+        else connection.execute(_SELECT_BY_MESSAGE_ID, (found[0], message_id)).fetchone()
+    )
+    return None if row is None else str(row[1])
+
+
 def read_whole(connection: sqlite3.Connection, key: Key, message_id: str) -> str | None:
     """The uncut body of a message that was too large for the log."""
     conversation = find_conversation(connection, key)

@@ -17,7 +17,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries
+from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries, turns
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
 from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location, connect
@@ -35,12 +35,15 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     StoredSegment,
     SummaryState,
+    TurnHold,
+    TurnStart,
     Window,
     check_drop,
     check_put,
     check_read,
     query_terms,
 )
+from autonomy_ctx.memory.turn_signals import TurnSignals
 from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob
 from autonomy_ctx.validation import check_seconds
 
@@ -78,12 +81,58 @@ class SqliteStore:
         self.synchronous: Synchronous = synchronous
         self._accept_shorter = accept_shorter
         self._clock = clock
+        self._turn_signals = TurnSignals()
         self._closed = False
         self._start()
         _warn_about_old_sqlite()
 
-    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
-        return await self._write(lambda transaction: transaction.append(key, drafts))
+    async def append(
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+    ) -> list[int]:
+        if turn is None:
+            return await self._write(lambda transaction: transaction.append(key, drafts))
+        hold = turn
+        positions = await self._write(
+            lambda transaction: turns.append_in_turn(transaction, key, drafts, hold, ends)
+        )
+        if ends:
+            self._turn_signals.notify(key)
+        return positions
+
+    async def begin_turn(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        seconds: float,
+        ticket: int | None = None,
+        after: int | None = None,
+    ) -> TurnStart:
+        return await self._write(
+            lambda transaction: turns.begin_turn(
+                transaction, key, drafts, owner, seconds, ticket, after, self._clock()
+            )
+        )
+
+    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
+        return await self._write(
+            lambda transaction: turns.renew_turn(transaction, key, ticket, owner, self._clock() + seconds)
+        )
+
+    async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
+        await self._write(lambda transaction: turns.leave_turn(transaction, key, ticket, owner))
+        self._turn_signals.notify(key)
+
+    async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
+        def look(connection: sqlite3.Connection) -> bool:
+            return turns.may_begin(connection, key, ticket, self._clock())
+
+        async def may_begin() -> bool:
+            found = await self._read_inline(look)
+            return await self._read_in_thread(look) if found is None else found
+
+        await self._turn_signals.wait_until(key, may_begin, seconds)
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None

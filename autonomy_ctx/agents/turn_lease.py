@@ -1,0 +1,197 @@
+"""The lease of a turn: one turn of a conversation at a time, over all processes that share a store.
+
+A `TurnLease` is taken with the user's message and given back with the answer, in the same transactions.
+`TurnRenewer` renews all leases of a node beside its turns. A turn whose lease was lost is cancelled and
+ends with `TurnLost`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from autonomy_ctx.agents.metrics import AgentMetrics
+from autonomy_ctx.background import Background, current_loop
+from autonomy_ctx.errors import TurnLost
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.processes import process_name
+from autonomy_ctx.memory.store import Key, TurnHold
+
+logger = logging.getLogger("autonomy_ctx.agents")
+
+# How long a lease is unless it is renewed, in seconds, and how long a turn waits for its turn.
+TURN_LEASE_SECONDS = 10.0
+TURN_WAIT_SECONDS = 600.0
+# A lease is renewed when this part of it is over; others that are due a little later are renewed with it.
+RENEWAL_SHARE, SLACK_SHARE = 0.3, 0.1
+# How long giving a lease back may take; then it is left to end by itself.
+LEAVE_SECONDS = 5.0
+
+
+class TurnLease:
+    """The turn of one conversation, or the place in the line for it."""
+
+    def __init__(
+        self, memory: Memory, key: Key, seconds: float, background: Background, metrics: AgentMetrics
+    ) -> None:
+        self.memory, self.key, self.seconds = memory, key, seconds
+        self._background, self._metrics = background, metrics
+        self._renewer = _renewers.get(background) or _renewers.setdefault(background, TurnRenewer())
+        self._owner = f"{process_name()}/{uuid4().hex[:12]}"
+        self._ticket: int | None = None
+        self._holds = self._waited = self._begun = False
+        self._scope = anyio.CancelScope()
+        self.renew_at = math.inf
+        # Whether another turn has taken its place, and whether it was given back.
+        self.lost = self.released = False
+
+    @property
+    def hold(self) -> TurnHold | None:
+        """The right to write, while the turn has it."""
+        if self._ticket is None or not self._holds or self.released:
+            return None
+        return TurnHold(self.key, self._ticket, self._owner)
+
+    async def begin(self, *messages: Any, after: int | None = None) -> list[int] | None:
+        """Take the turn with its first messages, and give their positions; None when it has to wait.
+
+        With `after`, no message is stored if the log does not end at this position.
+        """
+        self._begun = True
+        start = await self.memory.begin_turn(
+            self.key.scope,
+            self.key.conversation,
+            *messages,
+            owner=self._owner,
+            seconds=self.seconds,
+            ticket=self._ticket,
+            after=after,
+        )
+        self._ticket, self._holds = start.ticket, start.positions is not None
+        self._renewer.add(self, self._background)
+        if start.took_over:
+            self._metrics.count("turns_taken_over")
+        return start.positions
+
+    async def wait(self) -> None:
+        """Wait until it is worth while to begin again."""
+        if not self._waited:
+            self._waited = True
+            self._metrics.count("turns_waited")
+        if self._ticket is not None:
+            await self.memory.store.wait_for_turn(self.key, self._ticket, seconds=self.seconds)
+
+    async def renew(self) -> None:
+        """Renew the lease; a turn that has lost it is cancelled."""
+        self.set_renewal()
+        if self._ticket is None:
+            return
+        try:
+            renewed = await self.memory.store.renew_turn(
+                self.key, self._ticket, owner=self._owner, seconds=self.seconds
+            )
+        except Exception as error:
+            # It is tried again; if that is too late, the store refuses what the turn writes.
+            logger.warning("the lease of a turn was not renewed: %s", type(error).__name__)
+            return
+        # Without its place a turn that waits takes a new one; one that is being given back is no loss.
+        if not renewed and self._holds and self in self._renewer:
+            self.lost = True
+            self._scope.cancel()
+
+    def set_renewal(self) -> None:
+        """Note that the lease is as good as new."""
+        self.renew_at = anyio.current_time() + self.seconds * RENEWAL_SHARE
+
+    def stop_renewal(self) -> None:
+        """Renew it no more: the next write of the turn gives it back."""
+        self._renewer.remove(self)
+
+    @asynccontextmanager
+    async def leave_at_end(self) -> AsyncIterator[None]:
+        """Give back what is left of it at the end, whatever happens within; `TurnLost` if it was lost."""
+        try:
+            with self._scope:
+                yield
+        except TurnLost:
+            self.lost = True
+            raise
+        finally:
+            self.stop_renewal()
+            if self.lost:
+                self._metrics.count("turns_lost")
+            elif self._begun and not self.released:
+                await self._leave()
+        if self._scope.cancelled_caught:
+            raise TurnLost
+
+    async def _leave(self) -> None:
+        with anyio.move_on_after(LEAVE_SECONDS, shield=True):
+            try:
+                # Without a ticket when a cancel came before the store's answer: the owner tells what it has.
+                await self.memory.store.leave_turn(self.key, self._ticket, owner=self._owner)
+            except Exception as error:
+                logger.warning("a turn was not given back, its lease will end: %s", type(error).__name__)
+        self.released = True
+
+
+class TurnRenewer:
+    """Renews the leases of all turns that share a background, in one task."""
+
+    def __init__(self) -> None:
+        self._leases: set[TurnLease] = set()
+        self._loop: Any = None
+        self._wakeup = anyio.Event()
+        self._wake_at = math.inf
+
+    def __contains__(self, lease: TurnLease) -> bool:
+        return lease in self._leases
+
+    def add(self, lease: TurnLease, background: Background) -> None:
+        """Renew a lease from now on, in this background."""
+        loop = current_loop()
+        if loop is not self._loop:
+            # A loop that has ended took the task and the turns with it.
+            self._leases, self._wake_at = set(), -math.inf
+            self._loop = loop if background.start(self._run, daemon=True) else None
+        lease.set_renewal()
+        self._leases.add(lease)
+        if lease.renew_at < self._wake_at:
+            self._wakeup.set()
+
+    def remove(self, lease: TurnLease) -> None:
+        """Renew it no more."""
+        self._leases.discard(lease)
+
+    async def _run(self) -> None:
+        loop = self._loop
+        try:
+            while True:
+                self._wakeup = anyio.Event()
+                self._wake_at = min((lease.renew_at for lease in self._leases), default=math.inf)
+                with anyio.CancelScope(deadline=self._wake_at):
+                    await self._wakeup.wait()
+                await self._renew_due()
+        finally:
+            if self._loop is loop:
+                self._loop = None
+
+    async def _renew_due(self) -> None:
+        now = anyio.current_time()
+        due = [lease for lease in self._leases if lease.renew_at <= now + lease.seconds * SLACK_SHARE]
+        # A store that does not answer must not keep the leases of others from being renewed.
+        with anyio.move_on_after(min((lease.seconds for lease in due), default=0)):
+            async with anyio.create_task_group() as group:
+                for lease in due:
+                    group.start_soon(lease.renew)
+
+
+# The one of each background, without which it is of no use.
+_renewers: WeakKeyDictionary[Background, TurnRenewer] = WeakKeyDictionary()

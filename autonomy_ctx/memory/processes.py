@@ -1,0 +1,65 @@
+"""Names of processes by which others on the same machine can tell whether they have ended.
+
+A name has the host, its boot, the namespace of process ids, the process id and when it started: ids are
+used again, and containers of one machine have ids of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+_SEPARATOR = "/"
+# Of a line in /proc/<pid>/stat, after the command: the state, and the start in ticks since the boot.
+_STATE, _START = 0, 19
+_ENDED_STATES = ("Z", "X")
+# This process, by its id: a forked child has another.
+_names: dict[int, str] = {}
+
+
+def process_name() -> str:
+    """The name of this process."""
+    pid = os.getpid()
+    if pid not in _names:
+        _names.clear()
+        stat = _read_stat(pid)
+        start = stat[_START] if stat else ""
+        _names[pid] = _SEPARATOR.join([*_machine(), str(pid), start])
+    return _names[pid]
+
+
+def has_ended(name: str) -> bool:
+    """Whether the process whose name this is, or begins with this, has surely ended."""
+    own, found = process_name().split(_SEPARATOR), name.split(_SEPARATOR)
+    if len(found) < len(own) or "" in own or found[:3] != own[:3] or found[: len(own)] == own:
+        # Of another machine, or where nothing is known of processes, nobody can tell.
+        return False
+    pid, start = found[3], found[4]
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError):
+        return False
+    stat = _read_stat(int(pid))
+    return bool(stat) and (stat[_STATE] in _ENDED_STATES or stat[_START] != start)
+
+
+def _machine() -> tuple[str, str, str]:
+    """The host, its boot and the namespace of process ids; empty where the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        boot = namespace = ""
+    return socket.gethostname().replace(_SEPARATOR, "_"), boot, namespace
+
+
+def _read_stat(pid: int) -> list[str]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    # The command may hold spaces and brackets.
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,61 @@
+"""`TurnSignals`: wakes the turns of this process that wait for a conversation.
+
+A signal only saves time. What a store has written decides who is next, and turns of other processes look
+there in intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from autonomy_ctx.background import current_loop
+from autonomy_ctx.memory.store import Key
+
+# How often a turn looks whether it is next.
+POLL_SECONDS = 0.05
+
+
+class _Signal:
+    """The event of one conversation in one event loop, and how many wait for it."""
+
+    __slots__ = ("event", "waiting")
+
+    def __init__(self) -> None:
+        self.event = anyio.Event()
+        self.waiting = 0
+
+
+class TurnSignals:
+    """One signal for each conversation that somebody waits for."""
+
+    def __init__(self) -> None:
+        # By event loop, too: an event belongs to one.
+        self._signals: dict[tuple[Any, Key], _Signal] = {}
+
+    async def wait_until(self, key: Key, may_begin: Callable[[], Awaitable[bool]], seconds: float) -> None:
+        """Look at every signal and in intervals; return when it may begin, or after so many seconds."""
+        with anyio.move_on_after(seconds):
+            while not await may_begin():
+                await self._wait(key)
+
+    def notify(self, key: Key) -> None:
+        """Wake those of the running event loop that wait for a conversation."""
+        if self._signals:
+            signal = self._signals.pop((current_loop(), key), None)
+            if signal is not None:
+                signal.event.set()
+
+    async def _wait(self, key: Key) -> None:
+        where = (current_loop(), key)
+        signal = self._signals.setdefault(where, _Signal())
+        signal.waiting += 1
+        try:
+            with anyio.move_on_after(POLL_SECONDS):
+                await signal.event.wait()
+        finally:
+            signal.waiting -= 1
+            if not signal.waiting and self._signals.get(where) is signal:
+                del self._signals[where]
