@@ -164,24 +164,25 @@ class TurnQueue:
         begin: BeginTurn | None,
         wait_seconds: float | None,
     ) -> None:
-        deadline = anyio.current_time() + (math.inf if wait_seconds is None else wait_seconds)
-        if lease is not None and begin is not None:
-            async with queue.entry:
-                begun = await begin(queue.size == 1)
-            while not begun:
-                await self._wait_until(deadline, lease.wait, wait_seconds)
-                begun = await begin(queue.active is None)
+        limit = math.inf if wait_seconds is None else wait_seconds
+        if lease is None or begin is None:
+            await self._wait_until(anyio.current_time() + limit, queue.lock.acquire, limit)
+            return
+        async with queue.entry:
+            begun = await begin(queue.size == 1)
+        deadline = anyio.current_time() + limit
+        while not begun:
+            await self._wait_until(deadline, lease.wait, limit)
+            begun = await begin(queue.active is None)
         # The turn before has given back its lease with its answer, and may still be busy with hooks.
-        await self._wait_until(deadline, queue.lock.acquire, wait_seconds)
+        await queue.lock.acquire()
 
-    async def _wait_until(
-        self, deadline: float, wait: Callable[[], Awaitable[None]], seconds: float | None
-    ) -> None:
+    async def _wait_until(self, deadline: float, wait: Callable[[], Awaitable[None]], limit: float) -> None:
         # Only the waiting has an end: what is being stored is stored.
         with anyio.CancelScope(deadline=deadline) as scope:
             await wait()
         if scope.cancelled_caught:
-            raise TurnWaitTimeout(agent=self._agent, seconds=seconds or 0)
+            raise TurnWaitTimeout(agent=self._agent, seconds=limit)
 
     async def close(self) -> None:
         """End all turns: those that wait at once, those that run after a short time."""
