@@ -40,6 +40,94 @@ async def take_turn(memory: Memory, key: Key = KEY) -> bool:
     return (await memory.store.begin_turn(key, [], owner="test", seconds=10)).positions is not None
 
 
+# -- given back ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how", ["answer", "error", "cancel", "close", "stream", "empty", "steps", "question"]
+)
+async def test_the_turn_is_given_back_however_it_ends(memories: list[Memory], how: str) -> None:
+    held = HeldModel()
+    options: dict[str, Any] = {"limits": {"steps": 1}, "enable_ask_for_user_input": True}
+    agent = made(memories[0], held, **options)
+
+    events = agent.stream("hi")
+
+    async def close() -> None:
+        asked = await held.wait_for_call()
+        match how:
+            case "answer":
+                asked.answer("ok")
+            case "error":
+                asked.answer(RuntimeError("broken"))
+            case "close":
+                await agent.close()
+            case "stream":
+                await events.aclose()
+            case "empty":
+                asked.answer("")
+            case "steps":
+                asked.answer(calls(call("get_current_time_utc")))
+            case "question":
+                asked.answer(calls(call("ask_user_for_input", question="Which?")))
+            case _:
+                scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(close)
+        with anyio.CancelScope() as scope:
+            if how == "error":
+                with pytest.raises(RuntimeError):
+                    await agent.send("hi")
+            elif how == "close":
+                with pytest.raises(AgentClosed):
+                    await agent.send("hi")
+            elif how == "stream":
+                assert [event async for event in events] == []
+            else:
+                await agent.send("hi")
+    assert await take_turn(memories[1])
+    history = await stored(agent.memory)
+    assert users(history) == ["hi"]
+    assert_valid(history)
+    await agent.close()
+
+
+async def test_who_is_cancelled_in_the_line_leaves_it(memories: list[Memory]) -> None:
+    held = HeldModel()
+    first, second = made(memories[0], held), made(memories[1], ScriptedModel())
+    async with anyio.create_task_group() as group:
+        group.start_soon(first.send, "one")
+        asked = await held.wait_for_call()
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(second.send, "two")
+            while not second.get_metrics()["turns_waited"]:
+                await anyio.lowlevel.checkpoint()
+            waiting.cancel_scope.cancel()
+        asked.answer("1")
+    assert users(await stored(first.memory)) == ["one"]
+    assert await take_turn(memories[0])
+
+
+async def test_a_close_waits_until_the_turns_are_given_back(tmp_path: Path) -> None:
+    held = HeldModel()
+    memory = Memory(f"sqlite:///{tmp_path}/memory.db")
+    agent = made(memory, held)
+
+    async def send(text: str) -> None:
+        with pytest.raises(AgentClosed):
+            await agent.send(text)
+
+    async with anyio.create_task_group() as group:
+        for text in ("one", "two"):
+            group.start_soon(send, text)
+        await held.wait_for_call()
+        await agent.close()
+        await memory.close()
+    async with Memory(f"sqlite:///{tmp_path}/memory.db") as again:
+        assert await take_turn(again)
+
+
 # -- order -----------------------------------------------------------------------------------------------
 
 
@@ -250,90 +338,6 @@ async def test_a_store_without_turns_has_the_order_of_the_process() -> None:
         for number in (1, 2):
             (await model.wait_for_call(number)).answer(str(number))
     assert [text for _, text in spoken(await stored(agent.memory))] == ["one", "1", "two", "2"]
-
-
-# -- given back ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["error", "cancel", "close", "stream", "empty", "steps", "question"])
-async def test_the_turn_is_given_back_however_it_ends(memories: list[Memory], how: str) -> None:
-    held = HeldModel()
-    options: dict[str, Any] = {"limits": {"steps": 1}, "enable_ask_for_user_input": True}
-    agent = made(memories[0], held, **options)
-
-    events = agent.stream("hi")
-
-    async def close() -> None:
-        asked = await held.wait_for_call()
-        match how:
-            case "error":
-                asked.answer(RuntimeError("broken"))
-            case "close":
-                await agent.close()
-            case "stream":
-                await events.aclose()
-            case "empty":
-                asked.answer("")
-            case "steps":
-                asked.answer(calls(call("get_current_time_utc")))
-            case "question":
-                asked.answer(calls(call("ask_user_for_input", question="Which?")))
-            case _:
-                scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(close)
-        with anyio.CancelScope() as scope:
-            if how == "error":
-                with pytest.raises(RuntimeError):
-                    await agent.send("hi")
-            elif how == "close":
-                with pytest.raises(AgentClosed):
-                    await agent.send("hi")
-            elif how == "stream":
-                assert [event async for event in events] == []
-            else:
-                await agent.send("hi")
-    assert await take_turn(memories[1])
-    history = await stored(agent.memory)
-    assert users(history) == ["hi"]
-    assert_valid(history)
-    await agent.close()
-
-
-async def test_who_is_cancelled_in_the_line_leaves_it(memories: list[Memory]) -> None:
-    held = HeldModel()
-    first, second = made(memories[0], held), made(memories[1], ScriptedModel())
-    async with anyio.create_task_group() as group:
-        group.start_soon(first.send, "one")
-        asked = await held.wait_for_call()
-        async with anyio.create_task_group() as waiting:
-            waiting.start_soon(second.send, "two")
-            while not second.get_metrics()["turns_waited"]:
-                await anyio.lowlevel.checkpoint()
-            waiting.cancel_scope.cancel()
-        asked.answer("1")
-    assert users(await stored(first.memory)) == ["one"]
-    assert await take_turn(memories[0])
-
-
-async def test_a_close_waits_until_the_turns_are_given_back(tmp_path: Path) -> None:
-    held = HeldModel()
-    memory = Memory(f"sqlite:///{tmp_path}/memory.db")
-    agent = made(memory, held)
-
-    async def send(text: str) -> None:
-        with pytest.raises(AgentClosed):
-            await agent.send(text)
-
-    async with anyio.create_task_group() as group:
-        for text in ("one", "two"):
-            group.start_soon(send, text)
-        await held.wait_for_call()
-        await agent.close()
-        await memory.close()
-    async with Memory(f"sqlite:///{tmp_path}/memory.db") as again:
-        assert await take_turn(again)
 
 
 # -- lost ------------------------------------------------------------------------------------------------

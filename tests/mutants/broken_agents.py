@@ -21,16 +21,15 @@ MUTANTS = [
     Mutant(
         "a call and its results are kept in one step",
         "agents/turn.py",
-        "            await self._save_calls(message, stored)\n        except",
-        "            await self._save(message)\n"
-        "            await self._save_calls(message, stored)\n        except",
+        "            await self._save_calls(message, stored, ends=",
+        "            await self._save(message)\n            await self._save_calls(message, stored, ends=",
         AGENT,
     ),
     Mutant(
         "all of a long result is kept beside the log",
         "agents/turn.py",
-        "        await self._save(message, *results, full_texts=full_texts)\n",
-        "        await self._save(message, *results)\n",
+        "        await self._save(message, *results, full_texts=full_texts, ends=ends)\n",
+        "        await self._save(message, *results, ends=ends)\n",
         AGENT,
     ),
     Mutant(
@@ -57,8 +56,8 @@ MUTANTS = [
     Mutant(
         "what a tool has done is kept when the turn is cancelled",
         "agents/turn.py",
-        "            await self._save_anyway(self._save_finished_calls(message, ended, stored))\n",
-        "",
+        "                await self._save_anyway(self._save_finished_calls(message, ended, stored))\n",
+        "                pass\n",
         "tests/agents/test_cancelled_turns.py",
     ),
     Mutant(
@@ -94,7 +93,7 @@ MUTANTS = [
     Mutant(
         "a turn ends at its limit of tokens",
         "agents/turn.py",
-        "            if limits.tokens is not None and self._tokens_used >= limits.tokens:",
+        "            if tokens_used_up:",
         "            if False:",
         AGENT,
     ),
@@ -144,7 +143,7 @@ MUTANTS = [
     Mutant(
         "close waits for the turns that go on",
         "agents/turn_queue.py",
-        "                while self._active.keys() - own or self._waiting:",
+        "                while self._turns - own:",
         "                while self._waiting:",
         ORDER,
     ),
@@ -296,10 +295,11 @@ MUTANTS = [
     Mutant(
         "mail comes before what the user says",
         "agents/turn.py",
-        "            await _receive_mail(mailbox, key)\n        position = await memory.add_message("
-        "scope, conversation, message)\n",
-        "            pass\n        position = await memory.add_message(scope, conversation, message)\n"
-        "        if before is None and mailbox is not None:\n            await _receive_mail(mailbox, key)\n",
+        "                await _receive_mail(self._mailbox(), self._key)\n"
+        "            positions = await environment.memory.append(scope, conversation, *entry.messages)\n",
+        "                pass\n"
+        "            positions = await environment.memory.append(scope, conversation, *entry.messages)\n"
+        "            await _receive_mail(self._mailbox(), self._key)\n",
         "tests/agents/test_mail.py",
     ),
     Mutant(

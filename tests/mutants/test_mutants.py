@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from mutants import broken_agents, broken_contexts, broken_edges, broken_memory
+from mutants import broken_agents, broken_contexts, broken_edges, broken_memory, broken_turns
 from mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-BROKEN = [broken_memory, broken_contexts, broken_agents, broken_edges]
+BROKEN = [broken_memory, broken_contexts, broken_agents, broken_edges, broken_turns]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 
 
