@@ -33,6 +33,7 @@ from benchmarks import (
     small_budgets,
     summarized,
     tls,
+    turn_lease,
     turns,
 )
 from benchmarks.table import show
@@ -48,6 +49,7 @@ ALL = {
     "search": search.measure,
     "recall": recall.measure,
     "turns": turns.measure,
+    "turn_lease": turn_lease.measure,
     "faults": faults.measure,
     "linear": linear.measure,
     "prefix": prefix.measure,

@@ -1,0 +1,172 @@
+"""What the lease of a turn costs, and whether waiting turns of several processes come in order.
+
+An uncontended turn is taken and given back in transactions that it makes anyway: its commits are counted
+by the store itself. The turns with and without a lease alternate, on one file each, with a model that
+answers at once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import IO, Any
+
+from autonomy_ctx import Memory
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.testing import ScriptedModel
+from benchmarks.table import Figure
+
+TURNS, WARM_UP = 600, 30
+PROCESSES, WAITING = 4, 100
+
+_WORKER = """
+import json, sys, anyio, anyio.to_thread
+from autonomy_ctx import Memory
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.memory.sqlite.store import SqliteStore
+
+class Store(SqliteStore):
+    async def wait_for_turn(self, key, ticket, *, seconds):
+        tell("waits")
+        await super().wait_for_turn(key, ticket, seconds=seconds)
+
+class Model:
+    may_answer = None
+    async def complete_chat(self, messages, **options):
+        if messages[-1]["content"] == "first":
+            self.may_answer = anyio.Event()
+            tell("asked")
+            await self.may_answer.wait()
+        return "ok"
+
+def tell(what):
+    print(what, flush=True)
+
+async def main():
+    model = Model()
+    async with Memory(store=Store(sys.argv[1])) as memory, anyio.create_task_group() as group:
+        agent = Agent("helper", "Helps.", model=model, memory=memory)
+        async def send(text):
+            await agent.send(text)
+            tell("done")
+        tell("ready")
+        while line := (await anyio.to_thread.run_sync(sys.stdin.readline)).strip():
+            if line == "answer":
+                model.may_answer.set()
+            else:
+                group.start_soon(send, line)
+
+anyio.run(main)
+"""
+
+
+async def measure(folder: Path) -> list[Figure]:
+    return [*await _uncontended(folder), await _waiting(folder)]
+
+
+async def _uncontended(folder: Path) -> list[Figure]:
+    seconds: dict[str, list[float]] = {"with": [], "without": []}
+    agents: dict[str, Agent] = {}
+    for name, lease in (("with", 10.0), ("without", None)):
+        memory = Memory(f"sqlite:///{folder / name}.db")
+        model = ScriptedModel("A short answer.")
+        agents[name] = Agent("helper", "Helps.", model=model, memory=memory, turn_lease_seconds=lease)
+        for number in range(WARM_UP):
+            await agents[name].send(f"warm up {number}", conversation="warm-up")
+    before = {name: _commits(folder, name) for name in agents}
+    for number in range(TURNS):
+        # In turns which is first, so that neither profits from what the other has just done.
+        for name in sorted(agents, reverse=number % 2 == 0):
+            started = time.perf_counter()
+            await agents[name].send(f"question {number}", conversation=f"c{number // 20}")
+            seconds[name].append(time.perf_counter() - started)
+    commits = {name: (_commits(folder, name) - before[name]) / TURNS for name in agents}
+    for agent in agents.values():
+        await agent.close()
+        await agent.memory.close()
+    with_lease, without = median(seconds["with"]), median(seconds["without"])
+    return [
+        Figure(
+            name="turn lease, uncontended: a turn with it / without",
+            ours=f"{with_lease * 1000:.2f} ms",
+            floor=f"{without * 1000:.2f} ms",
+            value=with_lease / without,
+            bound=1.1,
+        ),
+        Figure(
+            name="turn lease, uncontended: commits added to a turn",
+            ours=f"{commits['with']:.2f}",
+            floor=f"{commits['without']:.2f}",
+            value=commits["with"] - commits["without"],
+            bound=0,
+        ),
+    ]
+
+
+def _commits(folder: Path, name: str) -> int:
+    """How many transactions the store has counted."""
+    with closing(sqlite3.connect(folder / f"{name}.db")) as connection:
+        [(commits,)] = connection.execute("SELECT commits FROM progress")
+    return int(commits)
+
+
+async def _waiting(folder: Path) -> Figure:
+    path = folder / "waiting.db"
+    workers = [
+        subprocess.Popen(  # noqa: ASYNC220  # nothing else runs in this loop
+            [sys.executable, "-c", _WORKER, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(PROCESSES)
+    ]
+    pipes = [(_pipe(worker.stdin), _pipe(worker.stdout)) for worker in workers]
+    for _, answers in pipes:
+        answers.readline()
+    _ask(*pipes[0], "first")
+    texts = [str(number) for number in range(WAITING)]
+    for number, text in enumerate(texts):
+        _ask(*pipes[number % PROCESSES], text)
+    started = time.perf_counter()
+    pipes[0][0].write("answer\n")
+    pipes[0][0].flush()
+    for number, (_, answers) in enumerate(pipes):
+        done = (WAITING // PROCESSES) + (number == 0)
+        while done:
+            done -= answers.readline() == "done\n"
+    took = time.perf_counter() - started
+    for worker, (questions, answers) in zip(workers, pipes, strict=True):
+        questions.close()
+        worker.wait()
+        answers.close()
+    async with Memory(f"sqlite:///{path}") as memory:
+        history = await memory.for_agent("helper").get_messages_only("default", "default")
+    asked = [one["content"] for one in history if one["role"] == "user"]
+    roles = [one["role"] for one in history]
+    wrong = sum(one != other for one, other in zip(asked, ["first", *texts], strict=False))
+    wrong += abs(len(asked) - WAITING - 1) + (roles != ["user", "assistant"] * (WAITING + 1))
+    return Figure(
+        name=f"{WAITING} waiting turns over {PROCESSES} processes: out of order or interleaved",
+        ours=f"{WAITING / took:,.0f} turns/s",
+        floor="0",
+        value=wrong,
+        bound=0,
+    )
+
+
+def _pipe(stream: IO[Any] | None) -> IO[Any]:
+    assert stream is not None
+    return stream
+
+
+def _ask(questions: IO[Any], answers: IO[Any], text: str) -> None:
+    """Send a turn, and wait until it has begun or waits for others."""
+    questions.write(f"{text}\n")
+    questions.flush()
+    answers.readline()
