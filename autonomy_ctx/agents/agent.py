@@ -227,6 +227,8 @@ class Agent(AsyncResource):
         )
         self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
         self._metrics = AgentMetrics()
+        # A store of somebody else's may know no turns: then their order is that of this process.
+        self._lease_seconds = turn_lease_seconds if isinstance(self.memory.store, Turns) else None
         self._turn_queue = TurnQueue(name)
         # The newest context of each conversation; those not used for longest go first.
         self._contexts: ConversationCache[Key, ComposedContext] = ConversationCache(
@@ -584,10 +586,9 @@ class Agent(AsyncResource):
 
     def _new_lease(self, key: Key) -> TurnLease | None:
         """A lease for a turn; none without leases, or inside a turn of an agent that shares the log."""
-        seconds, store = self.options.turn_lease_seconds, self.memory.store
-        if seconds is None or not isinstance(store, Turns) or enclosing_lease(store, key) is not None:
+        if self._lease_seconds is None or enclosing_lease(self.memory.store, key) is not None:
             return None
-        return TurnLease(self.memory, key, seconds, self._background, self._metrics)
+        return TurnLease(self.memory, key, self._lease_seconds, self._background, self._metrics)
 
     def _environment(self, key: Key) -> TurnEnvironment:
         # What is written inside a turn of an agent that shares the log belongs to that turn.

@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -33,6 +34,8 @@ TURN_WAIT_SECONDS = 600.0
 RENEWAL_SHARE, SLACK_SHARE = 0.3, 0.1
 # How long giving a lease back may take; then it is left to end by itself.
 LEAVE_SECONDS = 5.0
+# What tells one turn of a process from another, also where the system says little about processes.
+_RANDOM, _numbers = uuid4().hex[:12], count(1)
 
 
 class TurnLease:
@@ -44,7 +47,7 @@ class TurnLease:
         self.memory, self.key, self.seconds = memory, key, seconds
         self._background, self._metrics = background, metrics
         self._renewer = _renewers.get(background) or _renewers.setdefault(background, TurnRenewer())
-        self._owner = f"{process_name()}/{uuid4().hex[:12]}"
+        self._owner = f"{process_name()}/{_RANDOM}-{next(_numbers)}"
         self._ticket: int | None = None
         self._holds = self._waited = self._begun = False
         self._scope = anyio.CancelScope()

@@ -30,6 +30,8 @@ from autonomy_ctx.errors import (
     ModelTimeout,
     RateLimited,
     StoreError,
+    TurnLost,
+    TurnWaitTimeout,
     UnknownAgent,
 )
 
@@ -53,6 +55,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ModelTimeout, 504),
     (ModelError, 502),
     (AgentClosed, 503),
+    (TurnWaitTimeout, 503),
+    (TurnLost, 503),
 )
 
 

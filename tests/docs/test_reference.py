@@ -13,7 +13,7 @@ from docs.snippets import PAGES, ROOT, shown
 from public_names import PUBLIC, get
 
 from autonomy_ctx import SummarizedHistorySection
-from autonomy_ctx.stores import Facts, Forks, Listing, Log, Records, Search, Summaries, Work
+from autonomy_ctx.stores import Facts, Forks, Listing, Log, Records, Search, Summaries, Turns, Work
 
 REFERENCE = {
     path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")
@@ -103,7 +103,7 @@ def test_signatures_are_those_of_the_code(heading: str, body: str) -> None:
         return
     items = [line.split("`: ")[0] + "`" for line in body.splitlines() if line.startswith("- `")]
     listed = dict(_SIGNED.findall("\n".join(items)))
-    parts = (Log, Summaries, Facts, Work, Records, Search, Listing, Forks)
+    parts = (Log, Turns, Summaries, Facts, Work, Records, Search, Listing, Forks)
     inherited = {method for part in parts for method in methods(part)} if name == "Store" else set()
     assert set(listed) == set(methods(thing)) - inherited
     for method, written in listed.items():

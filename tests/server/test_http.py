@@ -31,6 +31,8 @@ from autonomy_ctx.errors import (
     RateLimited,
     ServerError,
     StoreBusy,
+    TurnLost,
+    TurnWaitTimeout,
 )
 from autonomy_ctx.hooks import hook
 from autonomy_ctx.server import http
@@ -266,6 +268,8 @@ async def test_a_body_that_is_only_announced_is_refused_at_once() -> None:
         (AuthenticationFailed("m"), 502),
         (ModelTimeout("m", what="nothing", seconds=3), 504),
         (StoreBusy(path="/home/ana/agents.db", seconds=5), 503),
+        (TurnWaitTimeout(agent="helper", seconds=5), 503),
+        (TurnLost(), 503),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
