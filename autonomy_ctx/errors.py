@@ -1,7 +1,8 @@
 """Every error a user can meet, in one tree. Each writes its own sentence and says what to do.
 
 Callers pass facts, not prose, so the same fault reads the same everywhere. No error text holds
-message content: it may end up in a log that another tenant's operator reads.
+message content: it may end up in a log that another tenant's operator reads. All are in one long
+module, so that each can be found and worded beside its neighbours.
 """
 
 from __future__ import annotations

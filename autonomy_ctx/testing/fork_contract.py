@@ -39,7 +39,7 @@ class ForkContract(StoreActions):
         """Fork the main conversation."""
         await store.fork(source, at, target.conversation)
 
-    async def said(self, store: Store, key: Key = FORK) -> dict[int, str]:
+    async def texts_by_position(self, store: Store, key: Key = FORK) -> dict[int, str]:
         """All texts by position."""
         return {entry.position: entry.message.text for entry in (await store.read(key)).entries}
 
@@ -68,29 +68,29 @@ class ForkContract(StoreActions):
     async def test_a_fork_has_the_messages_up_to_its_position_and_goes_on_there(self, store: Store) -> None:
         await self.fill(store, 6)
         await self.make_fork(store, 4)
-        assert await self.said(store) == {1: "1", 2: "2", 3: "3", 4: "4"}
+        assert await self.texts_by_position(store) == {1: "1", 2: "2", 3: "3", 4: "4"}
         head = await store.head(FORK)
         assert (head.position, head.count, head.last_user) == (4, 4, 4)
         assert await self.say(store, "a") == 5
         assert await self.say(store, "seven", MAIN) == 7
-        assert await self.said(store) == {1: "1", 2: "2", 3: "3", 4: "4", 5: "a"}
-        assert await self.said(store, MAIN) == {n: str(n) for n in range(1, 7)} | {7: "seven"}
+        assert await self.texts_by_position(store) == {1: "1", 2: "2", 3: "3", 4: "4", 5: "a"}
+        assert await self.texts_by_position(store, MAIN) == {n: str(n) for n in range(1, 7)} | {7: "seven"}
 
     async def test_a_fork_at_no_position_is_one_at_the_head(self, store: Store) -> None:
         await self.fill(store, 3)
         await self.make_fork(store)
-        assert await self.said(store) == {1: "1", 2: "2", 3: "3"}
+        assert await self.texts_by_position(store) == {1: "1", 2: "2", 3: "3"}
         assert await self.say(store, "a") == 4
-        assert len(await self.said(store, MAIN)) == 3
+        assert len(await self.texts_by_position(store, MAIN)) == 3
 
     async def test_a_fork_of_a_fork_has_the_messages_of_both(self, store: Store) -> None:
         await self.family(store)
-        assert await self.said(store, SECOND) == {1: "1", 2: "2", 3: "3", 4: "4", 5: "a", 6: "x"}
+        assert await self.texts_by_position(store, SECOND) == {1: "1", 2: "2", 3: "3", 4: "4", 5: "a", 6: "x"}
         below = MAIN._replace(conversation="below the first fork")
         await self.make_fork(store, 3, SECOND, below)
-        assert await self.said(store, below) == {1: "1", 2: "2", 3: "3"}
+        assert await self.texts_by_position(store, below) == {1: "1", 2: "2", 3: "3"}
         await self.say(store, "y", below)
-        assert await self.said(store, below) == {1: "1", 2: "2", 3: "3", 4: "y"}
+        assert await self.texts_by_position(store, below) == {1: "1", 2: "2", 3: "3", 4: "y"}
 
     async def test_windows_of_a_fork_reach_over_what_it_shares(self, store: Store) -> None:
         await self.family(store)
@@ -112,7 +112,7 @@ class ForkContract(StoreActions):
         await self.make_fork(store, 700)
         await store.append(FORK, make_drafts(*(make_message(f"f{n}", id=f"f{n}") for n in range(700))))
         wanted = [str(n) for n in range(1, 701)] + [f"f{n}" for n in range(700)]
-        assert list((await self.said(store)).values()) == wanted
+        assert list((await self.texts_by_position(store)).values()) == wanted
         window = await store.read(FORK, limit=800)
         assert [entry.message.text for entry in window.entries] == wanted[-800:]
         window = await store.read(FORK, after=10, before=690)
@@ -131,7 +131,7 @@ class ForkContract(StoreActions):
             conflict = error
         assert conflict is not None, "a shared message was rewritten"
         assert (conflict.message_id, conflict.position) == ("m2", 2)
-        assert len(await self.said(store, SECOND)) == 6
+        assert len(await self.texts_by_position(store, SECOND)) == 6
         assert await store.append(SECOND, make_drafts(make_message("other", id="m5"))) == [7]
         assert await store.append(MAIN, make_drafts(make_message("apart", id="a"))) == [7]
 
@@ -159,7 +159,7 @@ class ForkContract(StoreActions):
         for number, key in enumerate((MAIN, HELPER), 2):
             await self.fill(store, number, key)
             await store.fork(key, 1, "fork")
-            assert len(await self.said(store, key._replace(conversation="fork"))) == 1
+            assert len(await self.texts_by_position(store, key._replace(conversation="fork"))) == 1
 
     async def test_a_deleted_message_goes_from_every_conversation_that_shares_it(self, store: Store) -> None:
         for number, through in enumerate((MAIN, FORK, SECOND)):
@@ -174,7 +174,7 @@ class ForkContract(StoreActions):
             before = [await store.head(key) for key in keys]
             assert await store.delete(f"ana{number}", "", through.conversation, ["m2", "m2", "no"]) == 1
             after = [await store.head(key) for key in keys]
-            assert [await self.said(store, key) for key in keys] == [
+            assert [await self.texts_by_position(store, key) for key in keys] == [
                 {1: "1", 3: "3", 4: "4", 5: "5", 6: "6"},
                 {1: "1", 3: "3", 4: "4", 5: "a"},
                 {1: "1", 3: "3", 4: "4", 5: "a"},
@@ -191,8 +191,8 @@ class ForkContract(StoreActions):
         main = await store.head(MAIN)
         assert await store.delete("ana", "", FORK.conversation, ["a", "b"]) == 2
         assert await store.head(MAIN) == main
-        assert await self.said(store, FORK) == {1: "1", 2: "2", 3: "3", 4: "4"}
-        assert await self.said(store, SECOND) == {1: "1", 2: "2", 3: "3", 4: "4", 6: "x"}
+        assert await self.texts_by_position(store, FORK) == {1: "1", 2: "2", 3: "3", 4: "4"}
+        assert await self.texts_by_position(store, SECOND) == {1: "1", 2: "2", 3: "3", 4: "4", 6: "x"}
 
     async def test_the_newest_user_of_a_fork_follows_deletions(self, store: Store) -> None:
         await self.fill(store, 3)
@@ -212,32 +212,32 @@ class ForkContract(StoreActions):
             await store.fork(MAIN, at, key.conversation)
             head = await store.head(key)
             assert (head.position, head.count) == (at, count)
-            assert len(await self.said(store, key)) == count
+            assert len(await self.texts_by_position(store, key)) == count
             assert len((await store.read(key, after=1)).entries) == count - 1
 
     async def test_deleting_a_fork_leaves_its_source(self, store: Store) -> None:
         await self.family(store)
         before = await store.head(MAIN)
         assert await store.delete("ana", "", FORK.conversation) == 2
-        assert (await store.head(MAIN), await self.said(store)) == (before, {})
-        assert await self.said(store, SECOND) == {1: "1", 2: "2", 3: "3", 4: "4", 6: "x"}
+        assert (await store.head(MAIN), await self.texts_by_position(store)) == (before, {})
+        assert await self.texts_by_position(store, SECOND) == {1: "1", 2: "2", 3: "3", 4: "4", 6: "x"}
         head = await store.head(FORK)
         assert (head.position, head.count, head.last_user) == (6, 0, 0)
         await store.delete("ana", "", "trip", ["m1"])
         assert await store.head(FORK) == head, "it shares nothing any more"
         assert await self.say(store, "again") == 7
-        assert await self.said(store) == {7: "again"}
+        assert await self.texts_by_position(store) == {7: "again"}
 
     async def test_deleting_a_source_deletes_its_messages_from_the_forks(self, store: Store) -> None:
         await self.family(store)
         assert await store.delete("ana", "", "trip") == 6
-        assert await self.said(store, FORK) == {5: "a", 6: "b"}
-        assert await self.said(store, SECOND) == {5: "a", 6: "x"}
+        assert await self.texts_by_position(store, FORK) == {5: "a", 6: "b"}
+        assert await self.texts_by_position(store, SECOND) == {5: "a", 6: "x"}
         head = await store.head(SECOND)
         assert (head.count, head.generation, head.last_user) == (2, 1, 6)
         assert await self.say(store, "m2", SECOND) == 7, "its id is free again"
         assert await self.say(store, "later", MAIN) == 7
-        assert len(await self.said(store, FORK)) == 2
+        assert len(await self.texts_by_position(store, FORK)) == 2
 
     async def test_deleting_a_scope_deletes_sources_and_forks(self, store: Store) -> None:
         await self.family(store)

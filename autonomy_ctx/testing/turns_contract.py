@@ -35,7 +35,7 @@ class TurnsContract(StoreActions):
         except TurnLost:
             return None
 
-    async def said(self, store: Store) -> list[str]:
+    async def texts(self, store: Store) -> list[str]:
         """The texts of the log."""
         return [entry.message.text for entry in (await store.read(MAIN)).entries]
 
@@ -46,7 +46,7 @@ class TurnsContract(StoreActions):
         assert (await self.begin(store, "b")).positions is None, "it has not ended"
         assert await self.append_in_turn(store, first, "a", "answer", ends=True) == [3]
         assert await self.append_in_turn(store, first, "a", "late") is None
-        assert await self.said(store) == ["question", "step", "answer"]
+        assert await self.texts(store) == ["question", "step", "answer"]
 
     async def test_a_turn_may_begin_and_end_without_a_message(self, store: Store) -> None:
         assert await self.begin(store, "a") == TurnStart(1, [])
@@ -59,7 +59,7 @@ class TurnsContract(StoreActions):
         turn = await self.begin(store, "a", "a")
         waiting = [await self.begin(store, owner, owner) for owner in "bcd"]
         assert waiting == [TurnStart(2, None), TurnStart(3, None), TurnStart(4, None)]
-        assert await self.said(store) == ["a"]
+        assert await self.texts(store) == ["a"]
         await self.append_in_turn(store, turn, "a", "answer", ends=True)
         assert await self.begin(store, "d", "d", ticket=4) == TurnStart(4, None), "others came before"
         assert (await self.begin(store, "e", "e")).positions is None, "nor does anybody else push in"
@@ -106,7 +106,7 @@ class TurnsContract(StoreActions):
         assert not await store.renew_turn(MAIN, first.ticket, owner="a", seconds=10)
         await store.leave_turn(MAIN, first.ticket, owner="a")
         assert await self.append_in_turn(store, second, "b", "answer", ends=True) == [3]
-        assert await self.said(store) == ["a", "b", "answer"]
+        assert await self.texts(store) == ["a", "b", "answer"]
 
     async def test_a_turn_goes_on_after_its_lease_until_another_begins(
         self, store: Store, clock: StoppedClock
@@ -161,7 +161,7 @@ class TurnsContract(StoreActions):
         await self.begin(store, "b", "next")
         assert await self.append_in_turn(store, turn, "a", "question", "answer", ends=True) == [1, 2]
         assert await self.append_in_turn(store, turn, "a", "answer", "more") is None
-        assert await self.said(store) == ["question", "answer", "next"]
+        assert await self.texts(store) == ["question", "answer", "next"]
 
     async def test_a_message_that_is_refused_takes_no_turn(self, store: Store) -> None:
         await self.fill(store, 1)
@@ -229,7 +229,7 @@ class TurnsContract(StoreActions):
                     group.start_soon(wait, owner, ticket)
                 await self.append_in_turn(store, turn, "a", "a!", ends=True)
         assert order == ["b", "c", "d"]
-        assert await self.said(store) == ["a", "a!", "b", "b!", "c", "c!", "d", "d!"]
+        assert await self.texts(store) == ["a", "a!", "b", "b!", "c", "c!", "d", "d!"]
 
     async def test_a_wait_ends_when_the_place_is_gone_or_the_time_is_over(
         self, store: Store, clock: StoppedClock
