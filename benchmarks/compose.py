@@ -60,6 +60,10 @@ async def measure(folder: Path) -> list[Figure]:
             form["id"] = message_id
             wire.from_dict(form)
 
+    async def read_newest() -> None:
+        found = bare.execute(_SELECT_NEWEST, (conversation_id, WINDOW)).fetchall()
+        assert len([json.loads(body) for _, body in found]) == WINDOW
+
     async def read_all() -> None:
         found = bare.execute(_SELECT_NEWEST, (conversation_id, LONG)).fetchall()
         assert len([json.loads(body) for _, body in found]) == LONG
@@ -71,6 +75,7 @@ async def measure(folder: Path) -> list[Figure]:
         Side("short", lambda: composer.compose(memory, "ana", "short"), before=forget),
         Side("long", lambda: composer.compose(memory, "ana", "long"), before=forget),
         Side("bare", read_and_validate),
+        Side("newest", read_newest),
         Side("hot", lambda: composer.compose(memory, "ana", "long")),
         Side("inside", lambda: composer.compose(inside, "ana", "short")),
         Side("copy", deep_copy),
@@ -99,7 +104,8 @@ async def measure(folder: Path) -> list[Figure]:
     return [
         ratio("compose, SQLite: 100,000 stored messages / 100", "long", "short", 1.2),
         ratio("compose, SQLite, cold / bare SELECT, loads, validation", "long", "bare", 2),
-        ratio("compose all of 100,000, SQLite, cold / SELECT, loads", "all", "rows", 2.5),
+        ratio("compose, SQLite, cold / bare SELECT, loads", "long", "newest", 2.5),
+        ratio("compose all of 100,000, SQLite, cold / SELECT, loads", "all", "rows", 2.2),
         ratio("compose, SQLite, hot / in process", "hot", "inside", 3),
         ratio("compose, in process, four sections / deep copy of dicts", "inside", "copy", 2),
     ]
