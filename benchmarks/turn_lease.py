@@ -90,12 +90,14 @@ async def _uncontended(folder: Path) -> list[Figure]:
         await agent.close()
         await agent.memory.close()
     with_lease, without = median(seconds["with"]), median(seconds["without"])
+    # Turn by turn: what else the disk is busy with then slows both alike.
+    ratios = [one / other for one, other in zip(seconds["with"], seconds["without"], strict=True)]
     return [
         Figure(
             name="turn lease, uncontended: a turn with it / without",
             ours=f"{with_lease * 1000:.2f} ms",
             floor=f"{without * 1000:.2f} ms",
-            value=with_lease / without,
+            value=median(ratios),
             bound=1.1,
         ),
         Figure(
