@@ -104,7 +104,7 @@ async def measure(folder: Path) -> list[Figure]:
     return [
         ratio("compose, SQLite: 100,000 stored messages / 100", "long", "short", 1.2),
         ratio("compose, SQLite, cold / bare SELECT, loads, validation", "long", "bare", 2),
-        ratio("compose, SQLite, cold / bare SELECT, loads", "long", "newest", 2.5),
+        ratio("compose, SQLite, cold / bare SELECT, loads", "long", "newest", 4),
         ratio("compose all of 100,000, SQLite, cold / SELECT, loads", "all", "rows", 2.5),
         ratio("compose, SQLite, hot / in process", "hot", "inside", 3),
         ratio("compose, in process, four sections / deep copy of dicts", "inside", "copy", 2),
