@@ -2,7 +2,7 @@
 
 People talk to agents about code, travel, support, research and things at home, mostly in English. Each
 conversation holds cases: rules, preferences, decisions, open items, values that change, identifiers. Their
-sentences are written by hand, no two alike, and stand in `fact_cases`, one file for each half of the corpus;
+sentences are written by hand, no two alike, and stand in `fact_cases`, in files for each half of the corpus;
 around them stands talk made from templates, with tool calls and their noise. Some of that talk reads like a
 rule, a decision or an open item and is none.
 
@@ -28,8 +28,27 @@ HALVES: tuple[Half, ...] = ("development", "held_out")
 SHORT, LONG = 400, 2_000
 # Identifiers that actions produced, beside those written by hand.
 PRODUCED = {SHORT: 5, LONG: 34}
+# The files of each half. The later ones of development were written to see how far its rules reach.
+FILES: dict[Half, tuple[str, ...]] = {
+    "development": ("development.txt", "development_2.txt", "development_3.txt"),
+    "held_out": ("held_out.txt",),
+}
 # Long conversations have the cases of two short ones.
-LONG_PAIRS = ((0, 9), (1, 3), (2, 5), (4, 7), (6, 11))
+LONG_PAIRS: dict[Half, tuple[tuple[int, int], ...]] = {
+    "development": (
+        (0, 9),
+        (1, 3),
+        (2, 5),
+        (4, 7),
+        (6, 11),
+        (12, 19),
+        (14, 17),
+        (15, 21),
+        (24, 28),
+        (25, 29),
+    ),
+    "held_out": ((0, 9), (1, 3), (2, 5), (4, 7), (6, 11)),
+}
 # Kinds of cases whose first key says it all.
 NAMES = ("value", "id", "artifact")
 # Where the first and the last sentence of a case may stand.
@@ -125,7 +144,8 @@ def has_keys(line: str, keys: Iterable[Sequence[str]]) -> bool:
 def read_scripts(half: Half) -> tuple[Script, ...]:
     """The scripts of one half, as written by hand."""
     made: list[Script] = []
-    for block in (_FOLDER / f"{half}.txt").read_text(encoding="utf-8").split("=== ")[1:]:
+    texts = [(_FOLDER / name).read_text(encoding="utf-8") for name in FILES[half]]
+    for block in [block for text in texts for block in text.split("=== ")[1:]]:
         head, *cases = block.split("\n-- ")
         name, languages, domain = (part.strip() for part in head.split("|"))
         made.append(Script(name, tuple(languages.split("+")), domain, tuple(map(_case, cases))))
@@ -349,7 +369,7 @@ def make_corpus() -> tuple[Conversation, ...]:
     for half in HALVES:
         scripts = read_scripts(half)
         made += [_make_conversation(half, SHORT, script) for script in scripts]
-        made += [_make_conversation(half, LONG, scripts[one], scripts[two]) for one, two in LONG_PAIRS]
+        made += [_make_conversation(half, LONG, scripts[one], scripts[two]) for one, two in LONG_PAIRS[half]]
     return tuple(made)
 
 
