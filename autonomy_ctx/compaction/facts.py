@@ -18,9 +18,12 @@ from autonomy_ctx.memory.store import Entry, searchable_text
 MIN_LISTED_TOKENS = 128
 
 
-def changes_by_rules(entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo) -> list[FactChange]:
-    """What the messages say that holds, found without a model."""
-    return find_facts([(entry.position, entry.message) for entry in entries], standing, zone)
+def changes_by_rules(
+    entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo, before: Entry | None = None
+) -> list[FactChange]:
+    """What the messages say that holds, found without a model; the first may answer the one before them."""
+    spoken = [(entry.position, entry.message) for entry in entries]
+    return find_facts(spoken, standing, zone, None if before is None else (before.position, before.message))
 
 
 def changes_from_lines(

@@ -21,6 +21,8 @@ FactAction = Literal["add", "replace", "done"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 MAX_FACT_CHARACTERS = 400
 STANDING_HEADING = "[What holds now]"
+# Between an answer and the question without which it says little; a bracket follows.
+QUESTION_NOTE = " (asked: "
 
 # Which kinds stay longest where not all facts have room, and the part of the room that is theirs before what
 # is left goes by weight: a conversation of many rules has room for its values, too.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 
-from autonomy_ctx.items import fact_cues
+from autonomy_ctx.items import fact_cues, fact_words
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Word, split_phrases, split_words
@@ -21,13 +21,28 @@ _QUOTATION = lazy_pattern(
     '"[^"\\n]{1,300}"|\u201c[^\u201d\\n]{1,300}\u201d|`[^`\\n]{1,300}`|\u00ab[^\u00bb\\n]{1,300}\u00bb|\u201e[^\u201c\\n]{1,300}\u201c'
 )
 BRACKETED_DATE = lazy_pattern(r" \([^()\n]{0,40}\d{4}\)")
-_ELISION = lazy_pattern(r"(?:[ldnjmtsc]|qu)'(?=\w)")
+# "hochgeladen" is "hochladen" in the past, "eingereicht" is "einreichen".
+GERMAN_PAST = lazy_pattern(
+    r"(ab|an|auf|aus|bei|durch|ein|fest|fort|her|heraus|hin|hoch|los|mit|nach|um|unter|vor|weg|weiter|zu|zuruck"
+    r"|zusammen)?ge(\w{3,20}?)(?:en|et|t)"
+)
+_PAST_ENDINGS = tuple(fact_words.PAST_ENDINGS.split())
+# Of Spanish and Portuguese verbs.
+_PARTICIPLE_ENDINGS = ("ado", "ada", "ido", "ida", "ados", "adas", "idos", "idas")
+_INFINITIVE_ENDINGS = ("ar", "er", "ir")
+_ELISION = lazy_pattern(r"^(?:[ldnjmtsc]|qu)'(?=\w)")
+# The endings of Japanese words, which say nothing of what they are about.
+_HIRAGANA = lazy_pattern("[\u3041-\u309f]")
 _NUMBER = lazy_pattern(r"\d++(?:[.,:]\d++)*+")
 _COLOUR = lazy_pattern(r"#[0-9A-Fa-f]{6}\b")
 _TICKET = lazy_pattern(r"#\d{1,9}\b")
-_OWN_CUES = frozenset(("rule", "preference", "decision", "open", "wish", "goal"))
+_JOINTS = frozenset(
+    ("=to", "=at", "=is", "=of", "=auf", "=a", "=von", "=de", "=en", "=um", "=for", "=and", "=by")
+)
+_OWN_CUES = frozenset(("rule", "preference", "decision", "open", "due", "wish", "goal"))
 _COVERING_CUES = _OWN_CUES | {"change", "withdraw", "accept"}
 MAX_CUTS = 8
+MAX_CACHED_WORDS = 4096
 MAX_VALUE_WORDS = 12
 MAX_VALUE_CHARACTERS = 60
 STEM_LENGTH = 6
@@ -74,6 +89,21 @@ class Clause:
         """What it gives a value to."""
         return _subject(self.text, self.words)
 
+    @cached_property
+    def verbs(self) -> frozenset[str]:
+        """Its words as verbs, in the form in which they are compared with those in the past."""
+        return frozenset(stem for word in self.words for stem in _verb_stems(word.folded))
+
+    @cached_property
+    def past_verbs(self) -> frozenset[str]:
+        """The verbs that it has in the past: "booked" reports what "book" leaves open."""
+        return frozenset(stem for word in self.words for stem in _past_stems(word.folded))
+
+    @cached_property
+    def quantities(self) -> frozenset[str]:
+        """What it counts or measures: "guests" of "96 guests", "date", the name before a version."""
+        return _quantities(self.text, self.words)
+
 
 @cache
 def _cue_table() -> PhraseTable[frozenset[_Cue]]:
@@ -90,26 +120,27 @@ def phrase_table(phrases: str) -> PhraseTable[str]:
 
 @cache
 def cue_table(name: str) -> PhraseTable[str]:
-    """A table of phrases without further meaning, by its name in `fact_cues`."""
-    return phrase_table(getattr(fact_cues, name))
+    """A table of phrases without further meaning, by its name in `fact_words`."""
+    return phrase_table(getattr(fact_words, name))
 
 
 @cache
 def word_set(name: str) -> frozenset[str]:
     """The words of a table of single words, as they are compared."""
-    table: str = getattr(fact_cues, name)
+    table: str = getattr(fact_words, name)
     return frozenset(word for word in fold_text(table.replace(";", " ")).split())
 
 
 @cache
 def _ignored_words() -> frozenset[str]:
     weak = word_set("WEAK_WORDS") | word_set("COPULAS") | word_set("POSSESSIVES") | word_set("SETTERS")
-    return weak | word_set("CLAUSE_JOINTS") | stop_words() | word_set("SETTER_JOINTS")
+    weak |= word_set("FUNCTION_WORDS") | word_set("CLAUSE_JOINTS")
+    return weak | stop_words() | word_set("SETTER_JOINTS")
 
 
 @cache
 def _irregular_stems() -> dict[str, str]:
-    pairs = (pair.partition(":") for pair in fact_cues.IRREGULAR_FORMS.split())
+    pairs = (pair.partition(":") for pair in fact_words.IRREGULAR_FORMS.split())
     return {form: verb for form, _, verb in pairs}
 
 
@@ -124,7 +155,7 @@ def read_clause(text: str) -> Clause:
         found = {cue.name for cue in match.value if not cue.at_start or _begins_clause(words, match.first)}
         if found & {"rule", "preference"} and match.last + 1 < len(words) and _tells(words, match):
             found -= {"rule", "preference"}
-        if match.first > MAX_OPENING_WORDS:
+        if match.first > MAX_OPENING_WORDS or _relates(words, match.first):
             found.discard("question")
         names |= found
         if found & _COVERING_CUES:
@@ -132,6 +163,11 @@ def read_clause(text: str) -> Clause:
     if _is_pair(words):
         names.add("change")
     return Clause(text, words, frozenset(names), frozenset(covered))
+
+
+def _relates(words: Sequence[Word], index: int) -> bool:
+    """Whether a question word goes on with a sentence: "the one, which is blue"."""
+    return index > 2 and words[index - 1].folded == "," and words[index].folded in word_set("RELATIVE_WORDS")
 
 
 def _is_inside(start: int, spans: Sequence[tuple[int, int]]) -> bool:
@@ -145,7 +181,7 @@ def _is_foreign(words: Sequence[Word], match: PhraseMatch[frozenset[_Cue]]) -> b
     if words[match.first].folded == "no" and match.first and words[match.first - 1].folded != ":":
         # An answer or a part of a sentence: "I asked, no approval needed".
         return True
-    companions = fact_cues.COMPANIONS.get(words[match.first].folded)
+    companions = fact_words.COMPANIONS.get(words[match.first].folded)
     return companions is not None and not any(word.folded in companions.split() for word in words)
 
 
@@ -170,7 +206,7 @@ def _is_pair(words: Sequence[Word]) -> bool:
 
 @cache
 def _pairs() -> tuple[tuple[str, str], ...]:
-    return tuple((fold_text(first), fold_text(second)) for first, second in fact_cues.CORRECTING_PAIRS)
+    return tuple((fold_text(first), fold_text(second)) for first, second in fact_words.CORRECTING_PAIRS)
 
 
 def _begins_clause(words: Sequence[Word], index: int) -> bool:
@@ -196,11 +232,15 @@ def split_clauses(clause: Clause) -> list[Clause]:
         if (
             _stands_alone(left)
             and _stands_alone(right)
-            and (not right.has(*left.cues & _OWN_CUES) or (left.subject and right.subject))
+            and (not _own_kinds(left) & _own_kinds(right) or (left.subject and right.subject))
         ):
             made.append(left)
             start = following
     return [*made, read_clause(clause.text[start:])] if made else [clause]
+
+
+def _own_kinds(clause: Clause) -> frozenset[str]:
+    return frozenset("open" if cue == "due" else cue for cue in clause.cues & _OWN_CUES)
 
 
 def _stands_alone(clause: Clause) -> bool:
@@ -229,6 +269,33 @@ def stem_word(word: str) -> str:
     return word[:STEM_LENGTH]
 
 
+@lru_cache(MAX_CACHED_WORDS)
+def is_past_form(word: str) -> bool:
+    """Whether a word looks like a verb in the past, or like a participle."""
+    if word in _irregular_stems() or (len(word) > 4 and word.endswith(_PAST_ENDINGS)):
+        return True
+    return len(word) > 5 and GERMAN_PAST.fullmatch(word) is not None
+
+
+@lru_cache(MAX_CACHED_WORDS)
+def _past_stems(word: str) -> tuple[str, ...]:
+    found: list[str] = []
+    if word in _irregular_stems() or (len(word) > 4 and word.endswith(_PAST_ENDINGS)):
+        found.append(stem_word(word))
+    if len(word) > 5 and word.endswith(_PARTICIPLE_ENDINGS):
+        found.append("~" + word[: -4 if word.endswith("s") else -3][:5])
+    if len(word) > 6 and (german := GERMAN_PAST.fullmatch(word)):
+        found.append(stem_word((german[1] or "") + german[2]))
+    return tuple(found)
+
+
+def _verb_stems(word: str) -> tuple[str, ...]:
+    """A word as a verb: "pedir" also as "~ped", which "pedido" is the past of."""
+    if len(word) > 4 and word.endswith(_INFINITIVE_ENDINGS):
+        return stem_word(word), "~" + word[:-2][:5]
+    return (stem_word(word),)
+
+
 def _content(text: str, words: Sequence[Word], covered: frozenset[int]) -> frozenset[str]:
     """The words that say what a clause is about, in the form in which they are compared."""
     found: set[str] = set()
@@ -238,7 +305,8 @@ def _content(text: str, words: Sequence[Word], covered: frozenset[int]) -> froze
         if is_unspaced(word.folded):
             following = words[index + 1] if index + 1 < len(words) else None
             if following and following.start == word.end and is_unspaced(following.folded):
-                found.add(word.folded + following.folded)
+                pair = word.folded + following.folded
+                found |= set() if _HIRAGANA.search(pair) else {pair}
         elif not word.folded.isdigit() and len(word.folded) > 1:
             found.add(stem_word(word.folded))
     return frozenset(found) | {_plain_number(number) for number in find_numbers(text)}
@@ -332,6 +400,8 @@ def _is_read_subject(
     if determiner in word_set("POSSESSIVES") and _has_date(words[value : value + MAX_VALUE_WORDS]):
         return True
     is_long_name = sum(word.folded not in word_set("POSSESSIVES") for word in _head(named)) > 2
+    if words[value].folded in word_set("APPROXIMATIONS"):
+        is_long_name, value = True, min(value + 1, len(words) - 1)
     return is_long_name and words[value].folded[0].isdigit()
 
 
@@ -397,28 +467,6 @@ def shared_part(clause: frozenset[str], known: frozenset[str]) -> float:
     return 0.0 if not known or shared * 3 < len(clause) else shared / len(known)
 
 
-def past_stems(clause: Clause) -> frozenset[str]:
-    """The verbs that a clause has in the past: "booked" reports what "book" leaves open."""
-    irregular = _irregular_stems()
-    return frozenset(
-        stem_word(word.folded)
-        for word in clause.words
-        if word.folded in irregular
-        or (len(word.folded) > 4 and word.folded.endswith(tuple(fact_cues.PAST_ENDINGS.split())))
-    )
-
-
-@cache
-def done_stems() -> frozenset[str]:
-    """The words in which something is called done."""
-    return frozenset(stem_word(word.folded) for word in split_words(fact_cues.FACT_CUES["done"]))
-
-
-def is_bare_report(clause: Clause) -> bool:
-    """Whether a clause says that something is done, and not what."""
-    return clause.has("done") and len(clause.words) <= 5 and clause.content <= past_stems(clause)
-
-
 def find_numbers(text: str) -> list[str]:
     return _NUMBER.findall(BRACKETED_DATE.sub("", text))
 
@@ -427,15 +475,13 @@ def _plain_number(number: str) -> str:
     return number.replace(",", "").replace(".", "")
 
 
-def quantities(clause: Clause) -> frozenset[str]:
-    """What a clause counts or measures: "guests" of "96 guests", "date", the name before a version."""
-    words = clause.words
+def _quantities(text: str, words: Sequence[Word]) -> frozenset[str]:
     found: set[str] = set()
-    if "@" in clause.text:
+    if "@" in text:
         found.add("mail")
-    if _COLOUR.search(clause.text):
+    if _COLOUR.search(text):
         found.add("colour")
-    ends = {match.end(): match.start() for match in _NUMBER.finditer(clause.text)}
+    ends = {match.end(): match.start() for match in _NUMBER.finditer(text)}
     for index, word in enumerate(words):
         is_word = word.folded in word_set("NUMBER_WORDS")
         if not is_word and word.end not in ends:
@@ -447,12 +493,17 @@ def quantities(clause: Clause) -> frozenset[str]:
         )
         after = words[index + 1] if index + 1 < len(words) else None
         before = words[first - 1] if first else None
+        # "12 May", "May 12", "12 de mayo", "the 12th of May".
+        later = words[index + 2] if index + 2 < len(words) else None
         is_month = any(one and one.folded in MONTH_WORDS for one in (before, after))
-        if is_month or clause.text.startswith("\u6708", word.end):
+        is_month = is_month or bool(
+            after and later and after.folded in ("de", "of") and later.folded in MONTH_WORDS
+        )
+        if is_month or text.startswith("\u6708", word.end):
             found.add("date")
-        elif after and after.folded in ("am", "pm", "uhr"):
+        elif (after and after.folded in ("am", "pm", "uhr")) or text[word.start - 1 : word.start] == ":":
             found.add("time")
-        elif after and after.folded.isalpha() and clause.text[word.end : after.start].strip(" -") == "":
+        elif after and after.folded.isalpha() and text[word.end : after.start].strip(" -") == "":
             found.add(stem_word(after.folded))
         if before and before.folded.isalpha() and not is_word:
             found.add("=" + stem_word(before.folded))
@@ -461,7 +512,7 @@ def quantities(clause: Clause) -> frozenset[str]:
 
 def is_same_quantity(one: Clause, other: Clause) -> bool:
     """Whether two clauses say how many, how much or when of the same thing."""
-    mine, others = quantities(one), quantities(other)
+    mine, others = one.quantities, other.quantities
     shared = mine & others
     if not shared or (_labels(one) and _labels(one) != _labels(other)):
         return False
@@ -470,6 +521,10 @@ def is_same_quantity(one: Clause, other: Clause) -> bool:
     numbers = {_plain_number(number) for number in (*find_numbers(one.text), *find_numbers(other.text))}
     about -= {unit.lstrip("=") for unit in mine | others} & common | numbers
     own = (unit for unit in shared if not unit.startswith("=") and unit not in common | _ignored_words())
+    # "Go 1.21" and "Go 1.23" are versions of one thing.
+    is_version = all(any("." in number for number in find_numbers(clause.text)) for clause in (one, other))
+    if is_version and any(unit.startswith("=") and unit not in _JOINTS for unit in shared):
+        return True
     return any(own) or bool(about - {stem_word(month) for month in MONTH_WORDS})
 
 
@@ -493,7 +548,9 @@ def _concepts(content: frozenset[str]) -> frozenset[str]:
 @cache
 def _concept_names() -> dict[str, str]:
     return {
-        stem_word(word): stem_word(group.split()[0]) for group in fact_cues.CONCEPTS for word in group.split()
+        stem_word(word): stem_word(group.split()[0])
+        for group in fact_words.CONCEPTS
+        for word in group.split()
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
-from autonomy_ctx.items import fact_cues
+from autonomy_ctx.items import fact_words
 from autonomy_ctx.items.fact import FactKind
 from autonomy_ctx.items.fact_clauses import Clause, cue_table, phrase_table, read_clause, word_set
 from autonomy_ctx.items.message import Message, ToolCall, content_text
@@ -26,6 +26,9 @@ _OPTION_LINE = lazy_pattern(
     r"\W{0,6}(?:option|variante|plan|opción|opção)?\s{0,3}\(?([a-z]|\d{1,2})(?:[).:]|\*\*| -)", 2
 )
 _CAMEL = lazy_pattern("([a-z])([A-Z])")
+MAX_ASKED_SENTENCES = 3  # of an assistant, that an answer may be to
+MIN_OWN_WORDS = 2  # that say what a sentence is about; one with fewer needs the sentence before it
+_JOINED_CUES = ("rule", "preference", "decision", "open", "due", "inquiry")
 _HEADED_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 
 
@@ -61,14 +64,40 @@ def join_subject(sentence: Sentence, before: Sentence | None, whole: str) -> Sen
     if (
         before is None
         or before.is_question
+        or sentence.is_question
         or len(before.text) + len(sentence.text) > MAX_STATEMENT_CHARACTERS
     ):
         return sentence
-    words = split_words(sentence.text)
-    if not words or words[0].folded not in word_set("BARE_VERBS"):
+    clause = read_clause(sentence.text)
+    if not clause.words or clause.has("question"):
         return sentence
+    first = clause.words[0].folded
+    is_bare = first in word_set("BARE_VERBS") or (
+        clause.has(*_JOINED_CUES)
+        and (len(clause.content) < MIN_OWN_WORDS or first.partition("'")[0] in word_set("POINTING_WORDS"))
+    )
     joined = f"{before.text} {sentence.text}"
-    return Sentence(joined) if joined in whole else sentence
+    return Sentence(joined) if is_bare and joined in whole else sentence
+
+
+def settled_question(clause: Clause, asked: Message) -> str | None:
+    """What a short answer settles: a choice between things, or the question what, which, who, when, how many.
+
+    Empty where it is too long to be quoted.
+    """
+    said = read_sentences(asked)[-MAX_ASKED_SENTENCES:]
+    read = [read_clause(sentence.text) for sentence in said]
+    named = frozenset[str]().union(*(one.content for one in read))
+    is_conclusion = clause.has("conclusion", "accept") and len(clause.content) > 1
+    for sentence, question in zip(reversed(said), reversed(read), strict=True):
+        is_shared = bool(clause.content & question.content)
+        is_choice = is_shared and question.has("alternative")
+        is_open = sentence.is_question and question.has("question")
+        is_open = is_open and not clause.has("accept", "task", "request")
+        is_answer = bool(clause.content) and (sentence is said[-1] or bool(clause.content & named))
+        if is_choice or (is_open and is_answer) or (is_conclusion and is_shared):
+            return sentence.text if len(sentence.text) <= MAX_STATEMENT_CHARACTERS else ""
+    return None
 
 
 def is_asked(sentence: Sentence, clause: Clause) -> bool:
@@ -89,7 +118,7 @@ def heading_kind(text: str) -> FactKind | None:
 
 @cache
 def _heading_table(kind: str) -> PhraseTable[str]:
-    return phrase_table(fact_cues.HEADINGS[kind])
+    return phrase_table(fact_words.HEADINGS[kind])
 
 
 def chosen_option(clause: Clause, asked: Message) -> str | None:

@@ -1,6 +1,7 @@
 """Finds standing facts without a model: what users want, decide, prefer and correct, and what actions made.
 
-A fact is a sentence or clause quoted from its message. Cue words (`items/fact_cues.py`) say what kind it is.
+A fact is a sentence or clause quoted from its message. Cue words (`items/fact_cues.py`) say what kind it is,
+or the way it is built (`items/fact_syntax.py`).
 A correction or a report of completion is matched to the fact that it is about. Precision matters as much as
 recall: the list is short, so questions, hypotheses, quotations, code and logs are no sources.
 """
@@ -13,31 +14,28 @@ from datetime import UTC, datetime, tzinfo
 from functools import cache
 
 from autonomy_ctx.items import fact_cues
-from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, Fact, FactChange, FactKind
+from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange, FactKind
 from autonomy_ctx.items.fact_clauses import (
     BRACKETED_DATE,
     Clause,
     Subject,
-    done_stems,
     find_codes,
     find_numbers,
     has_value,
-    is_bare_report,
     is_numbered,
     is_same_quantity,
     is_same_subject,
     names_attribute,
     number_shape,
     old_value,
-    past_stems,
     phrase_table,
-    quantities,
     read_clause,
     shared_part,
     split_clauses,
     stem_word,
     word_set,
 )
+from autonomy_ctx.items.fact_completion import completion, is_bare_report
 from autonomy_ctx.items.fact_messages import (
     MAX_SENTENCES_AT_EACH_END,
     chosen_option,
@@ -48,7 +46,9 @@ from autonomy_ctx.items.fact_messages import (
     join_subject,
     read_sentences,
     read_statement,
+    settled_question,
 )
+from autonomy_ctx.items.fact_syntax import is_undone, is_universal, plans
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall, content_text
 from autonomy_ctx.items.phrases import PhraseTable, split_words
 from autonomy_ctx.items.relative_dates import has_weekday, resolve_dates
@@ -63,14 +63,13 @@ MAX_COMPARED_FACTS = (
 )
 MAX_ACCEPTANCE_WORDS = 12
 MAX_ACKNOWLEDGEMENT_WORDS = 25
-MAX_REPORT_WORDS = 12  # that something is done, which names little else
 MAX_BARE_REPLY_WORDS = 3  # "Sure." and the like
 MAX_NOW_WORDS = 16  # in an assistant's sentence about the present
 LAST_GOAL_POSITION = 6  # "I want to ..." is the goal of a conversation only at its beginning
 MIN_SHARED = 0.5
 MIN_SHARED_BY_VALUES = 0.3
+MIN_REPORTED_BY_ASSISTANT = 0.45  # more than this of an open item, in an assistant's report
 MAX_BARE_WORDS = 6  # in a correction that does not say what it corrects
-MIN_DONE_PART = 0.4  # of the words of an open item, in a report that it is done
 MAX_DONE_DISTANCE = 4  # messages between an open item and a bare "done"
 
 _FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
@@ -88,22 +87,29 @@ class _HoldingFact:
     subject: Subject | None
     identifiers: frozenset[str]
 
+    @property
+    def has_code(self) -> bool:
+        return _has_code(self.text)
+
     def inherit_subject(self, old: _HoldingFact) -> None:
         """Takes over what the replaced fact was about: "make it 9,200" is now about the budget."""
         self.subject = self.subject or old.subject
 
 
 def find_facts(
-    messages: Sequence[tuple[int, Message]], standing: Sequence[Fact], zone: tzinfo = UTC
+    messages: Sequence[tuple[int, Message]],
+    standing: Sequence[Fact],
+    zone: tzinfo = UTC,
+    before: tuple[int, Message] | None = None,
 ) -> list[FactChange]:
     """The changes of the standing facts that these messages, with their positions, bring.
 
-    Relative dates are resolved as they were meant in the time zone.
+    `before` is the message right before them, which the first one may answer. Relative dates are resolved as
+    they were meant in the time zone.
     A change of a fact that is found in the same call names it "+N": the change with the index N added it.
     """
     finder = _Finder(standing, zone)
-    previous: Message | None = None
-    previous_position = 0
+    previous_position, previous = before or (0, None)
     calls: dict[str, ToolCall] = {}
     for position, message in messages:
         match message.role:
@@ -163,7 +169,8 @@ class _Finder:
         before: Sentence | None = None
         whole = " ".join(content_text(message.content).split())
         for sentence in read_sentences(message):
-            sentence, before = join_subject(sentence, before, whole), sentence
+            is_read = before is None or self._is_source(position)
+            sentence, before = join_subject(sentence, None if is_read else before, whole), sentence
             if sentence.text.endswith((":", "\uff1a")):
                 heading = heading_kind(sentence.text)
                 continue
@@ -182,7 +189,8 @@ class _Finder:
         room = MAX_FACTS_PER_ASSISTANT_MESSAGE
         for sentence in read_sentences(message):
             clause = read_clause(sentence.text)
-            if clause.has("hypothetical", "report") or sentence.text.endswith((":", "\uff1a")):
+            is_report = clause.has("report") and not (clause.subject and self._same_value(clause.subject))
+            if clause.has("hypothetical") or is_report or sentence.text.endswith((":", "\uff1a")):
                 continue
             kind: FactKind | None = None
             if not sentence.is_question:
@@ -191,11 +199,11 @@ class _Finder:
                     continue
                 if clause.has("artifact") and (made := find_codes(sentence.text)):
                     room -= self._add_artifact(position, message, sentence.text, made, is_action=False)
-                elif clause.subject and (clause.has("change") or _is_arranged(clause)):
+                elif clause.subject and (clause.has("change", "report") or _is_arranged(clause)):
                     is_replaced = self._replace_value(position, message, clause)
                     if not is_replaced and _is_arranged(clause):
                         kind = "value"
-                elif _says_now(clause) or (clause.has("change") and self._same_quantity(clause)):
+                elif (_says_now(clause) or clause.has("change")) and self._is_known_figure(clause):
                     room -= self._set_value(position, message, clause)
                 elif clause.has("agreement"):
                     kind = "decision"
@@ -225,8 +233,11 @@ class _Finder:
             if statement := read_statement(asked):
                 self._add(asked_at, asked, "open", statement)
             return True
-        if not clause.has("hypothetical", "report", "question") and self._settles(clause, asked):
-            return self._add(position, message, "decision", read_statement(message) or clause)
+        if not clause.has("hypothetical", "report", "question", "defer", "open", "due"):
+            question = settled_question(clause, asked)
+            if question is not None:
+                statement = read_statement(message) or clause
+                return self._add(position, message, "decision", statement, asked=question)
         is_pointing = clause.has("decision") and len(clause.content) < 2
         if not is_pointing and not (clause.has("accept") and not clause.has("refuse", "change", "condition")):
             return False
@@ -236,18 +247,6 @@ class _Finder:
         if proposals and len(proposals[-1].words) > 3:
             self._add(asked_at, asked, "decision", proposals[-1])
         return False
-
-    def _settles(self, clause: Clause, asked: Message) -> bool:
-        """Whether an answer takes one of the things asked about, or concludes from what was said."""
-        said = read_sentences(asked)
-        if not said or not clause.content:
-            return False
-        whole = read_clause(" ".join(sentence.text for sentence in said))
-        shared = clause.content & whole.content
-        question = read_clause(said[-1].text)
-        if said[-1].is_question and question.has("alternative"):
-            return bool(shared)
-        return bool(shared) and clause.has("conclusion", "accept") and len(clause.content) > 1
 
     def read_acknowledgement(self, message: Message, said_at: int, said: Message) -> None:
         """What a user said, where the assistant takes note of it and no cue told what it is."""
@@ -273,7 +272,7 @@ class _Finder:
             is_polite = any(word.folded in word_set("POLITE_WORDS") for word in stated.words)
             if clause.has("ack open") or (stated.has("duty") and _is_own(stated)):
                 self._add(said_at, said, "open", stated)
-            elif quantities(stated) or find_codes(stated.text):
+            elif stated.quantities or find_codes(stated.text):
                 self._set_value(said_at, said, stated)
             elif (is_noted or (is_polite and len(clause.words) <= MAX_BARE_REPLY_WORDS)) and len(
                 stated.content
@@ -292,6 +291,12 @@ class _Finder:
                 position, message, "value", clause
             )
         return _repeats_value(clause, old) or self._replace(position, message, old, old.kind, clause)
+
+    def _is_known_figure(self, clause: Clause) -> bool:
+        """Whether an assistant's figure is of something that has a value, or is plainly the newest."""
+        is_plain = _says_now(clause) and clause.has("change") and not find_codes(clause.text)
+        is_same = clause.subject is not None and self._same_value(clause.subject) is not None
+        return is_plain or is_same or self._same_quantity(clause) is not None
 
     def _same_quantity(self, clause: Clause) -> _HoldingFact | None:
         for known in self._newest():
@@ -317,10 +322,14 @@ class _Finder:
 
     def _read_user_clause(self, position: int, message: Message, sentence: Sentence, clause: Clause) -> bool:
         is_request = clause.has("request")
-        if clause.has("report") or (len(clause.words) < 2 and not clause.has("done")):
+        if len(clause.words) < 2 and not clause.has("done"):
+            return False
+        if clause.has("report") and not clause.has("open", "due"):
             return False
         if is_asked(sentence, clause):
-            is_item = clause.has("open") and (is_request or ":" in clause.text)
+            is_item = (clause.has("open", "due") and is_request) or (
+                clause.has("open") and ":" in clause.text
+            )
             if not is_item and not (is_request and clause.has("rule", "change", "later")):
                 return False
         elif self._finish(position, message, clause, by_user=True):
@@ -347,15 +356,19 @@ class _Finder:
 
     def _kind(self, position: int, clause: Clause, is_request: bool) -> FactKind | None:
         """What kind of fact a user's clause is, if it is one."""
-        if clause.has("open") or (clause.has("later") and (is_request or clause.has("duty"))):
+        if clause.has("open") or (clause.has("later") and (is_request or clause.has("duty", "wish"))):
             return "open"
-        if clause.has("memory") and (clause.has("duty") or ":" in clause.text):
+        if (clause.has("due", "inquiry") or is_undone(clause)) and not (
+            clause.has("rule") and _rules(clause)
+        ):
+            return "open"
+        if clause.has("memory") and (clause.has("duty") or ": " in clause.text):
             return "open"
         if clause.has("duty") and clause.has("before") and not clause.has("condition") and _is_own(clause):
             return "open"
-        if clause.has("rule") and clause.content:
+        if clause.content and (clause.has("rule") or is_universal(clause)):
             return "rule"
-        if clause.has("condition"):
+        if clause.has("condition", "task"):
             return None
         if clause.has("preference"):
             return "preference"
@@ -364,15 +377,16 @@ class _Finder:
             return "decision" if clause.content else None
         if clause.has("goal", "wish") and self._may_be_goal(position, clause):
             return "goal"
-        if clause.subject or (clause.has("value") and has_value(clause.text, clause.words[1:])):
+        if clause.subject or (
+            clause.has("value") and has_value(clause.text, clause.words[1:]) and not is_numbered(clause)
+        ):
             return "value"
         if clause.has("change") and old_value(clause) and find_numbers(clause.text):
             return "value"
-        if (clause.has("amount") or (clause.has("change") and names_attribute(clause))) and quantities(
-            clause
-        ):
+        is_amount = clause.has("amount") or (clause.has("change") and names_attribute(clause))
+        if is_amount and clause.quantities:
             return "value"
-        if clause.has("contrast") and len(clause.content) > 1:
+        if len(clause.content) > 1 and (clause.has("contrast") or plans(clause)):
             return "decision"
         return None
 
@@ -398,8 +412,12 @@ class _Finder:
         wanted: tuple[FactKind, ...] = ("rule", "preference", "decision", "value", "goal")
         if kind in ("rule", "preference"):
             wanted = ("rule", "preference")
+        elif kind == "value":
+            wanted = ("rule", "preference", "decision", "value")
         if similar := self._similar(clause, wanted):
             return similar
+        if quantity := self._same_quantity(clause):
+            return quantity
         is_bare = kind in (None, "value") and clause.subject is None and len(clause.content) <= MAX_BARE_WORDS
         return self._same_shape(clause) if is_bare and not old else None
 
@@ -429,14 +447,18 @@ class _Finder:
             return None
         best, most = None, 0
         moments = frozenset(("date", "time"))
-        is_moment = not moments.isdisjoint(quantities(clause))
+        is_moment = not moments.isdisjoint(clause.quantities)
+        has_code = _has_code(clause.text)
         for known in self._newest():
-            if known.kind == "value" and (others := find_numbers(known.text)):
-                if is_moment == moments.isdisjoint(quantities(known.clause)):
+            if known.kind != "value" and not (known.kind == "decision" and is_moment):
+                continue
+            if known.has_code == has_code and (others := find_numbers(known.text)):
+                if is_moment == moments.isdisjoint(known.clause.quantities):
                     continue
                 units = word_set("UNITS") & {word.folded for word in clause.words}
                 alike = 2 * bool(units & {word.folded for word in known.clause.words})
                 alike += any(number_shape(one) == number_shape(other) for one in numbers for other in others)
+                alike += len(set(numbers) & set(others))
                 alike += any(abs(len(one) - len(other)) <= 1 for one in numbers for other in others)
                 if alike > most:
                     best, most = known, alike
@@ -446,26 +468,12 @@ class _Finder:
 
     def _finish(self, position: int, message: Message, clause: Clause, *, by_user: bool) -> bool:
         """Calls the open item done that the clause reports as done."""
-        if clause.has("not done") or clause.has("open") or clause.has("request"):
+        if clause.has("not done", "open", "due", "request"):
             return False
-        best, most = None, 0.0
-        reported = clause.content - done_stems() - past_stems(clause)
+        # An assistant talks of many things that it did.
+        best, most = None, 0.0 if by_user else MIN_REPORTED_BY_ASSISTANT
         for known in self._newest():
-            if known.kind != "open" or not known.clause.content:
-                continue
-            shared = len(clause.content & known.clause.content)
-            part = shared / len(known.clause.content)
-            is_named = (
-                clause.has("done")
-                and len(clause.words) <= MAX_REPORT_WORDS
-                and reported
-                and reported <= known.clause.content
-            )
-            if part <= most or (part < (MIN_SHARED if shared < 2 else MIN_DONE_PART) and not is_named):
-                continue
-            # "I booked the hotel" reports what "book the hotel" left open.
-            verbs = {stem_word(word.folded) for word in known.clause.words}
-            if clause.has("done") or verbs & past_stems(clause):
+            if known.kind == "open" and (part := completion(clause, known.clause)) > most:
                 best, most = known, part
         if best is None and by_user and is_bare_report(clause):
             opened = next((known for known in self._newest() if known.kind == "open"), None)
@@ -502,8 +510,12 @@ class _Finder:
         self._known[-1].inherit_subject(old)
         return True
 
-    def _add(self, position: int, message: Message, kind: FactKind, clause: Clause) -> bool:
+    def _add(
+        self, position: int, message: Message, kind: FactKind, clause: Clause, *, asked: str = ""
+    ) -> bool:
         text = _quote(clause.text, kind, _local_time(message.created_at, self._zone))
+        if text and asked and len(text) + len(asked) + len(QUESTION_NOTE) < MAX_FACT_CHARACTERS:
+            text = f"{text}{QUESTION_NOTE}{asked})"
         if text is None or self._is_known(text) or self._is_repeated(kind, text, clause):
             return False
         self._store("add", position, message, kind, text, None)
@@ -594,13 +606,23 @@ def _assigns(clause: Clause) -> bool:
 
 def _may_replace(clause: Clause, old: _HoldingFact) -> bool:
     """Whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
-    return old.kind != "value" or has_value(clause.text, clause.words) or bool(quantities(clause))
+    return old.kind != "value" or has_value(clause.text, clause.words) or bool(clause.quantities)
 
 
 def _says_now(clause: Clause) -> bool:
     """Whether an assistant says in a few words what a figure is now."""
     is_now = any(word.folded in word_set("NOW_WORDS") for word in clause.words)
-    return is_now and len(clause.words) <= MAX_NOW_WORDS and bool(quantities(clause))
+    return is_now and len(clause.words) <= MAX_NOW_WORDS and bool(clause.quantities)
+
+
+def _has_code(text: str) -> bool:
+    """Whether a text names a thing by letters and figures, not only an amount."""
+    return any(any(map(str.isalpha, code)) for code in find_codes(text))
+
+
+def _rules(clause: Clause) -> bool:
+    """Whether a clause is about every case or none: "plan nothing for which the dog has to stay alone"."""
+    return any(word.folded in word_set("RULING_WORDS") for word in clause.words)
 
 
 def _is_own(clause: Clause) -> bool:
@@ -654,7 +676,7 @@ def _normalize(text: str) -> str:
 
 
 def _known_fact(target: str, kind: FactKind, text: str, position: int) -> _HoldingFact:
-    plain = BRACKETED_DATE.sub("", text)
+    plain = BRACKETED_DATE.sub("", text.partition(QUESTION_NOTE)[0])
     codes = find_codes(plain) if kind == "artifact" else frozenset()
     clause = read_clause(plain)
     return _HoldingFact(target, kind, text, position, clause, clause.subject, codes)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies import any_text, many, messages, some
 
 from autonomy_ctx import Message, ToolCall
-from autonomy_ctx.items.fact import FACT_KINDS, MAX_FACT_CHARACTERS, Fact, FactChange
+from autonomy_ctx.items.fact import FACT_KINDS, MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import content_text
 
@@ -148,9 +148,12 @@ def test_every_fact_is_a_contiguous_quotation_of_its_source(
         assert len(change.text) <= MAX_FACT_CHARACTERS
         if change.action != "done":
             whole = one_line(content_text(source.content))
-            plain = re.sub(r" \((?:\d|[A-Z])[^()]{2,40}\d{4}\)", "", change.text)
+            said, note, question = change.text.partition(QUESTION_NOTE)
+            plain = re.sub(r" \((?:\d|[A-Z])[^()]{2,40}\d{4}\)", "", said)
             assert change.text
             assert change.text in whole or plain in whole
+            before = [one_line(content_text(sources[at].content)) for at in sources if at < change.position]
+            assert not note or change.text in whole or any(question[:-1] in text for text in before)
 
 
 @many
@@ -169,6 +172,14 @@ def test_changes_refer_to_facts_that_hold_and_no_two_say_the_same(
             assert same not in {one_line(text).casefold() for text in holding.values()}
             holding[f"+{index}"] = change.text
     assert standing == before
+
+
+def test_the_first_message_may_answer_the_one_before() -> None:
+    question = Message("assistant", "Plated dinner or buffet?", created_at=NOON)
+    answer = Message("user", "buffet, please no seating wars", created_at=NOON)
+    (change,) = find_facts([(7, answer)], [], before=(6, question))
+    assert (change.kind, change.position) == ("decision", 7)
+    assert change.text == f"buffet, please no seating wars{QUESTION_NOTE}Plated dinner or buffet?)"
 
 
 @some
