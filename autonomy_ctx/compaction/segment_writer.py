@@ -172,14 +172,18 @@ class SegmentWriter:
         return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
 
     async def write_merge(
-        self, segments: Sequence[StoredSegment], counter: TokenCounter, cached: CachedRequest | None = None
+        self,
+        segments: Sequence[StoredSegment],
+        counter: TokenCounter,
+        cached: CachedRequest | None = None,
+        outdated: Sequence[str] = (),
     ) -> SegmentDraft:
-        """One segment in place of several."""
+        """One segment in place of several; without a model it leaves out the facts that no longer hold."""
         texts = [segment.text for segment in segments]
         source = "\n\n".join(texts)
         tokens = counter.count_text(source)
         if self._model is None:
-            return await self.extract(texts, counter)
+            return await self.extract(texts, counter, outdated)
         # Well under the length at which a literal answer would pass for an echo.
         target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
         cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
@@ -198,10 +202,14 @@ class SegmentWriter:
         stretch = SummarySource(source, tokens, names)
         return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
 
-    async def extract(self, texts: Sequence[str], counter: TokenCounter) -> SegmentDraft:
+    async def extract(
+        self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
+    ) -> SegmentDraft:
         """The same without a model: the lines that say most."""
         tokens = max(self._settings.size // MERGED_DIGEST_PART, 32)
-        text = await anyio.to_thread.run_sync(lambda: digest_texts(texts, tokens=tokens, counter=counter))
+        text = await anyio.to_thread.run_sync(
+            lambda: digest_texts(texts, tokens=tokens, counter=counter, outdated=outdated)
+        )
         return self._digest_draft(text, "\n\n".join(texts), counter)
 
     async def _write_cheapest(

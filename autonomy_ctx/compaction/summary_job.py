@@ -37,6 +37,7 @@ from autonomy_ctx.compaction.snapshot import provisional_segment
 from autonomy_ctx.compaction.view import render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
 from autonomy_ctx.items.fact import FactChange
+from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
@@ -44,6 +45,8 @@ from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryS
 
 # Positions looked at in one step; a longer backlog takes several.
 READ_AHEAD = 512
+# The newest of them: what was outdated long ago stands in no segment any more.
+MAX_OUTDATED_FACTS = 400
 _MAX_SHRINK_TRIES = 8
 
 
@@ -184,7 +187,15 @@ class SummaryJob:
             if changes or not draft.fact_lines:
                 return changes
         light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
-        return await run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone))
+        before = await self._entry_before(entries[0])
+        return await run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone, before))
+
+    async def _entry_before(self, entry: Entry) -> Entry | None:
+        """The message right before a batch, which the first one of the batch may answer."""
+        if entry.position <= 1 or entry.message.role is ChatRole.TOOL:
+            return None
+        found = await self._memory.store.read(self._key, after=entry.position - 2, before=entry.position)
+        return found.entries[-1] if found.entries else None
 
     def _segments_size(self, state: SummaryState) -> int:
         """The tokens that segments may have together: what the facts leave of the size."""
@@ -200,13 +211,14 @@ class SummaryJob:
         if not chosen:
             return None
         texts, counter = [one.text for one in chosen], self._memory.token_counter
+        outdated = await self._outdated_facts()
         try:
-            draft = await self._writer.write_merge(chosen, counter, cached)
+            draft = await self._writer.write_merge(chosen, counter, cached, outdated)
         except (CallFailed, UnfitSummary, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
-            draft = await self._writer.extract(texts, counter)
+            draft = await self._writer.extract(texts, counter, outdated)
         return _make_segment(
             draft,
             chosen[0].first,
@@ -214,6 +226,13 @@ class SummaryJob:
             1 + max(one.level for one in chosen),
             times=(chosen[0].began, chosen[-1].ended),
         )
+
+    async def _outdated_facts(self) -> list[str]:
+        """What was said to hold once and does not any more."""
+        if not self._settings.facts:
+            return []
+        facts = await self._memory.store.facts(self._key)
+        return [fact.text for fact in facts if fact.state != "holds"][-MAX_OUTDATED_FACTS:]
 
     async def store_digest(self) -> bool:
         """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
@@ -236,7 +255,11 @@ class SummaryJob:
         facts = None
         if self._settings.facts:
             facts = await anyio.to_thread.run_sync(
-                changes_by_rules, entries[:cut], state.facts, self._settings.zone
+                changes_by_rules,
+                entries[:cut],
+                state.facts,
+                self._settings.zone,
+                await self._entry_before(entries[0]),
             )
         done = await self._memory.store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=None, facts=facts
@@ -264,7 +287,9 @@ class SummaryJob:
         waiting = [one for one in state.segments if one.provisional]
         if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._segments_size(state):
             return
-        draft = await self._writer.extract([one.text for one in waiting], self._memory.token_counter)
+        draft = await self._writer.extract(
+            [one.text for one in waiting], self._memory.token_counter, await self._outdated_facts()
+        )
         times = (waiting[0].began, waiting[-1].ended)
         segment = _make_segment(draft, waiting[0].first, waiting[-1].last, 1, provisional=True, times=times)
         await self._memory.store.commit_segment(

@@ -31,6 +31,8 @@ from autonomy_ctx.items.cues import (
     NEGATION_CUES,
     OBLIGATION_CUES,
 )
+from autonomy_ctx.items.fact import QUESTION_NOTE, normalize_fact
+from autonomy_ctx.items.fact_clauses import BRACKETED_DATE, read_clause
 from autonomy_ctx.items.fact_cues import FACT_CUES
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
@@ -53,6 +55,10 @@ MAX_END_LENGTH = 20_000  # how much of a long text is read at each end
 MIN_END_LENGTH = 400
 MAX_ARGUMENTS_LENGTH = 160  # characters of a call's arguments
 MAX_REPLY_LENGTH = 80  # characters
+MIN_OUTDATED_LENGTH = 8  # characters of a fact that is looked for in what was said
+MAX_READ_SENTENCE = 600  # characters; a longer sentence is a paste
+# Words that say what a statement is about: with fewer it says nothing, with more it says no more.
+MIN_STATED_WORDS, MAX_STATED_WORDS = 2, 8
 CALL_WEIGHT = 0.3
 # How many lines of one shape become one: few of a tool, more of a person, who may mean each of them.
 ALIKE_LINES = {ChatRole.TOOL: 3, ChatRole.ASSISTANT: 6}
@@ -66,6 +72,23 @@ QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 IMAGE_PLACEHOLDER = "[image]"
 NO_TEXT_PLACEHOLDER = "[no text]"
 
+# What holds beyond the next answer, and what is over with it, by the cues of facts.
+_LASTING_CUES = frozenset(
+    (
+        "rule",
+        "preference",
+        "decision",
+        "open",
+        "due",
+        "goal",
+        "value",
+        "amount",
+        "change",
+        "contrast",
+        "withdraw",
+    )
+)
+_PASSING_CUES = frozenset(("question", "hypothetical", "request", "task"))
 _ROLE_WEIGHTS = {
     ChatRole.USER: 2.0,
     ChatRole.SYSTEM: 1.0,
@@ -97,6 +120,8 @@ class _Weight(NamedTuple):
     score: float
     is_rule: bool
     exact: Sequence[str]
+    is_passing: bool = False
+    content: frozenset[str] = frozenset()
 
 
 def digest(
@@ -141,13 +166,16 @@ def digest(
     return choose_quotations(units, passes, tokens, counter)
 
 
-def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) -> str:
+def digest_texts(
+    texts: Sequence[str], *, tokens: int, counter: TokenCounter, outdated: Sequence[str] = ()
+) -> str:
     """The same for digests and summaries: their lines in order, each once.
 
     Users' lines have a share of their own, and what they ruled the first part of it, however old it is: so
-    nothing of it goes for the number of merges.
+    nothing of it goes for the number of merges. Sentences that say what is `outdated` are left out: facts
+    that were replaced, and items that are done.
     """
-    if sum(map(len, texts)) <= tokens * CHARACTERS_PER_TOKEN:
+    if not outdated and sum(map(len, texts)) <= tokens * CHARACTERS_PER_TOKEN:
         lines = dict.fromkeys(line.strip() for text in texts for line in text.splitlines())
         whole = "\n".join(filter(None, lines))
         if whole and counter.count_text(whole) <= tokens:
@@ -159,16 +187,25 @@ def digest_texts(texts: Sequence[str], *, tokens: int, counter: TokenCounter) ->
     units = _settle_replies(units)
     if not units:
         return NO_TEXT_PLACEHOLDER if texts else ""
-    order = rank_quotations(units)
-    users = [at for at in order if units[at].kind is Kind.USER]
+    old = [text for text in map(_plain, outdated) if len(text) >= MIN_OUTDATED_LENGTH]
+    for unit in units if old else ():
+        said = _plain(unit.text)
+        unit.is_outdated = any(text in said for text in old)
+    order = [at for at in rank_quotations(units) if not units[at].is_outdated] or [len(units) - 1]
+    stated = [at for at in order if units[at].kind is Kind.USER and not units[at].is_passing]
     passes = [
-        Pass([at for at in users if units[at].is_rule], int(tokens * RULE_SHARE)),
-        Pass(users, int(tokens * USER_SHARE)),
+        Pass([at for at in stated if units[at].is_rule], int(tokens * RULE_SHARE)),
+        Pass(stated, int(tokens * USER_SHARE)),
         Pass([at for at in order if units[at].kind is Kind.ACTION], tokens),
-        Pass(users, tokens),
+        Pass(stated, tokens),
         Pass(order, tokens),
     ]
     return choose_quotations(units, passes, tokens, counter)
+
+
+def _plain(text: str) -> str:
+    """A sentence, or a fact that quotes one, in the form in which they are compared."""
+    return normalize_fact(BRACKETED_DATE.sub("", text.partition(QUESTION_NOTE)[0]))
 
 
 def score_message(message: Message) -> float:
@@ -198,6 +235,7 @@ def _message_units(
         unit = Quotation(who, piece, weight.kind, score, group, at, role is not ChatRole.TOOL, weight.is_rule)
         unit.alike, unit.shape, unit.exact = alike, shape, weight.exact
         unit.reply, unit.words = _read_reply(view, role), view.words
+        unit.is_passing, unit.content = weight.is_passing, weight.content
         units.append(unit)
     _spread(units)
     if len(text) > 2 * ends:
@@ -247,21 +285,35 @@ def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _
     score = min(exact, 6) / 3 + min(2.0, 40 * exact / max(len(text), 60))
     if role is ChatRole.TOOL:
         acts = (exact > 0 or label.endswith(" failed")) and _has_failed(text)
+        # What a search finds may have been done long ago.
         if is_outcome and not acts:
-            acts = not _only_looks(label.partition(" ")[2]) or _ACTION.matches(view)
+            acts = not _only_looks(label.partition(" ")[2])
         return _Weight(Kind.ACTION if acts else Kind.OTHER, score + 2 * acts, False, names)
     is_question = text.endswith(QUESTION_MARKS)
     if role is ChatRole.USER:
-        is_rule = not is_question and _OBLIGATION.matches(view)
-        if is_rule:
-            score = 2 + min(score, 1.5) + _NEGATION.matches(view)
-        elif not is_question and _COMPLETION.matches(view):
-            # What a user did is as good as what had to be done: without it that seems open.
-            is_rule, score = True, 2 + min(score, 1.5)
-        return _Weight(Kind.USER, score + is_question, is_rule, names)
+        return _weigh_user(view, score, names, is_question=is_question)
     acts = not is_question and _ACTION.matches(view)
     score += 2 if acts else _OBLIGATION.matches(view)
     return _Weight(Kind.ACTION if acts else Kind.OTHER, score, False, names)
+
+
+def _weigh_user(view: WordView, score: float, names: Sequence[str], *, is_question: bool) -> _Weight:
+    if len(view.text) > MAX_READ_SENTENCE:
+        return _Weight(Kind.USER, score, _OBLIGATION.matches(view), names)
+    clause = read_clause(view.text)
+    is_lasting = clause.has(*_LASTING_CUES) or (not clause.has("none") and _OBLIGATION.matches(view))
+    is_done = _COMPLETION.matches(view)
+    is_passing = is_question or (clause.has(*_PASSING_CUES) and not (is_lasting and clause.has("request")))
+    if not (is_lasting or is_done or names) and len(clause.content) < MIN_STATED_WORDS:
+        # "Anyway." says nothing that lasts.
+        is_passing = True
+    is_rule = (is_lasting or is_done) and not is_passing
+    if is_rule:
+        # What a user did is as good as what had to be done: without it that seems open.
+        score = 2 + min(score, 1.5) + (is_lasting and _NEGATION.matches(view))
+    elif not is_passing:
+        score += min(len(clause.content), MAX_STATED_WORDS) / MAX_STATED_WORDS
+    return _Weight(Kind.USER, score + is_question, is_rule, names, is_passing, clause.content)
 
 
 def _has_failed(text: str) -> bool:
@@ -443,7 +495,7 @@ def _line_units(line: str, group: int, recency: float) -> list[Quotation]:
                 unit.score += recency
             elif not unit.is_rule:
                 # What was asked is answered by now; what was ruled is as good as ever.
-                unit.score += recency - 1.5 * clean(unit.text).endswith(QUESTION_MARKS)
+                unit.score += recency - 1.5 * unit.is_passing
         return units
     alike, note = 1, _COUNT_NOTE.search(label)
     if note is not None:
@@ -465,5 +517,6 @@ def _prose_units(label: str, text: str, role: ChatRole, group: int) -> list[Quot
             weight = _weigh(view, role, label, is_outcome=True)
             unit = Quotation(label, piece, weight.kind, weight.score, group, at, True, weight.is_rule)
             unit.exact, unit.reply, unit.words = weight.exact, _read_reply(view, role), view.words
+            unit.is_passing, unit.content = weight.is_passing, weight.content
             units.append(unit)
     return units

@@ -22,6 +22,7 @@ MAX_MISSES = 32  # how many lines in a row may not fit before the rest is left u
 MAX_JOINED_LENGTH = 400  # characters of neighbouring sentences that are quoted in one line
 # The part of the words that two states of one thing have in common, as a person and as a tool says them.
 SAME_STATE_OVERLAP, SAME_OUTPUT_OVERLAP = 0.6, 0.5
+SAME_SAYING_OVERLAP = 0.75  # the same of two sentences of a user
 MIN_STATE_WORDS = 3  # fewer words that two sentences of a person share prove nothing
 # The label of what a model wrote: its lines do not say who said what.
 NO_LABEL = "\n"
@@ -60,12 +61,18 @@ class Quotation:
     is_prose: bool = False
     # Whether it asks for something that lasts.
     is_rule: bool = False
+    # Whether it asks or muses, so that it is over with the answer.
+    is_passing: bool = False
+    # Whether it says what no longer holds.
+    is_outdated: bool = False
     # How many lines of this shape there were.
     alike: int = 1
     shape: object = None
     # Its identifiers, and all its words.
     exact: Sequence[str] = ()
     words: Sequence[str] = ()
+    # Of what a user said, the words that say what it is about.
+    content: frozenset[str] = frozenset()
     reply: Reply = Reply.NONE
     # A question and its answer say something together only: where the answer is, and whether this is one.
     answer: int | None = None
@@ -91,7 +98,7 @@ class Pass(NamedTuple):
 def rank_quotations(units: Sequence[Quotation]) -> list[int]:
     """The units that nothing later replaces, the best first; of equal ones the newest."""
     _lower_older_values(units)
-    gone = _find_superseded(units)
+    gone = _find_superseded(units) | _find_repeated(units)
     places = [at for at in range(len(units)) if at not in gone]
     return sorted(places, key=lambda at: (-units[at].score, -at))
 
@@ -238,6 +245,25 @@ def _find_superseded(units: Sequence[Quotation]) -> set[int]:
             ):
                 gone.add(earlier)
             newest[key] = at
+    return gone
+
+
+def _find_repeated(units: Sequence[Quotation]) -> set[int]:
+    """What a user says again later, in almost the same words."""
+    gone: set[int] = set()
+    newest: dict[str, Quotation] = {}
+    for at in range(len(units) - 1, -1, -1):
+        unit = units[at]
+        if unit.kind is not Kind.USER or len(unit.content) < 2:
+            continue
+        for later in {id(newest[word]): newest[word] for word in unit.content if word in newest}.values():
+            same = len(unit.content & later.content)
+            if later.group != unit.group and same >= SAME_SAYING_OVERLAP * len(unit.content | later.content):
+                gone.add(at)
+                break
+        else:
+            for word in unit.content:
+                newest.setdefault(word, unit)
     return gone
 
 

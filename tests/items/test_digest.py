@@ -218,3 +218,29 @@ def test_a_digest_of_digests_keeps_what_is_exact() -> None:
     ]
     assert digest_texts([], tokens=32, counter=COUNTER) == ""
     assert digest([], tokens=32, counter=COUNTER) == ""
+
+
+def test_a_merge_leaves_out_what_no_longer_holds() -> None:
+    texts = ["- User: we still need boxes. The move is on 3 May.", "- User: We take the train."]
+    text = digest_texts(
+        texts,
+        tokens=200,
+        counter=COUNTER,
+        outdated=["we still need boxes (2 May 2026)", "The move is on 3 May"],
+    )
+    assert text == "- User: We take the train."
+
+
+def test_what_was_asked_makes_room_for_what_was_stated() -> None:
+    asked = [f"- User: btw what does part {number} of the old engine cost" for number in range(30)]
+    stated = "- User: hexes won, the squares were dull"
+    text = digest_texts(["\n".join([stated, *asked])], tokens=60, counter=COUNTER)
+    assert stated in text
+
+
+def test_what_is_said_again_is_quoted_once() -> None:
+    said = ["- User: the kitchen window leaks", "- User: hm, the kitchen window leaks again"]
+    noise = [f"- Assistant: The shop number {number} opens at noon." for number in range(60)]
+    lines = digest_texts(["\n".join([*said, *noise])], tokens=120, counter=COUNTER).splitlines()
+    assert said[1] in lines
+    assert said[0] not in lines

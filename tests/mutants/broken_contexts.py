@@ -105,10 +105,24 @@ MUTANTS = [
     Mutant(
         "a rule outlasts any number of merges",
         "items/digest.py",
-        "        Pass([at for at in users if units[at].is_rule], int(tokens * RULE_SHARE)),\n"
-        "        Pass(users, int(tokens * USER_SHARE)),\n",
+        "        Pass([at for at in stated if units[at].is_rule], int(tokens * RULE_SHARE)),\n"
+        "        Pass(stated, int(tokens * USER_SHARE)),\n",
         "",
         "tests/items/test_quotations.py",
+    ),
+    Mutant(
+        "a merge leaves out what no longer holds",
+        "items/digest.py",
+        "        unit.is_outdated = any(text in said for text in old)\n",
+        "        unit.is_outdated = False\n",
+        "tests/items/test_digest.py",
+    ),
+    Mutant(
+        "what is asked makes room for what is stated",
+        "items/digest.py",
+        "    stated = [at for at in order if units[at].kind is Kind.USER and not units[at].is_passing]\n",
+        "    stated = [at for at in order if units[at].kind is Kind.USER]\n",
+        "tests/items/test_digest.py",
     ),
     Mutant(
         "levels grow with the logarithm",
