@@ -1,0 +1,86 @@
+"""A proxy before a server that cuts a connection when a statement passes, for tests of lost answers."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from urllib.parse import urlsplit
+
+
+class CuttingProxy:
+    """Forwards to a server. What it does to one statement can be said before the statement is sent."""
+
+    def __init__(self, server_url: str) -> None:
+        self._server_url = urlsplit(server_url)
+        self._words: bytes | None = None
+        self._is_forwarded = False
+        self._is_silent = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.cuts = 0
+
+    def url(self) -> str:
+        """The URL of the database through the proxy."""
+        assert self._server is not None
+        port = self._server.sockets[0].getsockname()[1]
+        user = self._server_url.username
+        return self._server_url._replace(netloc=f"{user}@127.0.0.1:{port}").geturl()
+
+    def cut_at(self, words: bytes, *, forward: bool) -> None:
+        """Close the connection when words pass; with `forward`, the server still gets them."""
+        self._words, self._is_forwarded, self._is_silent = words, forward, False
+
+    def fall_silent_at(self, words: bytes, *, forward: bool) -> None:
+        """Let no answer through any more on the connection on which words pass."""
+        self._words, self._is_forwarded, self._is_silent = words, forward, True
+
+    async def __aenter__(self) -> CuttingProxy:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for writer in list(self._writers):
+            writer.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = self._server_url.hostname, self._server_url.port
+        server_reader, server_writer = await asyncio.open_connection(host, port)
+        self._writers |= {writer, server_writer}
+        back = asyncio.create_task(self._pump(server_reader, writer))
+        try:
+            while data := await reader.read(2**20):
+                if self._words is None or self._words not in data:
+                    server_writer.write(data)
+                    continue
+                self._words = None
+                self.cuts += 1
+                # No answer gets through: nothing is read from the server any more.
+                back.cancel()
+                if self._is_forwarded:
+                    server_writer.write(data)
+                    await server_writer.drain()
+                if not self._is_silent:
+                    # Only when the server has ended what it was asked for.
+                    if self._is_forwarded:
+                        await server_reader.read(1)
+                    break
+                await reader.read()
+                break
+        except ConnectionError:
+            pass
+        finally:
+            back.cancel()
+            for one in (writer, server_writer):
+                one.close()
+                self._writers.discard(one)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(2**20):
+                writer.write(data)
+        except ConnectionError:
+            pass
+        writer.close()
