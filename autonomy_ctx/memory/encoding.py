@@ -1,15 +1,15 @@
 """The one encoding of messages as rows that every store shares.
 
 The body of a row is the message's dict form without `id` and `timestamp`, which are columns. Also here:
-coercing what a caller passes in, making drafts, truncating large tool results, and comparing the content
-of two bodies.
+coercing what a caller passes in, making drafts, truncating large tool results, comparing the content of two
+bodies, and the rows of segments.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.message import from_microseconds as from_microseconds
 from autonomy_ctx.items.stored_form import pack_form, read_stored, unpack_form, whole_form
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.store import Draft
+from autonomy_ctx.memory.store import Draft, Entry, Head, StoredSegment
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024
@@ -40,6 +40,14 @@ _encode_in_c: Any = _make_encoder and _make_encoder(
     None, json.JSONEncoder().default, json.encoder.encode_basestring, None, ":", ",", False, False, False
 )
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode
+
+
+# The columns of a segment's row have the names of the fields.
+SEGMENT_COLUMNS = tuple(field.name for field in fields(StoredSegment))
+
+
+class UnreadableRow(Exception):
+    """What a store gave cannot be what was stored: it is damaged, or something else wrote to it."""
 
 
 def _encode(form: Any) -> str:
@@ -136,6 +144,50 @@ def decode_row(message_id: str, created: int, tokens: int, counter: str, body: s
     message = wire.from_form(stored, id=message_id, created_at=from_microseconds(created), is_stored=True)
     object.__setattr__(message, "_tokens", (counter, tokens))
     return message
+
+
+def decode_entry(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
+    """The entry of a row."""
+    try:
+        return Entry(position, decode_row(message_id, created, tokens, counter, body))
+    except ValueError:
+        pass
+    # Raised out here, without its cause: that might quote what users said.
+    raise UnreadableRow(f"the message at position {position} cannot be read")
+
+
+def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
+    """Refuse to answer from a log in which messages are missing."""
+    if found != expected_count(head, after, limit, found):
+        raise UnreadableRow("messages are missing from the log")
+
+
+def expected_count(head: Head, after: int, limit: int | None, found: int) -> int:
+    """How many messages a read to the end must find; with holes after a deletion, not always known."""
+    if after == 0:
+        return head.count if limit is None else min(head.count, limit)
+    there = found if head.generation else max(head.position - after, 0)
+    return there if limit is None else min(there, limit)
+
+
+def encode_text(text: str) -> str:
+    """A text as JSON; with escapes only when no file could hold it otherwise."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
+
+
+def decode_segment(row: Sequence[Any]) -> StoredSegment:
+    """The segment of a row with `SEGMENT_COLUMNS`."""
+    values = dict(zip(SEGMENT_COLUMNS, row, strict=True))
+    try:
+        values.update(text=json.loads(values["text"]), provisional=bool(values["provisional"]))
+    except ValueError:
+        # Why not might quote what users said.
+        raise UnreadableRow(f"the segment with number {values['number']} cannot be read") from None
+    return StoredSegment(**values)
 
 
 def fits_inline(value: Any) -> bool:

@@ -6,8 +6,9 @@ again. So undoing a summary and deleting messages need no rules of their own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from autonomy_ctx.items.fact import (
     normalize_fact,
     standing_facts,
 )
+from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
 
 # A fact that was ended by a user who removed the one in its place.
@@ -47,6 +49,21 @@ class FactRow:
     source: FactSource
     segment: int
     is_done: bool = False
+
+
+# The columns of a row have the names of the fields.
+FACT_COLUMNS = tuple(field.name for field in fields(FactRow))
+
+
+def decode_fact_row(row: Sequence[Any]) -> FactRow:
+    """A row with `FACT_COLUMNS`, whose text is a JSON string."""
+    values = dict(zip(FACT_COLUMNS, row, strict=True))
+    try:
+        values.update(text=json.loads(values["text"]), is_done=bool(values["is_done"]))
+    except ValueError:
+        # Why not might quote what users said.
+        raise UnreadableRow(f"the fact with number {values['number']} cannot be read") from None
+    return FactRow(**values)
 
 
 def make_rows(

@@ -25,12 +25,9 @@ from autonomy_ctx.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from autonomy_ctx.memory.encoding import UnreadableRow
 
 logger = logging.getLogger("autonomy_ctx.memory")
-
-
-class UnreadableRow(Exception):
-    """What SQLite gave cannot be what was stored: the file is damaged, or something else wrote to it."""
 
 
 def translate_error(error: BaseException, path: str, seconds: float) -> BaseException:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
+    FACT_COLUMNS,
     USERS_SEGMENT,
     FactRow,
     ForkedFact,
+    decode_fact_row,
     ended_state,
     make_fact,
     make_rows,
 )
-from autonomy_ctx.memory.sqlite.connection import UnreadableRow
-from autonomy_ctx.memory.sqlite.segments import encode_text
 
-_COLUMNS = ("number", "kind", "text", "position", "created", "target", "source", "segment", "is_done")
-_OF_ROW = ", ".join(f"f.{name}" for name in _COLUMNS)
+_OF_ROW = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _SELECT_HOLDING = f"""
     SELECT {_OF_ROW} FROM fact f INDEXED BY fact_in_force
     WHERE f.conversation_id = ? AND f.ended_by IS NULL AND f.is_done = 0 ORDER BY f.number
@@ -38,7 +36,7 @@ _SELECT_ALL = f"""
     WHERE f.conversation_id = ? AND f.is_done = 0 ORDER BY f.number
 """  # noqa: S608  # our names
 _INSERT = f"""
-    INSERT INTO fact (conversation_id, {", ".join(_COLUMNS)}) VALUES (?{", ?" * len(_COLUMNS)})
+    INSERT INTO fact (conversation_id, {", ".join(FACT_COLUMNS)}) VALUES (?{", ?" * len(FACT_COLUMNS)})
 """  # noqa: S608  # our names
 # Those that hold at a position or might, the ones they stand for, and the ones that ended them after it.
 _SELECT_FORKABLE = f"""
@@ -72,9 +70,8 @@ def read_facts_in_force(connection: sqlite3.Connection, conversation_id: int) ->
 def read_all_facts(connection: sqlite3.Connection, conversation_id: int) -> list[Fact]:
     """Every fact that is kept, as it was written, with what became of it."""
     rows = connection.execute(_SELECT_ALL, (conversation_id,)).fetchall()
-    return [
-        make_fact(_decode(row[:-1]), ended_state(None if row[-1] is None else bool(row[-1]))) for row in rows
-    ]
+    states = [ended_state(None if row[-1] is None else bool(row[-1])) for row in rows]
+    return [make_fact(decode_fact_row(row[:-1]), state) for row, state in zip(rows, states, strict=True)]
 
 
 def write_facts(
@@ -139,7 +136,7 @@ def read_forkable_facts(
     """What `fork_facts` has to know of a fork at a position: rows by number, and what ended them."""
     found = connection.execute(_SELECT_FORKABLE, (conversation_id, at, covered)).fetchall()
     ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
-    return {row[0]: _decode(row[:-1]) for row in found}, ended_by
+    return {row[0]: decode_fact_row(row[:-1]) for row in found}, ended_by
 
 
 def insert_forked_fact(connection: sqlite3.Connection, conversation_id: int, fact: ForkedFact) -> None:
@@ -150,7 +147,7 @@ def insert_forked_fact(connection: sqlite3.Connection, conversation_id: int, fac
 
 
 def _insert(connection: sqlite3.Connection, conversation_id: int, row: FactRow) -> None:
-    given = [encode_text(row.text) if name == "text" else getattr(row, name) for name in _COLUMNS]
+    given = [encode_text(row.text) if name == "text" else getattr(row, name) for name in FACT_COLUMNS]
     connection.execute(_INSERT, (conversation_id, *given))
 
 
@@ -161,14 +158,4 @@ def _end(connection: sqlite3.Connection, conversation_id: int, number: int, by: 
 
 
 def _read(connection: sqlite3.Connection, statement: str, values: Iterable[int]) -> list[FactRow]:
-    return [_decode(row) for row in connection.execute(statement, tuple(values)).fetchall()]
-
-
-def _decode(row: Sequence[Any]) -> FactRow:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    try:
-        values.update(text=json.loads(values["text"]), is_done=bool(values["is_done"]))
-    except ValueError:
-        # Why not might quote what users said.
-        raise UnreadableRow(f"the fact with number {values['number']} cannot be read") from None
-    return FactRow(**values)
+    return [decode_fact_row(row) for row in connection.execute(statement, tuple(values)).fetchall()]

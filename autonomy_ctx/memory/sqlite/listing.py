@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from autonomy_ctx.memory.encoding import from_microseconds
-from autonomy_ctx.memory.sqlite.connection import UnreadableRow
+from autonomy_ctx.memory.encoding import UnreadableRow, from_microseconds
 from autonomy_ctx.memory.store import ConversationInfo, Key
 
 _SELECT_CONVERSATIONS = """

@@ -15,8 +15,14 @@ from operator import itemgetter
 
 from autonomy_ctx.errors import ConflictingMessage
 from autonomy_ctx.items.message import ChatRole
-from autonomy_ctx.memory.encoding import decode_row, same_content, to_microseconds
-from autonomy_ctx.memory.sqlite.connection import UnreadableRow
+from autonomy_ctx.memory.encoding import (
+    UnreadableRow,
+    check_complete,
+    decode_entry,
+    decode_row,
+    same_content,
+    to_microseconds,
+)
 from autonomy_ctx.memory.sqlite.facts import DROP_LOST, drop_facts
 from autonomy_ctx.memory.sqlite.forks import (
     MessagePlace,
@@ -375,30 +381,6 @@ def read_rows(
     if before is None:
         check_complete(head, after, limit, len(entries))
     return Window(head, entries)
-
-
-def decode_entry(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> Entry:
-    """The entry of a row."""
-    try:
-        return Entry(position, decode_row(message_id, created, tokens, counter, body))
-    except ValueError:
-        pass
-    # Raised out here, without its cause: that might quote what users said.
-    raise UnreadableRow(f"the message at position {position} cannot be read")
-
-
-def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
-    """Refuse to answer from a log in which messages are missing."""
-    if found != expected_count(head, after, limit, found):
-        raise UnreadableRow("messages are missing from the log")
-
-
-def expected_count(head: Head, after: int, limit: int | None, found: int) -> int:
-    """How many messages a read to the end must find; with holes after a deletion, not always known."""
-    if after == 0:
-        return head.count if limit is None else min(head.count, limit)
-    there = found if head.generation else max(head.position - after, 0)
-    return there if limit is None else min(there, limit)
 
 
 def find_conversation(connection: sqlite3.Connection, key: Key) -> tuple[int, Head] | None:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from autonomy_ctx.memory.sqlite.connection import UnreadableRow
+from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
-from autonomy_ctx.memory.sqlite.segments import encode_text
 from autonomy_ctx.memory.store import Key, Record
 
 _INSERT_RECORD = """

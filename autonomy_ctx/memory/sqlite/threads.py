@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from autonomy_ctx.errors import AutonomyCtxError
+from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.sqlite.connection import (
     WAL_RESET_FIX_VERSION,
     FileLock,
     OpenFile,
-    UnreadableRow,
     check_file_present,
     file_size,
     translate_error,
