@@ -184,13 +184,17 @@ class StoreError(AutonomyCtxError):
 
 
 class StoreBusy(StoreError):
-    """Somebody else held the write lock for longer than the timeout."""
+    """Others used the store for longer than the timeout."""
 
-    def __init__(self, *, path: str, seconds: float) -> None:
-        super().__init__(
-            f"{path} was locked by another writer for {seconds:g} s; nothing was stored. "
-            f"Try again, raise `timeout`, or look for a process that keeps a transaction open"
-        )
+    def __init__(
+        self,
+        *,
+        path: str,
+        seconds: float,
+        problem: str = "was locked by another writer for",
+        advice: str = "Try again, raise `timeout`, or look for a process that keeps a transaction open",
+    ) -> None:
+        super().__init__(f"{path} {problem} {seconds:g} s; nothing was stored. {advice}")
 
 
 class StoreUnavailable(StoreError):

@@ -74,8 +74,9 @@ class MemoryHook(Enum):
 class Memory(AsyncResource):
     """Conversations by scope and name.
 
-    `Memory()` lives in this process, `Memory("sqlite:///path.db")` on disk; `register_store` adds other
-    kinds of URLs.
+    `Memory()` lives in this process, `Memory("sqlite:///path.db")` on disk, and
+    `Memory("postgresql://user@host/database")` on a server, for many processes and machines;
+    `register_store` adds other kinds of URLs.
 
     An agent works on `memory.for_agent(name)`; agents that should share a log use the same view.
     """
@@ -88,6 +89,7 @@ class Memory(AsyncResource):
         timeout: float = 30.0,
         synchronous: Synchronous = "FULL",
         accept_shorter: bool = False,
+        pool_size: int = 10,
         token_counter: TokenCounter | None = None,
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
@@ -104,7 +106,11 @@ class Memory(AsyncResource):
 
         if store is None:
             options = StoreOptions(
-                timeout=timeout, synchronous=synchronous, accept_shorter=accept_shorter, clock=seconds
+                timeout=timeout,
+                synchronous=synchronous,
+                accept_shorter=accept_shorter,
+                pool_size=pool_size,
+                clock=seconds,
             )
             store = open_store(url, options)
         self.agent = ""

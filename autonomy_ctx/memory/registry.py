@@ -33,7 +33,9 @@ class StoreOptions:
     synchronous: Synchronous = "FULL"
     # Whether a file may have less than it once had, as after a backup was restored.
     accept_shorter: bool = False
-    # Seconds since 1970.
+    # How many connections a store on a server may have at once.
+    pool_size: int = 10
+    # Seconds since 1970. A store on a server has the server's clock.
     clock: Callable[[], float] = time.time
 
 
@@ -59,7 +61,22 @@ def _open_sqlite(url: str, options: StoreOptions) -> Store:
     )
 
 
-_factories: dict[str, StoreFactory] = {"memory": _open_in_process, "sqlite": _open_sqlite}
+def _open_postgres(url: str, options: StoreOptions) -> Store:
+    try:
+        from autonomy_ctx.memory.postgres.store import PostgresStore
+    except ImportError as error:
+        raise ImportError(
+            f"PostgreSQL memory needs {error.name}: pip install 'autonomy-ctx[postgres]'"
+        ) from None
+    return PostgresStore(url, timeout=options.timeout, pool_size=options.pool_size)
+
+
+_factories: dict[str, StoreFactory] = {
+    "memory": _open_in_process,
+    "sqlite": _open_sqlite,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+}
 
 
 def register_store(scheme: str, factory: StoreFactory, *, replace: bool = False) -> None:

@@ -166,7 +166,7 @@ MUTANTS = [
     ),
     Mutant(
         "messages that are missing are noticed",
-        "memory/sqlite/log.py",
+        "memory/encoding.py",
         '        raise UnreadableRow("messages are missing from the log")',
         "        pass",
         "tests/memory/test_sqlite_faults.py",

@@ -13,11 +13,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from mutants import broken_agents, broken_contexts, broken_edges, broken_memory, broken_turns
+from mutants import (
+    broken_agents,
+    broken_contexts,
+    broken_edges,
+    broken_memory,
+    broken_postgres,
+    broken_postgres_search,
+    broken_turns,
+)
 from mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-BROKEN = [broken_memory, broken_contexts, broken_agents, broken_edges, broken_turns]
+BROKEN = [
+    *(broken_memory, broken_postgres, broken_postgres_search),
+    *(broken_contexts, broken_agents, broken_edges, broken_turns),
+]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 
 

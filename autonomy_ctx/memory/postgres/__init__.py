@@ -1,0 +1,1 @@
+"""The store in a PostgreSQL database: many processes and machines share one memory."""

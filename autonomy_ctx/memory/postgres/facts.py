@@ -1,0 +1,130 @@
+"""The SQL of standing facts: writing changes, reading all of them, and taking changes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.encoding import encode_text
+from autonomy_ctx.memory.facts import (
+    ENDED_BY_REMOVAL,
+    FACT_COLUMNS,
+    USERS_SEGMENT,
+    decode_fact_row,
+    ended_state,
+    make_fact,
+    make_rows,
+)
+
+COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
+_SELECT_HOLDING = f"""
+    SELECT {COLUMNS_OF_FACT} FROM autonomy_ctx.fact f
+    WHERE f.conversation_id = %s AND f.ended_by IS NULL AND NOT f.is_done ORDER BY f.number
+"""  # noqa: S608  # our names
+_SELECT_ALL = f"""
+    SELECT {COLUMNS_OF_FACT}, CASE WHEN f.ended_by IS NULL THEN NULL ELSE NOT coalesce(e.is_done, false) END
+    FROM autonomy_ctx.fact f
+    LEFT JOIN autonomy_ctx.fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
+    WHERE f.conversation_id = %s AND NOT f.is_done ORDER BY f.number
+"""  # noqa: S608  # our names
+_TYPES = {"kind": "text", "text": "text", "source": "text", "created": "float8", "is_done": "bool"}
+_INSERT = f"""
+    INSERT INTO autonomy_ctx.fact (conversation_id, {", ".join(FACT_COLUMNS)})
+    SELECT %s, * FROM unnest({", ".join(f"%s::{_TYPES.get(name, 'int8')}[]" for name in FACT_COLUMNS)})
+"""  # noqa: S608  # our names
+_END = """
+    UPDATE autonomy_ctx.fact f SET ended_by = d.ended_by
+    FROM unnest(%s::int8[], %s::int8[]) AS d (number, ended_by)
+    WHERE f.conversation_id = %s AND f.number = d.number
+"""
+_DROP = "DELETE FROM autonomy_ctx.fact f WHERE conversation_id = %s AND source <> 'user'"
+DROP_RANGE = f"{_DROP} AND position BETWEEN %s AND %s RETURNING number"
+DROP_OF_SEGMENT = f"{_DROP} AND segment = %s RETURNING number"
+DROP_ALL = f"{_DROP} RETURNING number"
+# Of segments that are gone.
+DROP_LOST = f"""
+    {_DROP} AND NOT EXISTS
+        (SELECT 1 FROM autonomy_ctx.segment s
+         WHERE s.number = f.segment AND s.conversation_id = f.conversation_id) RETURNING number
+"""  # noqa: S608  # our names
+
+
+async def read_all_facts(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[Fact]:
+    """Every fact that is kept, as it was written, with what became of it."""
+    rows = await (await connection.execute(_SELECT_ALL, (conversation_id,))).fetchall()
+    return [make_fact(decode_fact_row(row[:-1]), ended_state(row[-1])) for row in rows]
+
+
+async def write_facts(
+    connection: psycopg.AsyncConnection[Any],
+    conversation_id: int,
+    changes: Sequence[FactChange],
+    *,
+    segment: int = USERS_SEGMENT,
+) -> list[Fact]:
+    """Make changes; the facts that they add. The conversation is locked."""
+    if not changes:
+        return []
+    cursor = await connection.execute(
+        "SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s", (conversation_id,)
+    )
+    [(last,)] = await cursor.fetchall()
+    holding = await (await connection.execute(_SELECT_HOLDING, (conversation_id,))).fetchall()
+    facts = [make_fact(decode_fact_row(row), "holds") for row in holding]
+    rows = make_rows(facts, changes, last=last, segment=segment)
+    if not rows:
+        return []
+    columns = {name: [getattr(row, name) for row in rows] for name in FACT_COLUMNS}
+    columns["text"] = [encode_text(row.text) for row in rows]
+    await connection.execute(_INSERT, (conversation_id, *columns.values()))
+    ended = [(row.target, row.number) for row in rows if row.target is not None]
+    await _end(connection, conversation_id, ended)
+    await connection.execute(
+        "UPDATE autonomy_ctx.conversation SET last_fact = %s WHERE id = %s",
+        (rows[-1].number, conversation_id),
+    )
+    by_target = {row.target: row.is_done for row in rows}
+    return [
+        make_fact(row, ended_state(None if row.number not in by_target else not by_target[row.number]))
+        for row in rows
+        if not row.is_done
+    ]
+
+
+async def remove_fact(connection: psycopg.AsyncConnection[Any], conversation_id: int, number: int) -> bool:
+    """Forget a fact that holds; what it stood for does not come back."""
+    cursor = await connection.execute(
+        "DELETE FROM autonomy_ctx.fact WHERE conversation_id = %s AND number = %s AND ended_by IS NULL "
+        "AND NOT is_done RETURNING target",
+        (conversation_id, number),
+    )
+    targets = [target for (target,) in await cursor.fetchall()]
+    ended = [(target, ENDED_BY_REMOVAL) for target in targets if target is not None]
+    await _end(connection, conversation_id, ended)
+    return bool(targets)
+
+
+async def drop_facts(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, which: str, *values: int
+) -> int:
+    """Drop derived rows, by one of the statements of this module; what they ended holds again."""
+    cursor = await connection.execute(which, (conversation_id, *values))
+    numbers = [number for (number,) in await cursor.fetchall()]
+    if numbers:
+        await connection.execute(
+            "UPDATE autonomy_ctx.fact SET ended_by = NULL WHERE conversation_id = %s AND ended_by = ANY(%s)",
+            (conversation_id, numbers),
+        )
+    return len(numbers)
+
+
+async def _end(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, ended: Sequence[tuple[int, int]]
+) -> None:
+    """Have facts end by rows, or by a removal."""
+    if ended:
+        numbers, ends = ([*column] for column in zip(*ended, strict=True))
+        await connection.execute(_END, (numbers, ends, conversation_id))

@@ -1,0 +1,151 @@
+"""The SQL of leased work: which conversations have work due, and who holds the lease on each.
+
+All times are of the server's clock. Whoever changes a row of `work` has locked its conversation before, so
+nobody waits in a circle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from autonomy_ctx.memory.postgres.log import key_digest
+from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease
+
+_LOCK_NONEMPTY_CONVERSATION = """
+    SELECT id FROM autonomy_ctx.conversation WHERE key = %s AND count > 0 FOR UPDATE
+"""
+# Another task is another configuration: what went wrong under the old one says nothing about it.
+_UPSERT_WORK = """
+    INSERT INTO autonomy_ctx.work AS w (conversation_id, task, due)
+    VALUES (%s, %s, autonomy_ctx.now_seconds())
+    ON CONFLICT (conversation_id) DO UPDATE
+    SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0, refused = ''
+    WHERE w.task <> excluded.task
+"""
+_SELECT_WORK = """
+    SELECT due, lease_until, autonomy_ctx.now_seconds() FROM autonomy_ctx.work WHERE conversation_id = %s
+"""
+# A conversation that somebody else has locked is skipped: it is being worked on, or will be there next time.
+_SELECT_DUE_WORK = f"""
+    WITH clock AS MATERIALIZED (SELECT autonomy_ctx.now_seconds() AS now)
+    SELECT c.id, c.agent, c.scope, c.conversation
+    FROM clock, autonomy_ctx.work w JOIN autonomy_ctx.conversation c ON c.id = w.conversation_id
+    WHERE w.task = %s AND w.due NOT BETWEEN now + 1e-6 AND now + {MAX_LEASE_SECONDS}
+      AND (w.lease_until IS NULL OR w.lease_until NOT BETWEEN now + 1e-6 AND now + {MAX_LEASE_SECONDS})
+    ORDER BY w.due LIMIT 1 FOR UPDATE OF c SKIP LOCKED
+"""  # noqa: S608  # our number
+_SELECT_SOONEST = """
+    SELECT min(greatest(due, coalesce(lease_until, due))) - autonomy_ctx.now_seconds()
+    FROM autonomy_ctx.work WHERE task = %s
+"""
+_ACQUIRE = """
+    WITH c AS (UPDATE autonomy_ctx.conversation SET fence = fence + 1 WHERE id = %s RETURNING id, fence)
+    UPDATE autonomy_ctx.work w SET owner = %s, lease_until = %s FROM c WHERE w.conversation_id = c.id
+    RETURNING c.fence, w.attempts, w.refusals, w.refused
+"""
+_LOCK_LEASED_CONVERSATION = """
+    WITH c AS (SELECT id FROM autonomy_ctx.conversation WHERE key = %s AND fence = %s FOR UPDATE)
+"""
+_EXTEND = f"""
+    {_LOCK_LEASED_CONVERSATION}
+    UPDATE autonomy_ctx.work w SET lease_until = autonomy_ctx.now_seconds() + %s
+    FROM c WHERE w.conversation_id = c.id AND w.owner = %s
+"""  # noqa: S608  # our names
+_SETTLE = f"""
+    {_LOCK_LEASED_CONVERSATION}
+    DELETE FROM autonomy_ctx.work w USING c WHERE w.conversation_id = c.id AND w.owner = %s
+"""  # noqa: S608  # our names
+_POSTPONE = f"""
+    {_LOCK_LEASED_CONVERSATION}
+    UPDATE autonomy_ctx.work w
+    SET due = autonomy_ctx.now_seconds() + %s, attempts = %s, refusals = %s, refused = %s,
+        owner = NULL, lease_until = NULL
+    FROM c WHERE w.conversation_id = c.id AND w.owner = %s
+"""  # noqa: S608  # our names
+
+
+async def owe(connection: psycopg.AsyncConnection[Any], key: Key, task: str) -> bool:
+    """Owe a conversation a task."""
+    found = await (await connection.execute(_LOCK_NONEMPTY_CONVERSATION, (key_digest(key),))).fetchone()
+    if found is not None:
+        await connection.execute(_UPSERT_WORK, (found[0], task))
+    return found is not None
+
+
+async def claim(
+    connection: psycopg.AsyncConnection[Any], key: Key, owner: str, task: str, seconds: float
+) -> Lease | float | None:
+    """Owe a conversation a task and take it if it is free and due."""
+    found = await (await connection.execute(_LOCK_NONEMPTY_CONVERSATION, (key_digest(key),))).fetchone()
+    if found is None:
+        return None
+    await connection.execute(_UPSERT_WORK, (found[0], task))
+    return await _take(connection, found[0], key, owner, seconds)
+
+
+async def claim_next(
+    connection: psycopg.AsyncConnection[Any], owner: str, task: str, seconds: float
+) -> Lease | float | None:
+    """Take what has been due for the longest time, or say when something could be."""
+    found = await (await connection.execute(_SELECT_DUE_WORK, (task,))).fetchone()
+    if found is not None:
+        # Looked at again: somebody else may have taken it just before it was locked.
+        lease = await _take(connection, found[0], Key(*found[1:]), owner, seconds)
+        if isinstance(lease, Lease):
+            return lease
+    row = await (await connection.execute(_SELECT_SOONEST, (task,))).fetchone()
+    return None if row is None or row[0] is None else max(float(row[0]), 0.0)
+
+
+async def extend(connection: psycopg.AsyncConnection[Any], lease: Lease, seconds: float) -> bool:
+    """Move the end of a lease; false when it was lost."""
+    meant = (key_digest(lease.key), lease.fence, seconds, lease.owner)
+    return (await connection.execute(_EXTEND, meant)).rowcount > 0
+
+
+async def settle(connection: psycopg.AsyncConnection[Any], lease: Lease, again_in: float | None) -> bool:
+    """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
+    meant = (key_digest(lease.key), lease.fence)
+    if again_in is None:
+        return (await connection.execute(_SETTLE, (*meant, lease.owner))).rowcount > 0
+    past = (again_in, lease.attempts, lease.refusals, lease.refused)
+    return (await connection.execute(_POSTPONE, (*meant, *past, lease.owner))).rowcount > 0
+
+
+async def is_leased(connection: psycopg.AsyncConnection[Any], conversation_id: int, fence: int) -> bool:
+    """Whether the lease with this fence is the newest and not let go; it may have run out."""
+    cursor = await connection.execute(
+        """
+        SELECT 1 FROM autonomy_ctx.conversation c JOIN autonomy_ctx.work w ON w.conversation_id = c.id
+        WHERE c.id = %s AND c.fence = %s AND w.owner IS NOT NULL
+        """,
+        (conversation_id, fence),
+    )
+    return await cursor.fetchone() is not None
+
+
+async def _take(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, key: Key, owner: str, seconds: float
+) -> Lease | float | None:
+    """Take the work of a conversation that is locked, if it is free and due."""
+    row = await (await connection.execute(_SELECT_WORK, (conversation_id,))).fetchone()
+    if row is None:
+        return None
+    due, lease_until, now = row
+    if lease_until is not None and now < lease_until <= now + MAX_LEASE_SECONDS:
+        return None
+    if now < due <= now + MAX_LEASE_SECONDS:
+        return float(due - now)
+    cursor = await connection.execute(_ACQUIRE, (conversation_id, owner, now + seconds))
+    [(fence, attempts, refusals, refused)] = await cursor.fetchall()
+    return Lease(
+        key=key,
+        owner=owner,
+        fence=fence,
+        until=now + seconds,
+        attempts=attempts,
+        refusals=refusals,
+        refused=refused,
+    )

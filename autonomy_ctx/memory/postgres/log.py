@@ -1,0 +1,322 @@
+"""The SQL of the message log: finding conversations, appending, reading windows, and deletion.
+
+Every function takes a connection in autocommit mode, perhaps with an open transaction. Statements name
+their tables with the schema, and nothing is set for a session: a pooler may give each transaction another
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import anyio.lowlevel
+import psycopg
+
+from autonomy_ctx.errors import ConflictingMessage
+from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.memory.encoding import (
+    UnreadableRow,
+    check_complete,
+    decode_entry,
+    same_content,
+    to_microseconds,
+)
+from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
+
+# Longer texts are in an index by their beginning and a digest: PostgreSQL indexes at most 2,704 bytes.
+MAX_INDEXED_BYTES = 250
+# So many rows are decoded at a time: others get their turn in between.
+CHUNK_ROWS = 256
+
+
+class KnownMessage(Exception):
+    """One of the messages has an id that is there already, or is there twice."""
+
+
+_SELECT_CONVERSATION = """
+    SELECT id, head, count, generation, last_user, revision FROM autonomy_ctx.conversation WHERE key = %s
+"""
+# A message that has no long id and is not cut: what most appends are. Few values, because each of them costs.
+_APPEND_ONE = """
+    WITH head AS (
+        INSERT INTO autonomy_ctx.conversation AS c
+            (key, agent, scope, conversation, head, count, last_user, has_messages)
+        VALUES (%s, %s, %s, %s, 1, 1, {new_last_user}, true)
+        ON CONFLICT (key) DO UPDATE SET
+            head = c.head + 1, count = c.count + 1, last_user = {last_user}, has_messages = true
+        RETURNING c.id, c.head
+    ), new AS (
+        INSERT INTO autonomy_ctx.message
+            (conversation_id, position, is_user, id, created, tokens, counter, size, body)
+        SELECT id, head, {is_user}, %s, %s, %s, %s, %s, %s FROM head
+    ) SELECT head FROM head
+"""
+_APPEND_ONE_OF_USER = _APPEND_ONE.format(is_user="true", new_last_user=1, last_user="c.head + 1")
+_APPEND_ONE_OF_OTHERS = _APPEND_ONE.format(is_user="false", new_last_user=0, last_user="c.last_user")
+_APPEND = """
+    WITH head AS (
+        INSERT INTO autonomy_ctx.conversation AS c
+            (key, agent, scope, conversation, head, count, last_user, has_messages)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, true)
+        ON CONFLICT (key) DO UPDATE SET
+            head = c.head + %s, count = c.count + %s, has_messages = true,
+            last_user = CASE WHEN %s > 0 THEN c.head + %s ELSE c.last_user END
+        RETURNING c.id, c.head
+    ), new AS (
+        INSERT INTO autonomy_ctx.message
+            (conversation_id, position, id, long_id, created, is_user, tokens, counter, size, body)
+"""
+_APPEND_MANY = f"""
+    {_APPEND} SELECT head.id, head.head - %s + d.number,
+        d.id, d.long_id, d.created, d.is_user, d.tokens, d.counter, d.size, d.body
+    FROM head, unnest(%s::text[], %s::text[], %s::int8[], %s::bool[], %s::int8[], %s::text[], %s::int8[],
+        %s::text[]) WITH ORDINALITY AS d (id, long_id, created, is_user, tokens, counter, size, body, number)
+    ) SELECT head FROM head
+"""  # noqa: S608  # our names
+_APPEND_MANY_WITH_WHOLE = _APPEND_MANY.replace(
+    ") SELECT head FROM head",
+    """), whole AS (
+        INSERT INTO autonomy_ctx.whole (conversation_id, position, body)
+        SELECT head.id, head.head - %s + d.number, d.body
+        FROM head, unnest(%s::text[]) WITH ORDINALITY AS d (body, number) WHERE d.body IS NOT NULL
+    ) SELECT head FROM head""",
+)
+_SELECT_BY_MESSAGE_ID = """
+    SELECT coalesce(m.long_id, m.id), m.position, coalesce(w.body, m.body) FROM autonomy_ctx.message m
+    LEFT JOIN autonomy_ctx.whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
+    WHERE m.conversation_id = %s AND m.id = ANY(%s)
+"""
+# One statement is one snapshot: the head and the rows it was read with, newest first.
+_SELECT_WINDOW = """
+    SELECT c.head, c.count, c.generation, c.last_user, c.revision,
+           m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
+    FROM autonomy_ctx.conversation c
+    LEFT JOIN LATERAL (
+        SELECT * FROM autonomy_ctx.message m
+        WHERE m.conversation_id = c.id AND m.position > %s AND m.position < %s
+        ORDER BY m.position DESC LIMIT %s
+    ) m ON true
+    WHERE c.key = %s
+"""
+_SELECT_WHOLE = """
+    SELECT w.body FROM autonomy_ctx.conversation c
+    JOIN autonomy_ctx.message m ON m.conversation_id = c.id
+    JOIN autonomy_ctx.whole w ON w.conversation_id = c.id AND w.position = m.position
+    WHERE c.key = %s AND m.id = %s
+"""
+_LOCK_CONVERSATIONS = """
+    SELECT id FROM autonomy_ctx.conversation
+    WHERE scope = %s AND (%s::text IS NULL OR agent = %s) AND (%s::text IS NULL OR conversation = %s)
+    ORDER BY id FOR UPDATE
+"""
+
+
+def key_digest(key: Key) -> bytes:
+    """What a conversation is found by. Names have no NUL, so no two keys join to the same text."""
+    return sha256("\0".join(key).encode()).digest()
+
+
+def index_text(text: str) -> str:
+    """A text that fits into an index: itself, or for a long one its beginning and its digest.
+
+    The latter is longer than any text that stands for itself.
+    """
+    encoded = text.encode()
+    if len(encoded) <= MAX_INDEXED_BYTES:
+        return text
+    return f"{text[:MAX_INDEXED_BYTES]}:{sha256(encoded).hexdigest()}"
+
+
+def short_cursor(connection: psycopg.AsyncConnection[Any]) -> psycopg.AsyncCursor[Any]:
+    """A cursor for a short answer that is fetched at once; kept, because a new one costs a fifth more."""
+    cursor: psycopg.AsyncCursor[Any] | None = getattr(connection, "short_cursor", None)
+    return connection.cursor() if cursor is None else cursor
+
+
+async def find_conversation(
+    connection: psycopg.AsyncConnection[Any], key: Key, *, lock: bool = False
+) -> tuple[int, Head] | None:
+    """A conversation's number in the tables, and where it stands; with `lock`, until the transaction ends."""
+    statement = _SELECT_CONVERSATION + (" FOR UPDATE" if lock else "")
+    cursor = await short_cursor(connection).execute(statement, (key_digest(key),))
+    found = await cursor.fetchone()
+    return None if found is None else (found[0], Head(*found[1:]))
+
+
+async def ensure_conversation(connection: psycopg.AsyncConnection[Any], key: Key) -> tuple[int, Head]:
+    """The same, locked; a row is made for one that is new."""
+    found = await find_conversation(connection, key, lock=True)
+    while found is None:
+        await connection.execute(
+            "INSERT INTO autonomy_ctx.conversation (key, agent, scope, conversation) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT (key) DO NOTHING",
+            (key_digest(key), *key),
+        )
+        found = await find_conversation(connection, key, lock=True)
+    return found
+
+
+async def find_conversation_ids(
+    connection: psycopg.AsyncConnection[Any], scope: str, agent: str | None, conversation: str | None
+) -> list[int]:
+    """The numbers of the conversations that are meant, locked: of a scope, perhaps of one agent or name."""
+    if agent is not None and conversation is not None:
+        found = await find_conversation(connection, Key(agent, scope, conversation), lock=True)
+        return [] if found is None else [found[0]]
+    cursor = await connection.execute(_LOCK_CONVERSATIONS, (scope, agent, agent, conversation, conversation))
+    # In the same order for all: two that delete at once would wait for each other.
+    return [number for (number,) in await cursor.fetchall()]
+
+
+async def append_new(
+    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft]
+) -> list[int]:
+    """Store drafts in one statement. Raises `KnownMessage`, with nothing stored, for an id that is there."""
+    try:
+        return await _append(connection, key, drafts)
+    except psycopg.errors.UniqueViolation as error:
+        if error.diag.constraint_name != "message_id":
+            raise UnreadableRow("the head of a conversation contradicts its log") from None
+    raise KnownMessage
+
+
+async def _append(connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft]) -> list[int]:
+    number = len(drafts)
+    if number == 1 and drafts[0].whole is None and len(drafts[0].message.id) <= MAX_INDEXED_BYTES // 4:
+        cursor = await short_cursor(connection).execute(*_append_one(key, drafts[0]))
+    else:
+        cursor = await connection.execute(*_append_many(key, drafts))
+    [(head,)] = await cursor.fetchall()
+    return list(range(head - number + 1, head + 1))
+
+
+def _append_one(key: Key, draft: Draft) -> tuple[str, tuple[Any, ...]]:
+    message = draft.message
+    is_user = message.role is ChatRole.USER
+    row = (
+        message.id,
+        to_microseconds(message.created_at),
+        draft.tokens,
+        draft.counter,
+        draft.size,
+        draft.body,
+    )
+    return _APPEND_ONE_OF_USER if is_user else _APPEND_ONE_OF_OTHERS, (key_digest(key), *key, *row)
+
+
+def _append_many(key: Key, drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
+    number, last_user = len(drafts), _last_user(drafts)
+    names = (key_digest(key), *key, number, number, last_user, number, number, last_user, last_user)
+    columns = [list(column) for column in zip(*map(_row, drafts), strict=True)]
+    wholes = [draft.whole for draft in drafts]
+    if not any(wholes):
+        return _APPEND_MANY, (*names, number, *columns)
+    return _APPEND_MANY_WITH_WHOLE, (*names, number, *columns, number, wholes)
+
+
+async def append_known(
+    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft]
+) -> list[int]:
+    """Store those of the drafts that are new; for the others, give the positions they have.
+
+    In a transaction: nobody else can append in between.
+    """
+    conversation_id, head = await ensure_conversation(connection, key)
+    known = await _find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
+    positions: list[int] = []
+    new: list[Draft] = []
+    for draft in drafts:
+        body = draft.whole or draft.body
+        position, other = known.setdefault(draft.message.id, (head.position + len(new) + 1, body))
+        if position > head.position + len(new):
+            new.append(draft)
+        elif not same_content(other, body):
+            raise ConflictingMessage(message_id=draft.message.id, position=position)
+        positions.append(position)
+    if new:
+        await append_new(connection, key, new)
+    return positions
+
+
+async def _find_messages(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, ids: Sequence[str]
+) -> dict[str, tuple[int, str]]:
+    """Positions and uncut bodies of messages, by id."""
+    cursor = await connection.execute(
+        _SELECT_BY_MESSAGE_ID, (conversation_id, [index_text(message_id) for message_id in ids])
+    )
+    return {message_id: (position, body) for message_id, position, body in await cursor.fetchall()}
+
+
+def _row(draft: Draft) -> tuple[str, str | None, int, bool, int, str, int, str]:
+    message = draft.message
+    indexed = index_text(message.id)
+    return (
+        indexed,
+        None if indexed == message.id else message.id,
+        to_microseconds(message.created_at),
+        message.role is ChatRole.USER,
+        draft.tokens,
+        draft.counter,
+        draft.size,
+        draft.body,
+    )
+
+
+def _last_user(drafts: Sequence[Draft]) -> int:
+    """Which of the drafts is the last of a user, counted from one; 0 when none is."""
+    for number in range(len(drafts), 0, -1):
+        if drafts[number - 1].message.role is ChatRole.USER:
+            return number
+    return 0
+
+
+async def read_window(
+    connection: psycopg.AsyncConnection[Any], key: Key, after: int, before: int | None, limit: int | None
+) -> Window:
+    """A window of any length, in one statement, which is one snapshot."""
+    if limit == 0:
+        return Window(await read_head(connection, key), [])
+    is_short = limit is not None and limit <= CHUNK_ROWS
+    cursor = short_cursor(connection) if is_short else connection.cursor()
+    await cursor.execute(
+        _SELECT_WINDOW, (after, MAX_POSITION if before is None else before, limit, key_digest(key))
+    )
+    rows = await cursor.fetchmany(CHUNK_ROWS)
+    if not rows:
+        return Window(Head(), [])
+    head = Head(*rows[0][:5])
+    entries: list[Entry] = []
+    while rows and rows[0][5] is not None:
+        entries += [decode_entry(*row[5:]) for row in rows]
+        if len(rows) < CHUNK_ROWS:
+            break
+        await anyio.lowlevel.checkpoint()
+        rows = await cursor.fetchmany(CHUNK_ROWS)
+    entries.reverse()
+    if before is None:
+        check_complete(head, after, limit, len(entries))
+    return Window(head, entries)
+
+
+async def read_head(connection: psycopg.AsyncConnection[Any], key: Key) -> Head:
+    """Where a conversation stands."""
+    found = await find_conversation(connection, key)
+    return Head() if found is None else found[1]
+
+
+async def read_whole(connection: psycopg.AsyncConnection[Any], key: Key, message_id: str) -> str | None:
+    """The uncut body of a message that was too large for the log."""
+    cursor = await connection.execute(_SELECT_WHOLE, (key_digest(key), index_text(message_id)))
+    found = await cursor.fetchone()
+    return None if found is None else str(found[0])
+
+
+async def probe(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Write a row, so that a server that takes no writes refuses it."""
+    await connection.execute(
+        "INSERT INTO autonomy_ctx.health VALUES (1, autonomy_ctx.now_seconds()) "
+        "ON CONFLICT (id) DO UPDATE SET at = excluded.at"
+    )

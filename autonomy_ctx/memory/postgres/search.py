@@ -1,0 +1,337 @@
+"""Message search in the PostgreSQL store.
+
+The index is updated when somebody searches, one block per transaction, so that appends are not slowed down.
+A block is read and split into terms before the transaction that writes it. That one keeps a deletion of the
+same conversation waiting, but no append. Terms are split, folded and stemmed in Python, to those of the other
+stores; PostgreSQL keeps them as a `tsvector`, finds them, and ranks what it found by BM25.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from autonomy_ctx.items.stems import stem_term
+from autonomy_ctx.items.terms import BM25_B, BM25_K1, index_terms
+from autonomy_ctx.memory.encoding import decode_entry
+from autonomy_ctx.memory.postgres.connection import Connection, Database
+from autonomy_ctx.memory.postgres.log import key_digest
+from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit, plain_body_text, searchable_text
+
+# How much of the log one transaction takes into the index.
+_BLOCK_ROWS, _BLOCK_BYTES = 512, 256 * 1024
+# PostgreSQL keeps no more positions of a term.
+_MAX_FREQUENCY = 255
+_RANK_LIMIT = math.pi**2 / 6
+
+# The number of the scope, how many messages can be found, and the conversations that the index lacks.
+_SELECT_STATE = """
+    SELECT (SELECT number FROM autonomy_ctx.search_scope WHERE key = %(scope_key)s),
+           coalesce(sum(c.count), 0)::int8,
+           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE c.head > coalesce(p.indexed, 0)), '{{}}'),
+           coalesce(array_agg(c.head ORDER BY c.id) FILTER (WHERE c.head > coalesce(p.indexed, 0)), '{{}}')
+    FROM autonomy_ctx.conversation c
+    LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
+    WHERE c.has_messages AND {condition}
+"""
+_SELECT_SCOPE_STATE = _SELECT_STATE.format(condition="c.scope = %(scope)s AND c.agent = %(agent)s")
+_SELECT_CONVERSATION_STATE = _SELECT_STATE.format(condition="c.key = %(key)s")
+_SELECT_INDEX_STATE = """
+    SELECT c.id, coalesce(p.indexed, 0), c.generation, c.head FROM autonomy_ctx.conversation c
+    LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
+    WHERE c.id = ANY (%s) ORDER BY c.id
+"""
+# Rows up to the one that fills the block.
+_SELECT_BLOCK = """
+    SELECT position, id, created, tokens, counter, body, size FROM (
+        SELECT position, coalesce(long_id, id) AS id, created, tokens, counter, body, size,
+               sum(size) OVER (ORDER BY position) - size AS size_before
+        FROM (
+            SELECT * FROM autonomy_ctx.message WHERE conversation_id = %s AND position > %s
+            ORDER BY position LIMIT %s
+        ) next_rows
+    ) measured WHERE size_before < %s ORDER BY position
+"""
+_INSERT_SCOPE = "INSERT INTO autonomy_ctx.search_scope (key) VALUES (%s) ON CONFLICT (key) DO NOTHING"
+_SELECT_SCOPE = "SELECT number FROM autonomy_ctx.search_scope WHERE key = %s"
+# This lock lets appends go on; a deletion has to wait, or has raised the generation before.
+_LOCK_GENERATIONS = """
+    SELECT id, generation FROM autonomy_ctx.conversation WHERE id = ANY (%s) ORDER BY id FOR KEY SHARE
+"""
+# Of several that index the same messages one moves the mark; the others wait, and find it moved.
+_MOVE_PROGRESS = """
+    INSERT INTO autonomy_ctx.search_progress AS p (conversation_id, indexed)
+    VALUES (%(id)s, %(end)s)
+    ON CONFLICT (conversation_id) DO UPDATE SET indexed = excluded.indexed WHERE p.indexed = %(start)s
+    RETURNING conversation_id
+"""
+_INSERT_ENTRIES = """
+    INSERT INTO autonomy_ctx.search_entry (conversation_id, position, length, terms)
+    SELECT %s, position, length, terms::tsvector
+    FROM unnest(%s::int8[], %s::int4[], %s::text[]) AS new (position, length, terms) ORDER BY position
+"""
+# `ts_rank` of one term with weights of 1 is the sum of 1, 1/4, 1/9 and so on, one for each time that the
+# message has it, by the limit of that sum. This gives back how often that is, and is four times as fast as
+# to unfold the terms of each message. Rounded, because equals must not differ by the order of a sum.
+_SELECT_HITS = f"""
+    WITH match AS MATERIALIZED (
+        SELECT e.conversation_id, e.position, e.number, e.length::float8 AS length, w.place,
+               round(1 / ({_RANK_LIMIT}::float8 * (1 - ts_rank('{{{{1,1,1,1}}}}', e.terms, w.term))) - 0.5)
+                   AS frequency
+        FROM autonomy_ctx.search_entry e
+        JOIN unnest(%(terms)s::tsquery[]) WITH ORDINALITY AS w (term, place) ON e.terms @@ w.term
+        WHERE e.terms @@ %(any_term)s::tsquery AND {{condition}}
+    ), weight AS (
+        SELECT place, ln(1 + greatest(%(messages)s::float8 - count(*) + 0.5, 0) / (count(*) + 0.5)) AS weight
+        FROM match GROUP BY place
+    ), usual AS (SELECT avg(length) AS length FROM match),
+    hit AS (
+        SELECT m.conversation_id, m.position, m.number, round(sum(
+            w.weight * m.frequency * ({BM25_K1} + 1)
+            / (m.frequency + {BM25_K1} * (1 - {BM25_B} + {BM25_B} * m.length / usual.length))
+        )::numeric, 9) AS score
+        FROM match m JOIN weight w ON w.place = m.place CROSS JOIN usual
+        GROUP BY m.conversation_id, m.position, m.number
+        ORDER BY score DESC, m.number DESC LIMIT %(limit)s
+    )
+    SELECT c.conversation, hit.score::float8, hit.position,
+           coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
+    FROM hit JOIN autonomy_ctx.conversation c ON c.id = hit.conversation_id
+    JOIN autonomy_ctx.message m ON m.conversation_id = hit.conversation_id AND m.position = hit.position
+    ORDER BY hit.score DESC, hit.number DESC
+"""  # noqa: S608  # our numbers
+_SELECT_SCOPE_HITS = _SELECT_HITS.format(condition="true")
+# The place where a fork will also name the ranges that it shares.
+_SELECT_CONVERSATION_HITS = _SELECT_HITS.format(
+    condition="e.conversation_id = (SELECT id FROM autonomy_ctx.conversation WHERE key = %(key)s)"
+)
+_SELECT_MESSAGES = """
+    SELECT c.conversation, m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
+    FROM unnest(%s::bytea[], %s::int8[]) AS wanted (key, position)
+    JOIN autonomy_ctx.conversation c ON c.key = wanted.key
+    JOIN autonomy_ctx.message m ON m.conversation_id = c.id AND m.position = wanted.position
+"""
+_DELETE_ENTRIES = """
+    DELETE FROM autonomy_ctx.search_entry
+    WHERE conversation_id = ANY (%s) AND (%s::int8[] IS NULL OR position = ANY (%s))
+"""
+
+
+class SearchScope(NamedTuple):
+    """Where to search."""
+
+    agent: str
+    scope: str
+    conversation: str | None
+
+    @property
+    def digest(self) -> bytes:
+        """What the scope is found by. Names have no NUL, so no two scopes join to the same text."""
+        return sha256(f"{self.agent}\0{self.scope}".encode()).digest()
+
+
+class SearchState(NamedTuple):
+    """What can be found: the number of the scope in the index, its messages, and what the index lacks."""
+
+    scope_number: int | None
+    messages: int
+    # Conversations, and the positions up to which they are to be indexed.
+    unindexed: list[tuple[int, int]]
+
+
+class IndexBlock(NamedTuple):
+    """Messages of one conversation on their way into the index."""
+
+    conversation_id: int
+    # As of when they were read.
+    generation: int
+    start: int
+    end: int
+    # Position, id, created, tokens, counter and body of each.
+    rows: list[tuple[int, str, int, int, str, str]]
+
+
+class IndexEntries(NamedTuple):
+    """The same, with the terms of each by its position, and how often it has them."""
+
+    block: IndexBlock
+    terms: dict[int, Counter[str]]
+
+
+async def search(
+    database: Database, search_scope: SearchScope, terms: Sequence[str], limit: int
+) -> list[SearchHit]:
+    """Have the index follow the log, then find."""
+    state = await database.read(lambda connection: read_state(connection, search_scope))
+    if state.unindexed:
+        await _update_index(database, search_scope, state.unindexed)
+        state = await database.read(lambda connection: read_state(connection, search_scope))
+    return await database.read(
+        lambda connection: find_messages(connection, search_scope, state, terms, limit)
+    )
+
+
+async def _update_index(
+    database: Database, search_scope: SearchScope, unindexed: Sequence[tuple[int, int]]
+) -> None:
+    """Take in what the index lacks, in turn with whoever else writes."""
+
+    async def read(connection: Connection) -> list[IndexBlock]:
+        return await read_index_blocks(connection, unindexed)
+
+    async def write(connection: Connection) -> None:
+        await write_index_entries(connection, search_scope, entries)
+
+    while blocks := await database.read(read):
+        entries = await asyncio.to_thread(split_terms, blocks)
+        await database.write(write)
+
+
+async def read_state(connection: Connection, search_scope: SearchScope) -> SearchState:
+    """What can be found, and what the index lacks."""
+    agent, scope, conversation = search_scope
+    values: dict[str, Any] = {"scope_key": search_scope.digest, "agent": agent, "scope": scope}
+    statement = _SELECT_SCOPE_STATE
+    if conversation is not None:
+        statement, values["key"] = _SELECT_CONVERSATION_STATE, key_digest(Key(agent, scope, conversation))
+    [(number, messages, ids, heads)] = await (await connection.execute(statement, values)).fetchall()
+    return SearchState(number, messages, list(zip(ids, heads, strict=True)))
+
+
+async def read_index_blocks(connection: Connection, unindexed: Sequence[tuple[int, int]]) -> list[IndexBlock]:
+    """The next messages that the index lacks; none when it has all that was asked for."""
+    if not unindexed:
+        return []
+    targets = dict(unindexed)
+    blocks: list[IndexBlock] = []
+    rows, size = _BLOCK_ROWS, _BLOCK_BYTES
+    cursor = await connection.execute(_SELECT_INDEX_STATE, (list(targets),))
+    for conversation_id, start, generation, head in await cursor.fetchall():
+        # Another process may have been here.
+        if start >= targets[conversation_id]:
+            continue
+        read = await (
+            await connection.execute(_SELECT_BLOCK, (conversation_id, start, rows, size))
+        ).fetchall()
+        rows, size = rows - len(read), size - sum(row[-1] for row in read)
+        is_full = rows <= 0 or size <= 0
+        # What was appended since the head was read is for the next time, unless it is in the block.
+        end = read[-1][0] if is_full else max(head, read[-1][0] if read else 0)
+        blocks.append(IndexBlock(conversation_id, generation, start, end, [row[:-1] for row in read]))
+        if is_full:
+            break
+    return blocks
+
+
+def split_terms(blocks: Sequence[IndexBlock]) -> list[IndexEntries]:
+    """Blocks with their terms. It takes a while: call it in a thread."""
+    return [
+        IndexEntries(
+            block, {row[0]: Counter(map(stem_term, index_terms(_row_text(*row)))) for row in block.rows}
+        )
+        for block in blocks
+    ]
+
+
+async def write_index_entries(
+    connection: Connection, search_scope: SearchScope, entries: Sequence[IndexEntries]
+) -> None:
+    """Take messages into the index, but none of a conversation that was indexed or cut meanwhile."""
+    number = await _ensure_scope_number(connection, search_scope)
+    ids = [block.conversation_id for block, _ in entries]
+    generations = dict(await (await connection.execute(_LOCK_GENERATIONS, (ids,))).fetchall())
+    for block, terms in entries:
+        if generations[block.conversation_id] != block.generation:
+            continue
+        place = {"id": block.conversation_id, "start": block.start, "end": block.end}
+        moved = await (await connection.execute(_MOVE_PROGRESS, place)).fetchone()
+        if moved is not None and terms:
+            vectors = [_vector(number, found) for found in terms.values()]
+            lengths = [found.total() for found in terms.values()]
+            await connection.execute(_INSERT_ENTRIES, (block.conversation_id, list(terms), lengths, vectors))
+
+
+async def find_messages(
+    connection: Connection,
+    search_scope: SearchScope,
+    state: SearchState,
+    terms: Sequence[str],
+    limit: int,
+) -> list[SearchHit]:
+    """What matches any of the terms, best first; of equals the newest."""
+    if state.scope_number is None:
+        return []
+    queries = [_quote(state.scope_number, term) for term in dict.fromkeys(map(stem_term, terms))]
+    values: dict[str, Any] = {
+        "terms": queries,
+        "any_term": " | ".join(queries),
+        "messages": state.messages,
+        "limit": limit,
+    }
+    statement = _SELECT_SCOPE_HITS
+    if search_scope.conversation is not None:
+        statement, values["key"] = _SELECT_CONVERSATION_HITS, key_digest(Key(*search_scope))  # type: ignore[arg-type]
+    rows = await (await connection.execute(statement, values)).fetchall()
+    return [
+        SearchHit(conversation=conversation, position=row[0], message=decode_entry(*row).message, score=score)
+        for conversation, score, *row in rows
+    ]
+
+
+async def read_indexed(
+    connection: Connection, agent: str, scope: str, places: Sequence[tuple[str, int]]
+) -> list[IndexedMessage]:
+    """The messages at many places."""
+    digests = {name: key_digest(Key(agent, scope, name)) for name in {name for name, _ in places}}
+    values = ([digests[name] for name, _ in places], [position for _, position in places])
+    rows = await (await connection.execute(_SELECT_MESSAGES, values)).fetchall()
+    return [IndexedMessage(name, *decode_entry(*row)) for name, *row in rows]
+
+
+async def delete_entries(
+    connection: Connection,
+    conversation_ids: Sequence[int],
+    positions: Sequence[int] | None = None,
+) -> None:
+    """Let nothing find deleted messages any more. The conversations are locked for update."""
+    some = None if positions is None else list(positions)
+    await connection.execute(_DELETE_ENTRIES, (list(conversation_ids), some, some))
+
+
+async def _ensure_scope_number(connection: Connection, search_scope: SearchScope) -> int:
+    """The number of a scope of an agent."""
+    found = await (await connection.execute(_SELECT_SCOPE, (search_scope.digest,))).fetchone()
+    while found is None:
+        await connection.execute(_INSERT_SCOPE, (search_scope.digest,))
+        found = await (await connection.execute(_SELECT_SCOPE, (search_scope.digest,))).fetchone()
+    return int(found[0])
+
+
+def _row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
+    """The text by which the message of a row is found; a plain one need not be made for that."""
+    text = plain_body_text(body)
+    if text is None:
+        text = searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
+    return text
+
+
+def _vector(scope_number: int, terms: Counter[str]) -> str:
+    """A `tsvector` as PostgreSQL reads it."""
+    return " ".join(
+        f"{_quote(scope_number, term)}:{_positions(min(count, _MAX_FREQUENCY))}"
+        for term, count in terms.items()
+    )
+
+
+def _positions(count: int) -> str:
+    return ",".join(map(str, range(1, count + 1)))
+
+
+def _quote(scope_number: int, term: str) -> str:
+    """A term of a scope, in quotes, so that nothing is syntax."""
+    doubled = term.replace("\\", "\\\\").replace("'", "''")
+    return f"'{scope_number}x{doubled}'"

@@ -1,0 +1,64 @@
+"""The SQL of segments: reading those in force, inserting, and restoring those that were replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, decode_segment, encode_text
+from autonomy_ctx.memory.store import StoredSegment, restorable_segments
+
+REPLACED_BY_UNDO = -1
+_COLUMNS = ", ".join(SEGMENT_COLUMNS)
+_INSERT_COLUMNS = [name for name in SEGMENT_COLUMNS if name != "number"]
+_SELECT_ACTIVE = f"""
+    SELECT {_COLUMNS} FROM autonomy_ctx.segment
+    WHERE conversation_id = %s AND replaced_by IS NULL ORDER BY first
+"""  # noqa: S608  # our names
+_INSERT_SEGMENT = f"""
+    INSERT INTO autonomy_ctx.segment ({", ".join(_INSERT_COLUMNS)}, conversation_id, rest_of)
+    VALUES ({", ".join(["%s"] * len(_INSERT_COLUMNS))}, %s, %s) RETURNING number
+"""  # noqa: S608  # our names
+# Neither in force nor taken back, but what stood for them is gone.
+_SELECT_RESTORABLE = f"""
+    SELECT {_COLUMNS} FROM autonomy_ctx.segment s
+    WHERE conversation_id = %s AND replaced_by > 0 AND NOT EXISTS
+        (SELECT 1 FROM autonomy_ctx.segment o
+         WHERE o.number = s.replaced_by AND o.conversation_id = s.conversation_id)
+"""  # noqa: S608  # our names
+
+
+async def read_active_segments(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int
+) -> list[StoredSegment]:
+    cursor = await connection.execute(_SELECT_ACTIVE, (conversation_id,))
+    return [decode_segment(row) for row in await cursor.fetchall()]
+
+
+async def restore_segments(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> None:
+    """Bring back what deleted segments stood for, as far as it is whole."""
+    rows = await (await connection.execute(_SELECT_RESTORABLE, (conversation_id,))).fetchall()
+    if not rows:
+        return
+    active = await read_active_segments(connection, conversation_id)
+    back = restorable_segments(active, [decode_segment(row) for row in rows])
+    await connection.execute(
+        "UPDATE autonomy_ctx.segment SET replaced_by = NULL WHERE number = ANY(%s)",
+        ([segment.number for segment in back],),
+    )
+
+
+async def insert_segment(
+    connection: psycopg.AsyncConnection[Any],
+    conversation_id: int,
+    segment: StoredSegment,
+    rest_of: int | None,
+) -> int:
+    given = [
+        encode_text(segment.text) if name == "text" else getattr(segment, name) for name in _INSERT_COLUMNS
+    ]
+    cursor = await connection.execute(_INSERT_SEGMENT, (*given, conversation_id, rest_of))
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,201 @@
+"""`PostgresStore`: the store protocols on a PostgreSQL database, for many processes and machines.
+
+A read or an append is one statement, and one round trip. All other writes are transactions that are made
+exactly once, whatever happens to the connection. All times are those of the server's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
+
+from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.postgres import deletion, leases, listing, log, summaries
+from autonomy_ctx.memory.postgres import records as record_rows
+from autonomy_ctx.memory.postgres import search as search_rows
+from autonomy_ctx.memory.postgres.connection import Connection, Database
+from autonomy_ctx.memory.store import (
+    ConversationInfo,
+    Draft,
+    Head,
+    IndexedMessage,
+    Key,
+    Lease,
+    Record,
+    SearchHit,
+    StoredSegment,
+    SummaryState,
+    Window,
+    check_drop,
+    check_put,
+    check_read,
+    query_terms,
+)
+from autonomy_ctx.validation import check_int, check_seconds
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEFAULT_POOL_SIZE = 10
+
+
+class PostgresStore:
+    """A store in a PostgreSQL database, in the schema `autonomy_ctx`, which is made when it is not there."""
+
+    def __init__(self, url: str, *, timeout: float = 30.0, pool_size: int = DEFAULT_POOL_SIZE) -> None:
+        self.timeout = check_seconds("timeout", timeout)
+        check_int("pool_size", pool_size)
+        self._database = Database(url, timeout=timeout, pool_size=pool_size)
+
+    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
+        if not drafts:
+            self._database.check_usable()
+            return []
+        try:
+            return await self._database.append(lambda connection: log.append_new(connection, key, drafts))
+        except log.KnownMessage:
+            pass
+        return await self._write(log.append_known, key, drafts)
+
+    async def read(
+        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> Window:
+        return await self._read(log.read_window, key, after, before, limit)
+
+    async def head(self, key: Key) -> Head:
+        return await self._read(log.read_head, key)
+
+    async def whole(self, key: Key, message_id: str) -> str | None:
+        return await self._read(log.read_whole, key, message_id)
+
+    async def delete(
+        self,
+        scope: str,
+        agent: str | None = None,
+        conversation: str | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> int:
+        return await self._write(deletion.delete, scope, agent, conversation, ids)
+
+    async def summary(self, key: Key) -> SummaryState:
+        return await self._read(summaries.read_summary, key)
+
+    async def commit_segment(
+        self,
+        key: Key,
+        segment: StoredSegment,
+        *,
+        generation: int,
+        fence: int | None,
+        facts: Sequence[FactChange] | None = None,
+    ) -> bool:
+        return await self._write(summaries.commit_segment, key, segment, generation, fence, facts)
+
+    async def undo_segment(self, key: Key) -> bool:
+        return await self._write(summaries.undo_segment, key)
+
+    async def drop_segments(
+        self, scope: str, agent: str | None = None, conversation: str | None = None
+    ) -> int:
+        return await self._write(summaries.drop_segments, scope, agent, conversation)
+
+    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
+        return await self._write(summaries.pin, key, message_id, pinned)
+
+    async def facts(self, key: Key) -> list[Fact]:
+        return await self._read(summaries.read_facts, key)
+
+    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
+        return await self._write(summaries.write_facts, key, changes)
+
+    async def remove_fact(self, key: Key, number: int) -> bool:
+        return await self._write(summaries.remove_fact, key, number)
+
+    async def owe(self, key: Key, *, task: str) -> bool:
+        return await self._write(leases.owe, key, task)
+
+    async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        return await self._write(leases.claim, key, owner, task, seconds)
+
+    async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        return await self._write(leases.claim_next, owner, task, seconds)
+
+    async def extend(self, lease: Lease, seconds: float) -> bool:
+        # Repeated, it does the same again.
+        return await self._read(leases.extend, lease, seconds)
+
+    async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
+        return await self._write(leases.settle, lease, again_in)
+
+    async def put_records(
+        self,
+        key: Key,
+        kind: str,
+        records: Sequence[tuple[str, str]],
+        *,
+        keep: int | None = None,
+        derived: bool = False,
+        generation: int | None = None,
+    ) -> list[int]:
+        check_put(kind, records, keep)
+        return await self._write(record_rows.put_records, key, kind, records, keep, derived, generation)
+
+    async def read_records(
+        self, key: Key, kind: str, *, name: str | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Record]:
+        check_read(kind, limit)
+        return await self._read(record_rows.read_records, key, kind, name, after, limit)
+
+    async def drop_records(
+        self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
+    ) -> list[str]:
+        check_drop(kind, names)
+        return await self._write(record_rows.drop_records, key, kind, names, before)
+
+    async def search(
+        self, agent: str, scope: str, query: str, *, conversation: str | None = None, limit: int = 10
+    ) -> list[SearchHit]:
+        terms = query_terms(query, limit)
+        if not terms:
+            self._database.check_usable()
+            return []
+        search_scope = search_rows.SearchScope(agent, scope, conversation)
+        return await search_rows.search(self._database, search_scope, terms, limit)
+
+    async def read_indexed(
+        self, agent: str, scope: str, places: Sequence[tuple[str, int]]
+    ) -> list[IndexedMessage]:
+        return await self._read(search_rows.read_indexed, agent, scope, places)
+
+    async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
+        return await self._read(listing.list_agents, scope, after, limit)
+
+    async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
+        return await self._read(listing.list_scopes, agent, after, limit)
+
+    async def list_conversations(
+        self, scope: str, *, agent: str | None, after: Key | None, limit: int
+    ) -> list[ConversationInfo]:
+        return await self._read(listing.list_conversations, scope, agent, after, limit)
+
+    @property
+    def identity(self) -> object:
+        return self._database.identity
+
+    async def check(self) -> None:
+        await self._read(log.probe)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def _read(
+        self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *given: P.args, **options: P.kwargs
+    ) -> T:
+        """Do what may be repeated: a read, or a write that does nothing the second time."""
+        return await self._database.read(lambda connection: work(connection, *given, **options))
+
+    async def _write(
+        self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *given: P.args, **options: P.kwargs
+    ) -> T:
+        """Do something in one transaction, exactly once."""
+        return await self._database.write(lambda connection: work(connection, *given, **options))

@@ -1,0 +1,214 @@
+"""The SQL of summaries, pins and facts: what one transaction does to their rows, and how they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, UnreadableRow, decode_entry, decode_segment
+from autonomy_ctx.memory.facts import decode_fact_row, make_fact
+from autonomy_ctx.memory.postgres import facts as fact_rows
+from autonomy_ctx.memory.postgres.leases import is_leased
+from autonomy_ctx.memory.postgres.log import (
+    ensure_conversation,
+    find_conversation,
+    find_conversation_ids,
+    index_text,
+    key_digest,
+)
+from autonomy_ctx.memory.postgres.segments import REPLACED_BY_UNDO, insert_segment, read_active_segments
+from autonomy_ctx.memory.store import Head, Key, StoredSegment, SummaryState, segment_replacement
+
+# Everything in one statement: one round trip, and one snapshot.
+_SELECT_SUMMARY = f"""
+    SELECT c.head, c.count, c.generation, c.last_user, c.revision,
+        (SELECT json_agg(json_build_array({", ".join(SEGMENT_COLUMNS)}) ORDER BY first)::text
+         FROM autonomy_ctx.segment WHERE conversation_id = c.id AND replaced_by IS NULL),
+        (SELECT json_agg(json_build_array(
+             m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
+         ) ORDER BY m.position)::text
+         FROM autonomy_ctx.pin p
+         JOIN autonomy_ctx.message m ON m.conversation_id = p.conversation_id AND m.position = p.position
+         WHERE p.conversation_id = c.id),
+        (SELECT json_agg(json_build_array({fact_rows.COLUMNS_OF_FACT}) ORDER BY h.number)::text
+         FROM autonomy_ctx.fact h
+         JOIN autonomy_ctx.fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
+         WHERE h.conversation_id = c.id AND h.ended_by IS NULL AND NOT h.is_done),
+        (SELECT json_agg(json_build_array({fact_rows.COLUMNS_OF_FACT}) ORDER BY f.number)::text
+         FROM autonomy_ctx.fact f
+         WHERE f.conversation_id = c.id AND f.ended_by IS NULL AND NOT f.is_done)
+    FROM autonomy_ctx.conversation c WHERE c.key = %s
+"""  # noqa: S608  # our names
+_SELECT_POSITION = "SELECT position FROM autonomy_ctx.message WHERE conversation_id = %s AND id = %s"
+
+
+async def read_summary(connection: psycopg.AsyncConnection[Any], key: Key) -> SummaryState:
+    """The segments in force, the pins and the facts, in one snapshot."""
+    cursor = await connection.execute(_SELECT_SUMMARY, (key_digest(key),))
+    found = await cursor.fetchone()
+    if found is None:
+        return SummaryState(Head())
+    segments, pins, replaced, holding = map(_load_rows, found[5:])
+    facts = [make_fact(decode_fact_row(row), "replaced") for row in replaced]
+    facts += [make_fact(decode_fact_row(row), "holds") for row in holding]
+    return SummaryState(
+        Head(*found[:5]),
+        tuple(decode_segment(row) for row in segments),
+        tuple(decode_entry(*row) for row in pins),
+        tuple(facts),
+    )
+
+
+def _load_rows(text: str | None) -> list[Any]:
+    try:
+        rows: list[Any] = [] if text is None else json.loads(text)
+    except ValueError:
+        # Why not might quote what users said.
+        raise UnreadableRow("the rows of a summary cannot be read") from None
+    return rows
+
+
+async def commit_segment(
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    segment: StoredSegment,
+    generation: int,
+    fence: int | None,
+    facts: Sequence[FactChange] | None,
+) -> bool:
+    """Put a segment and its facts in force, or change nothing when it does not fit any more."""
+    found = await find_conversation(connection, key, lock=True)
+    if found is None or found[1].generation != generation:
+        return False
+    conversation_id, head = found
+    if fence is not None and not await is_leased(connection, conversation_id, fence):
+        return False
+    active = await read_active_segments(connection, conversation_id)
+    swap = segment_replacement(active, segment, head.position)
+    if swap is None:
+        return False
+    [(now,)] = await (await connection.execute("SELECT autonomy_ctx.now_seconds()")).fetchall()
+    new, *rests = (replace(one, generation=generation) for one in swap.added)
+    number = await insert_segment(connection, conversation_id, replace(new, created=now), None)
+    for rest in rests:
+        await insert_segment(connection, conversation_id, rest, number)
+    if swap.removed:
+        await connection.execute(
+            "UPDATE autonomy_ctx.segment SET replaced_by = %s WHERE number = ANY(%s)",
+            (number, [one.number for one in swap.removed]),
+        )
+    if facts is not None:
+        covered = (segment.first, segment.last)
+        await fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_RANGE, *covered)
+        await fact_rows.write_facts(connection, conversation_id, facts, segment=number)
+    await _increment_revision(connection, conversation_id, new_generation=False)
+    return True
+
+
+async def undo_segment(connection: psycopg.AsyncConnection[Any], key: Key) -> bool:
+    """Take back the newest commit; false when there is none."""
+    found = await find_conversation(connection, key, lock=True)
+    if found is None:
+        return False
+    conversation_id = found[0]
+    cursor = await connection.execute(
+        "SELECT max(number) FROM autonomy_ctx.segment "
+        "WHERE conversation_id = %s AND replaced_by IS NULL AND rest_of IS NULL",
+        (conversation_id,),
+    )
+    [(number,)] = await cursor.fetchall()
+    if number is None:
+        return False
+    meant = (conversation_id, number)
+    await connection.execute(
+        "DELETE FROM autonomy_ctx.segment WHERE conversation_id = %s AND rest_of = %s", meant
+    )
+    await connection.execute(
+        "UPDATE autonomy_ctx.segment SET replaced_by = NULL WHERE conversation_id = %s AND replaced_by = %s",
+        meant,
+    )
+    await connection.execute(
+        "UPDATE autonomy_ctx.segment SET replaced_by = %s WHERE number = %s", (REPLACED_BY_UNDO, number)
+    )
+    await fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_OF_SEGMENT, number)
+    await _increment_revision(connection, conversation_id, new_generation=True)
+    return True
+
+
+async def drop_segments(
+    connection: psycopg.AsyncConnection[Any], scope: str, agent: str | None, conversation: str | None
+) -> int:
+    """Delete all segments and what is owed; how many of the segments were in force."""
+    in_force = 0
+    for conversation_id in await find_conversation_ids(connection, scope, agent, conversation):
+        meant = (conversation_id,)
+        await connection.execute("DELETE FROM autonomy_ctx.work WHERE conversation_id = %s", meant)
+        cursor = await connection.execute(
+            "DELETE FROM autonomy_ctx.segment WHERE conversation_id = %s RETURNING replaced_by IS NULL", meant
+        )
+        segments = [is_active for (is_active,) in await cursor.fetchall()]
+        in_force += sum(segments)
+        facts = await fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_ALL)
+        if segments or facts:
+            await _increment_revision(connection, conversation_id, new_generation=True)
+    return in_force
+
+
+async def pin(connection: psycopg.AsyncConnection[Any], key: Key, message_id: str, pinned: bool) -> bool:
+    """Pin a message or let it go; false when there is no such message."""
+    found = await find_conversation(connection, key, lock=True)
+    if found is None:
+        return False
+    conversation_id = found[0]
+    cursor = await connection.execute(_SELECT_POSITION, (conversation_id, index_text(message_id)))
+    at = await cursor.fetchone()
+    if at is None:
+        return False
+    statement = (
+        "INSERT INTO autonomy_ctx.pin (conversation_id, position) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+        if pinned
+        else "DELETE FROM autonomy_ctx.pin WHERE conversation_id = %s AND position = %s"
+    )
+    if (await connection.execute(statement, (conversation_id, at[0]))).rowcount:
+        await _increment_revision(connection, conversation_id, new_generation=False)
+    return True
+
+
+async def read_facts(connection: psycopg.AsyncConnection[Any], key: Key) -> list[Fact]:
+    """Every fact that is kept of a conversation."""
+    found = await find_conversation(connection, key)
+    return [] if found is None else await fact_rows.read_all_facts(connection, found[0])
+
+
+async def write_facts(
+    connection: psycopg.AsyncConnection[Any], key: Key, changes: Sequence[FactChange]
+) -> list[Fact]:
+    """Make the changes of a user; the facts that they add."""
+    conversation_id, _ = await ensure_conversation(connection, key)
+    found = await fact_rows.write_facts(connection, conversation_id, changes)
+    await _increment_revision(connection, conversation_id, new_generation=False)
+    return found
+
+
+async def remove_fact(connection: psycopg.AsyncConnection[Any], key: Key, number: int) -> bool:
+    """Forget a fact that holds; false when none has the number."""
+    found = await find_conversation(connection, key, lock=True)
+    if found is None or not await fact_rows.remove_fact(connection, found[0], number):
+        return False
+    await _increment_revision(connection, found[0], new_generation=False)
+    return True
+
+
+async def _increment_revision(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, *, new_generation: bool
+) -> None:
+    await connection.execute(
+        "UPDATE autonomy_ctx.conversation SET revision = revision + 1, generation = generation + %s "
+        "WHERE id = %s",
+        (int(new_generation), conversation_id),
+    )

@@ -1,0 +1,131 @@
+"""Broken builds of the PostgreSQL store."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+OUTAGES = "tests/postgres/test_outages.py"
+SCHEMA = "tests/postgres/test_migrate.py"
+CONNECTION = "tests/postgres/test_connection.py"
+STORES = "tests/postgres/test_stores.py"
+MUTANTS = [
+    Mutant(
+        "a commit without an answer is looked up",
+        "memory/postgres/connection.py",
+        "                if await self._find_outcome(transaction, deadline):\n",
+        "                if False:\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "a transaction that was not committed is made again",
+        "memory/postgres/connection.py",
+        '            return status == "committed"\n',
+        "            return True\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "idle connections are dropped when one is lost",
+        "memory/postgres/connection.py",
+        "            self.is_lost = True\n",
+        "            return\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "a statement is cancelled at its deadline",
+        "memory/postgres/connection.py",
+        "        await connection.cancel_safe(timeout=CANCEL_SECONDS)\n",
+        "        pass\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "a server that has fallen silent is given up",
+        "memory/postgres/connection.py",
+        "            one.shutdown(socket.SHUT_RDWR)\n",
+        "            pass\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "a connection is given back when its caller is cancelled",
+        "memory/postgres/connection.py",
+        "            await asyncio.shield(loop.create_task(_give_back(pool, connection, guard)))\n",
+        "            guard.stop()\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "an append says when its outcome is not known",
+        "memory/postgres/connection.py",
+        "deadline.is_append and classify(error) is Failure.LOST",
+        "False",
+        OUTAGES,
+    ),
+    Mutant(
+        "a server that takes no writes is asked again",
+        "memory/postgres/errors.py",
+        "        return Failure.READ_ONLY\n",
+        "        return Failure.FINAL\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "what was cached of another server is forgotten",
+        "memory/postgres/connection.py",
+        "                self.identity = (identity, self._opens)\n",
+        "                self.identity = (identity, 1)\n",
+        OUTAGES,
+    ),
+    Mutant(
+        "a wrong password is told at once",
+        "memory/postgres/connection.py",
+        "                if is_refusal(error) or classify(error) is Failure.FINAL:\n",
+        "                if classify(error) is Failure.FINAL:\n",
+        CONNECTION,
+    ),
+    Mutant(
+        "processes make the tables one after another",
+        "memory/postgres/migrate.py",
+        '            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_NUMBER,))\n',
+        "",
+        SCHEMA,
+    ),
+    Mutant(
+        "a newer schema is refused",
+        "memory/postgres/migrate.py",
+        "    if version > latest_version():\n",
+        "    if False:\n",
+        SCHEMA,
+    ),
+    Mutant(
+        "tables that vanished are not made again",
+        "memory/postgres/migrate.py",
+        "    if found is None and not create:\n",
+        "    if False:\n",
+        SCHEMA,
+    ),
+    Mutant(
+        "long names and ids are told apart",
+        "memory/postgres/log.py",
+        '    return f"{text[:MAX_INDEXED_BYTES]}:{sha256(encoded).hexdigest()}"\n',
+        "    return text[:MAX_INDEXED_BYTES]\n",
+        CONNECTION,
+    ),
+    Mutant(
+        "a forked process leaves the connections of its parent alone",
+        "memory/postgres/connection.py",
+        "            self._pools, self._opening, self._process = {}, {}, os.getpid()\n",
+        "            self._process = os.getpid()\n",
+        CONNECTION,
+    ),
+    Mutant(
+        "an older lease commits nothing on a server",
+        "memory/postgres/leases.py",
+        "        WHERE c.id = %s AND c.fence = %s AND w.owner IS NOT NULL\n",
+        "        WHERE c.id = %s AND c.fence >= %s AND w.owner IS NOT NULL\n",
+        STORES,
+    ),
+    Mutant(
+        "work is looked at again under the lock",
+        "memory/postgres/leases.py",
+        "    if lease_until is not None and now < lease_until <= now + MAX_LEASE_SECONDS:\n",
+        "    if False:\n",
+        STORES,
+    ),
+]
