@@ -132,6 +132,25 @@ for number in range(2):
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+def test_a_program_that_ends_while_connections_are_made_ends(database_url: str) -> None:
+    program = """
+import asyncio, sys
+from autonomy_ctx import Memory
+
+async def main():
+    memory = Memory(sys.argv[1], pool_size=4)
+    await memory.head("ana", "trip")
+    tasks = [asyncio.create_task(memory.head("ana", "trip")) for _ in range(20)]
+    for _ in range(int(sys.argv[2])):
+        await asyncio.sleep(0)
+
+asyncio.run(main())
+"""
+    for steps in ("1", "3", "8", "20"):
+        command = [sys.executable, "-c", program, database_url, steps]
+        assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == 0
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_has_connections_of_its_own(database_url: str) -> None:
     store = PostgresStore(database_url)

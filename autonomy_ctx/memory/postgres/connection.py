@@ -51,6 +51,7 @@ MAX_CONFLICTS = 5
 CANCEL_SECONDS = 1.0
 _STATUS_POLL_SECONDS = 0.05
 _CLOSE_SECONDS = 5.0
+_CANCEL_AGAIN_SECONDS = 0.01
 # In one round trip: the number by which the outcome can be found out.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_current_xact_id()::text"
 _SELECT_OUTCOME = "SELECT pg_xact_status(%s::text::xid8)"
@@ -89,6 +90,9 @@ class _Pool:
                     made = await super().connect(*given, **options)
                 except psycopg.Error as error:
                     pool.note_failure(error)
+                    raise
+                except asyncio.CancelledError:
+                    _cancel_until_done(asyncio.current_task())
                     raise
                 pool.connections.add(made)
                 made.short_cursor = made.cursor()
@@ -441,6 +445,17 @@ async def _give_back(pool: _Pool, connection: Connection, guard: _Guard) -> None
             await connection.rollback()
     await guard.end()
     await pool.inner.putconn(connection)
+
+
+def _cancel_until_done(task: asyncio.Task[Any] | None) -> None:
+    """Cancel a worker of the pool, which takes a cancelled attempt to connect for one that failed.
+
+    Otherwise a loop that ends while a connection is made would wait for the worker for ever.
+    """
+    if task is not None and not task.done():
+        loop = task.get_loop()
+        loop.call_soon(task.cancel)
+        loop.call_later(_CANCEL_AGAIN_SECONDS, _cancel_until_done, task)
 
 
 _inherited_pools: list[_Pool] = []
