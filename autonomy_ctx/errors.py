@@ -7,7 +7,7 @@ module, so that each can be found and worded beside its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "AddressUnavailable",
@@ -17,6 +17,8 @@ __all__ = [
     "BudgetExceeded",
     "ConflictingMessage",
     "ContextOverflow",
+    "CopyConflict",
+    "CopyMismatch",
     "FileRefused",
     "HookError",
     "InsecureAddress",
@@ -249,6 +251,33 @@ class StoredFormTooNew(StoreError):
             f"upgrade autonomy_ctx to read it"
         )
         self.found, self.known = found, known
+
+
+class CopyConflict(StoreError):
+    """The target of a copy has another conversation under the same name; nothing of it was changed."""
+
+    def __init__(self, key: tuple[str, str, str]) -> None:
+        super().__init__(
+            f"the target has other messages in {_conversation_text(key)}; copy into an empty memory, or "
+            f"delete that conversation there and copy again"
+        )
+        self.key = key
+
+
+class CopyMismatch(StoreError):
+    """Both sides of a copy differ in the end."""
+
+    def __init__(self, keys: Sequence[tuple[str, str, str]]) -> None:
+        super().__init__(
+            f"{len(keys):,} conversations differ after the copy, such as {_conversation_text(keys[0])}; "
+            f"stop all who write into the source and copy again"
+        )
+        self.keys = list(keys)
+
+
+def _conversation_text(key: tuple[str, str, str]) -> str:
+    agent, scope, conversation = key
+    return f"conversation {conversation!r} of scope {scope!r}" + (f" with agent {agent!r}" if agent else "")
 
 
 class SectionError(AutonomyCtxError):

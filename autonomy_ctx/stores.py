@@ -7,6 +7,8 @@ from autonomy_ctx._lazy import lazy_names
 _MODULES = {
     "ConversationFacts": "autonomy_ctx.memory.facts",
     "ConversationInfo": "autonomy_ctx.memory.store",
+    "CopyProgress": "autonomy_ctx.memory.transfer",
+    "CopyReport": "autonomy_ctx.memory.transfer",
     "Draft": "autonomy_ctx.memory.store",
     "Entry": "autonomy_ctx.memory.store",
     "Fact": "autonomy_ctx.items.fact",
@@ -37,6 +39,7 @@ _MODULES = {
     "Turns": "autonomy_ctx.memory.store",
     "Window": "autonomy_ctx.memory.store",
     "Work": "autonomy_ctx.memory.store",
+    "copy_memory": "autonomy_ctx.memory.transfer",
     "register_store": "autonomy_ctx.memory.registry",
 }
 
@@ -73,12 +76,15 @@ if TYPE_CHECKING:
         Window,
         Work,
     )
+    from autonomy_ctx.memory.transfer import CopyProgress, CopyReport, copy_memory
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 __all__ = [
     "ConversationFacts",
     "ConversationInfo",
+    "CopyProgress",
+    "CopyReport",
     "Draft",
     "Entry",
     "Fact",
@@ -109,5 +115,6 @@ __all__ = [
     "Turns",
     "Window",
     "Work",
+    "copy_memory",
     "register_store",
 ]

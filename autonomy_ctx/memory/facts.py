@@ -128,8 +128,8 @@ def make_fact(row: FactRow, state: FactState) -> Fact:
     )
 
 
-class ForkedFact(NamedTuple):
-    """A row of a fact for the fork, and the number of the row that ended it; None while it holds."""
+class EndedFact(NamedTuple):
+    """A row of a fact, and the number of the row that ended it; None while it holds."""
 
     row: FactRow
     ended_by: int | None
@@ -137,7 +137,7 @@ class ForkedFact(NamedTuple):
 
 def fork_facts(
     rows: Mapping[int, FactRow], ended_by: Mapping[int, int], segments: Sequence[StoredSegment], at: int
-) -> list[ForkedFact]:
+) -> list[EndedFact]:
     """The facts that hold in a fork at a position, and the one that each has replaced, by number.
 
     What a user wrote counts up to the position, what was made from messages as far as the fork's
@@ -153,13 +153,13 @@ def fork_facts(
         by = ended_by.get(number)
         return by is not None and (by == ENDED_BY_REMOVAL or is_taken(by))
 
-    def forked(row: FactRow, by: int | None) -> ForkedFact:
+    def forked(row: FactRow, by: int | None) -> EndedFact:
         if row.source == "user":
-            return ForkedFact(row, by)
+            return EndedFact(row, by)
         segment = next(one.number for one in segments if row.position <= one.last)
-        return ForkedFact(replace(row, segment=segment), by)
+        return EndedFact(replace(row, segment=segment), by)
 
-    taken: dict[int, ForkedFact] = {}
+    taken: dict[int, EndedFact] = {}
     for number, row in rows.items():
         if row.is_done or not is_taken(number) or is_ended(number):
             continue

@@ -21,7 +21,7 @@ from autonomy_ctx.memory.store import (
     segment_replacement,
 )
 
-_REPLACED_BY_UNDO = -1
+REPLACED_BY_UNDO = -1
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class SegmentRows:
         for row in self._rows.values():
             if row.replaced_by == newest:
                 row.replaced_by = None
-        self._rows[newest].replaced_by = _REPLACED_BY_UNDO
+        self._rows[newest].replaced_by = REPLACED_BY_UNDO
         self._sort()
         return newest
 
@@ -88,7 +88,7 @@ class SegmentRows:
         replaced = [
             row.segment
             for row in self._rows.values()
-            if row.replaced_by not in (None, _REPLACED_BY_UNDO) and row.replaced_by not in self._rows
+            if row.replaced_by not in (None, REPLACED_BY_UNDO) and row.replaced_by not in self._rows
         ]
         for segment in restorable_segments(self.in_force, replaced):
             self._rows[segment.number].replaced_by = None

@@ -9,7 +9,6 @@ import psycopg
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, decode_segment, encode_text
 from autonomy_ctx.memory.store import StoredSegment, restorable_segments
 
-REPLACED_BY_UNDO = -1
 _COLUMNS = ", ".join(SEGMENT_COLUMNS)
 _INSERT_COLUMNS = [name for name in SEGMENT_COLUMNS if name != "number"]
 _SELECT_ACTIVE = f"""

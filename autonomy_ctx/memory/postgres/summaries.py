@@ -21,7 +21,8 @@ from autonomy_ctx.memory.postgres.log import (
     index_text,
     key_digest,
 )
-from autonomy_ctx.memory.postgres.segments import REPLACED_BY_UNDO, insert_segment, read_active_segments
+from autonomy_ctx.memory.postgres.segments import insert_segment, read_active_segments
+from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.store import Head, Key, StoredSegment, SummaryState, segment_replacement
 
 # Everything in one statement: one round trip, and one snapshot.

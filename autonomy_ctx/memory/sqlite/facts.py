@@ -11,8 +11,8 @@ from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
     USERS_SEGMENT,
+    EndedFact,
     FactRow,
-    ForkedFact,
     decode_fact_row,
     ended_state,
     make_fact,
@@ -35,6 +35,7 @@ _SELECT_ALL = f"""
     FROM fact f LEFT JOIN fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
     WHERE f.conversation_id = ? AND f.is_done = 0 ORDER BY f.number
 """  # noqa: S608  # our names
+_SELECT_ROWS = f"SELECT {_OF_ROW}, f.ended_by FROM fact f WHERE f.conversation_id = ? ORDER BY f.number"  # noqa: S608
 _INSERT = f"""
     INSERT INTO fact (conversation_id, {", ".join(FACT_COLUMNS)}) VALUES (?{", ?" * len(FACT_COLUMNS)})
 """  # noqa: S608  # our names
@@ -72,6 +73,12 @@ def read_all_facts(connection: sqlite3.Connection, conversation_id: int) -> list
     rows = connection.execute(_SELECT_ALL, (conversation_id,)).fetchall()
     states = [ended_state(None if row[-1] is None else bool(row[-1])) for row in rows]
     return [make_fact(decode_fact_row(row[:-1]), state) for row, state in zip(rows, states, strict=True)]
+
+
+def read_fact_rows(connection: sqlite3.Connection, conversation_id: int) -> list[EndedFact]:
+    """Every row that is kept, and what ended it."""
+    rows = connection.execute(_SELECT_ROWS, (conversation_id,)).fetchall()
+    return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
 def write_facts(
@@ -139,7 +146,7 @@ def read_forkable_facts(
     return {row[0]: decode_fact_row(row[:-1]) for row in found}, ended_by
 
 
-def insert_forked_fact(connection: sqlite3.Connection, conversation_id: int, fact: ForkedFact) -> None:
+def insert_ended_fact(connection: sqlite3.Connection, conversation_id: int, fact: EndedFact) -> None:
     """Write a row of a fork."""
     _insert(connection, conversation_id, fact.row)
     if fact.ended_by is not None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from autonomy_ctx.memory.facts import fork_facts
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_position, fork_segments
-from autonomy_ctx.memory.sqlite.facts import insert_forked_fact, read_forkable_facts
+from autonomy_ctx.memory.sqlite.facts import insert_ended_fact, read_forkable_facts
 from autonomy_ctx.memory.sqlite.segments import insert_segment, read_active_segments, read_sources
 from autonomy_ctx.memory.store import MAX_POSITION, Head, Key, StoredSegment
 
@@ -102,7 +102,7 @@ def fork(connection: sqlite3.Connection, key: Key, at: int | None, name: str) ->
     for segment in segments:
         insert_segment(connection, fork_id, segment, None)
     for fact in fork_facts(*facts, read_active_segments(connection, fork_id), at):
-        insert_forked_fact(connection, fork_id, fact)
+        insert_ended_fact(connection, fork_id, fact)
 
 
 def read_ranges(connection: sqlite3.Connection, conversation_id: int) -> list[SharedRange]:

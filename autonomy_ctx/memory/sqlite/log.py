@@ -149,6 +149,10 @@ class Transaction:
             return sum(self._delete_all(conversation_id) for conversation_id in meant)
         return sum(self._delete_some(conversation_id, ids) for conversation_id in meant)
 
+    def note_appended(self, messages: int) -> None:
+        """Count messages that were stored by other statements than `append`."""
+        self._appended += messages
+
     def probe(self) -> None:
         """Write as much as an append of ordinary size, so that a disk without room for one refuses it."""
         # Random: SQLite does not write a page again that stays the same.

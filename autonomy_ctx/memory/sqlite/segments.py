@@ -7,7 +7,6 @@ import sqlite3
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, decode_segment, encode_text
 from autonomy_ctx.memory.store import StoredSegment, restorable_segments
 
-REPLACED_BY_UNDO = -1
 _INSERT_FIELDS = [name for name in SEGMENT_COLUMNS if name != "number"]
 _SELECT_ACTIVE = f"""
     SELECT {", ".join(SEGMENT_COLUMNS)} FROM segment
@@ -23,6 +22,10 @@ _SELECT_RESTORABLE = f"""
     WHERE conversation_id = ?1 AND replaced_by > 0
       AND replaced_by NOT IN (SELECT number FROM segment WHERE conversation_id = ?1)
 """  # noqa: S608  # our names
+_SELECT_ALL = f"""
+    SELECT {", ".join(SEGMENT_COLUMNS)}, replaced_by, rest_of FROM segment
+    WHERE conversation_id = ? ORDER BY number
+"""  # noqa: S608  # our names
 _SELECT_SOURCES = f"""
     SELECT {", ".join(SEGMENT_COLUMNS)} FROM segment WHERE conversation_id = ? AND replaced_by = ?
 """  # noqa: S608  # our names
@@ -36,6 +39,14 @@ def read_sources(connection: sqlite3.Connection, conversation_id: int, number: i
     """The segments that one stands for."""
     rows = connection.execute(_SELECT_SOURCES, (conversation_id, number)).fetchall()
     return [decode_segment(row) for row in rows]
+
+
+def read_all_segments(
+    connection: sqlite3.Connection, conversation_id: int
+) -> list[tuple[StoredSegment, int | None, int | None]]:
+    """Every segment that is kept, in the order of numbers, with `replaced_by` and `rest_of`."""
+    rows = connection.execute(_SELECT_ALL, (conversation_id,)).fetchall()
+    return [(decode_segment(row[:-2]), row[-2], row[-1]) for row in rows]
 
 
 def restore_segments(connection: sqlite3.Connection, conversation_id: int) -> None:

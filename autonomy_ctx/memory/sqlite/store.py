@@ -11,7 +11,8 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
@@ -46,6 +47,9 @@ from autonomy_ctx.memory.store import (
 from autonomy_ctx.memory.turn_signals import TurnSignals
 from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob
 from autonomy_ctx.validation import check_seconds
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.transfer import ConversationCopy, MessageRow
 
 T = TypeVar("T")
 
@@ -344,6 +348,33 @@ class SqliteStore:
     async def shared_until(self, key: Key) -> int:
         return await self._read_in_thread(lambda connection: forks.shared_until(connection, key))
 
+    async def count_conversations(self, scope: str | None) -> int:
+        return await self._read_in_thread(
+            lambda connection: _transfer().count_conversations(connection, scope)
+        )
+
+    async def export_keys(self, scope: str | None, *, after: int, limit: int) -> list[tuple[int, Key]]:
+        return await self._read_in_thread(
+            lambda connection: _transfer().export_keys(connection, scope, after, limit)
+        )
+
+    async def export_messages(self, key: Key, *, after: int, last: int, limit: int) -> list[MessageRow]:
+        return await self._read_in_thread(
+            lambda connection: _transfer().export_messages(connection, key, after, last, limit)
+        )
+
+    async def last_own_position(self, key: Key) -> int:
+        return await self._read_in_thread(lambda connection: _transfer().last_own_position(connection, key))
+
+    async def export_conversation(self, key: Key) -> ConversationCopy:
+        return await self._read_in_thread(lambda connection: _transfer().export_conversation(connection, key))
+
+    async def import_messages(self, key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
+        await self._write(lambda transaction: _transfer().import_messages(transaction, key, rows, generation))
+
+    async def import_conversation(self, key: Key, copy: ConversationCopy) -> None:
+        await self._write(lambda transaction: _transfer().import_conversation(transaction, key, copy))
+
     @property
     def identity(self) -> object:
         return self._reader.file.identity
@@ -439,6 +470,13 @@ class SqliteStore:
 
 # SQLite connections must not be used in the child of a fork, and closing one there is a use.
 _forked_connections: list[object] = []
+
+
+def _transfer() -> ModuleType:
+    """Imported here: few programs copy a memory."""
+    from autonomy_ctx.memory.sqlite import transfer
+
+    return transfer
 
 
 def _warn_about_old_sqlite() -> None:

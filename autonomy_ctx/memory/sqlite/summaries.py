@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import decode_entry
+from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite.forks import find_message
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation, find_conversation_ids
-from autonomy_ctx.memory.sqlite.segments import REPLACED_BY_UNDO, insert_segment, read_active_segments
+from autonomy_ctx.memory.sqlite.segments import insert_segment, read_active_segments
 from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, segment_replacement
 
 _SELECT_PINS = """
