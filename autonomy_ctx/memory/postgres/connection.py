@@ -301,8 +301,13 @@ class Database:
         return result
 
     def _busy_error(self, pool: _Pool, deadline: _Deadline) -> StoreError:
-        if pool.connect_error is not None and not pool.connections:
-            return translate(pool.connect_error, self.name, self.timeout)
+        """Why there was no connection in time: something had failed, none could be made, or all were in use."""
+        if deadline.losses:
+            return self._outage_error(deadline)
+        if sum(not connection.closed for connection in pool.connections) < self.pool_size:
+            if pool.connect_error is not None:
+                deadline.problem = describe(pool.connect_error)
+            return self._outage_error(deadline)
         return StoreBusy(
             path=self.name,
             seconds=self.timeout,
