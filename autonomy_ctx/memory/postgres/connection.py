@@ -301,7 +301,7 @@ class Database:
         return result
 
     def _busy_error(self, pool: _Pool, deadline: _Deadline) -> StoreError:
-        """Why there was no connection in time: something had failed, none could be made, or all were in use."""
+        """Why there was no connection in time: something failed, none could be made, or all were in use."""
         if deadline.losses:
             return self._outage_error(deadline)
         if sum(not connection.closed for connection in pool.connections) < self.pool_size:
