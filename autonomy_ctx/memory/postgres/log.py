@@ -224,7 +224,7 @@ async def append_known(
     In a transaction: nobody else can append in between.
     """
     conversation_id, head = await ensure_conversation(connection, key)
-    known = await _find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
+    known = await find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
     positions: list[int] = []
     new: list[Draft] = []
     for draft in drafts:
@@ -240,7 +240,7 @@ async def append_known(
     return positions
 
 
-async def _find_messages(
+async def find_messages(
     connection: psycopg.AsyncConnection[Any], conversation_id: int, ids: Sequence[str]
 ) -> dict[str, tuple[int, str]]:
     """Positions and uncut bodies of messages, by id."""

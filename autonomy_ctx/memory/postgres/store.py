@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.postgres import deletion, leases, listing, log, summaries
+from autonomy_ctx.memory.postgres import deletion, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import records as record_rows
 from autonomy_ctx.memory.postgres import search as search_rows
 from autonomy_ctx.memory.postgres.connection import Connection, Database
@@ -25,12 +25,15 @@ from autonomy_ctx.memory.store import (
     SearchHit,
     StoredSegment,
     SummaryState,
+    TurnHold,
+    TurnStart,
     Window,
     check_drop,
     check_put,
     check_read,
     query_terms,
 )
+from autonomy_ctx.memory.turn_signals import TurnSignals
 from autonomy_ctx.validation import check_int, check_seconds
 
 P = ParamSpec("P")
@@ -46,8 +49,16 @@ class PostgresStore:
         self.timeout = check_seconds("timeout", timeout)
         check_int("pool_size", pool_size)
         self._database = Database(url, timeout=timeout, pool_size=pool_size)
+        self._turn_signals = TurnSignals()
 
-    async def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
+    async def append(
+        self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
+    ) -> list[int]:
+        if turn is not None:
+            positions = await self._write(turns.append_in_turn, key, drafts, turn, ends)
+            if ends:
+                self._turn_signals.notify(key)
+            return positions
         if not drafts:
             self._database.check_usable()
             return []
@@ -56,6 +67,31 @@ class PostgresStore:
         except log.KnownMessage:
             pass
         return await self._write(log.append_known, key, drafts)
+
+    async def begin_turn(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        *,
+        owner: str,
+        seconds: float,
+        ticket: int | None = None,
+        after: int | None = None,
+    ) -> TurnStart:
+        return await self._write(turns.begin_turn, key, drafts, owner, seconds, ticket, after)
+
+    async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
+        return await self._write(turns.renew_turn, key, ticket, owner, seconds)
+
+    async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
+        await self._write(turns.leave_turn, key, ticket, owner)
+        self._turn_signals.notify(key)
+
+    async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
+        async def may_begin() -> bool:
+            return await self._read(turns.may_begin, key, ticket)
+
+        await self._turn_signals.wait_until(key, may_begin, seconds)
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
