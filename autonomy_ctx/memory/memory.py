@@ -90,6 +90,7 @@ class Memory(AsyncResource):
         synchronous: Synchronous = "FULL",
         accept_shorter: bool = False,
         pool_size: int = 10,
+        listen_dsn: str | None = None,
         token_counter: TokenCounter | None = None,
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
@@ -110,6 +111,7 @@ class Memory(AsyncResource):
                 synchronous=synchronous,
                 accept_shorter=accept_shorter,
                 pool_size=pool_size,
+                listen_dsn=listen_dsn,
                 clock=seconds,
             )
             store = open_store(url, options)

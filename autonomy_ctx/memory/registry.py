@@ -35,6 +35,8 @@ class StoreOptions:
     accept_shorter: bool = False
     # How many connections a store on a server may have at once.
     pool_size: int = 10
+    # Where a store on a server listens for what other processes do: None for its URL, empty for nowhere.
+    listen_dsn: str | None = None
     # Seconds since 1970. A store on a server has the server's clock.
     clock: Callable[[], float] = time.time
 
@@ -68,7 +70,9 @@ def _open_postgres(url: str, options: StoreOptions) -> Store:
         raise ImportError(
             f"PostgreSQL memory needs {error.name}: pip install 'autonomy-ctx[postgres]'"
         ) from None
-    return PostgresStore(url, timeout=options.timeout, pool_size=options.pool_size)
+    return PostgresStore(
+        url, timeout=options.timeout, pool_size=options.pool_size, listen_dsn=options.listen_dsn
+    )
 
 
 _factories: dict[str, StoreFactory] = {

@@ -178,23 +178,25 @@ class _Transaction(Generic[T]):
         self.result: T
 
 
+def connect_options(url: str) -> dict[str, Any]:
+    """What a connection is made with, as far as a URL does not say it."""
+    parts = parse_url(url)
+    # Nothing is prepared and nothing is set: behind a pooler, each transaction may have another session.
+    options: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "client_encoding": "utf8"}
+    if "connect_timeout" not in parts:
+        options["connect_timeout"] = CONNECT_SECONDS
+    if "," in str(parts.get("host") or "") and "target_session_attrs" not in parts:
+        options["target_session_attrs"] = "read-write"
+    return options
+
+
 class Database:
     """A PostgreSQL database. It can be used in several event loops, one after another or at once."""
 
     def __init__(self, url: str, *, timeout: float, pool_size: int) -> None:
-        parts = parse_url(url)
+        self.options = connect_options(url)
         self.url, self.timeout, self.pool_size = url, timeout, pool_size
         self.name = ServerName.from_url(url).text
-        # Nothing is prepared and nothing is set: behind a pooler, each transaction may have another session.
-        self.options: dict[str, Any] = {
-            "autocommit": True,
-            "prepare_threshold": None,
-            "client_encoding": "utf8",
-        }
-        if "connect_timeout" not in parts:
-            self.options["connect_timeout"] = CONNECT_SECONDS
-        if "," in str(parts.get("host") or "") and "target_session_attrs" not in parts:
-            self.options["target_session_attrs"] = "read-write"
         # Which database was found there, and how often: after a failover it may have lost the last commits.
         self.identity: tuple[str, int] | None = None
         self._opens = 0

@@ -6,11 +6,13 @@ nobody waits in a circle.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import psycopg
 
 from autonomy_ctx.memory.postgres.log import key_digest
+from autonomy_ctx.memory.postgres.notifications import CHANNEL
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, Lease
 
 _LOCK_NONEMPTY_CONVERSATION = """
@@ -24,6 +26,9 @@ _UPSERT_WORK = """
     SET task = excluded.task, due = excluded.due, attempts = 0, refusals = 0, refused = ''
     WHERE w.task <> excluded.task
 """
+_OWE = f"""
+    WITH w AS ({_UPSERT_WORK} RETURNING 1) SELECT pg_notify(%s, %s) FROM w
+"""  # noqa: S608  # our names
 _SELECT_WORK = """
     SELECT due, lease_until, autonomy_ctx.now_seconds() FROM autonomy_ctx.work WHERE conversation_id = %s
 """
@@ -66,11 +71,16 @@ _POSTPONE = f"""
 """  # noqa: S608  # our names
 
 
+def work_topic(task: str) -> str:
+    """What those are told of who wait for a task."""
+    return f"work {sha256(task.encode()).hexdigest()}"
+
+
 async def owe(connection: psycopg.AsyncConnection[Any], key: Key, task: str) -> bool:
     """Owe a conversation a task."""
     found = await (await connection.execute(_LOCK_NONEMPTY_CONVERSATION, (key_digest(key),))).fetchone()
     if found is not None:
-        await connection.execute(_UPSERT_WORK, (found[0], task))
+        await connection.execute(_OWE, (found[0], task, CHANNEL, work_topic(task)))
     return found is not None
 
 

@@ -207,7 +207,7 @@ def _append_one(key: Key, draft: Draft) -> tuple[str, tuple[Any, ...]]:
 
 
 def _append_many(key: Key, drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
-    number, last_user = len(drafts), _last_user(drafts)
+    number, last_user = len(drafts), last_user_draft(drafts)
     names = (key_digest(key), *key, number, number, last_user, number, number, last_user, last_user)
     columns = [list(column) for column in zip(*map(_row, drafts), strict=True)]
     wholes = [draft.whole for draft in drafts]
@@ -250,6 +250,16 @@ async def find_messages(
     return {message_id: (position, body) for message_id, position, body in await cursor.fetchall()}
 
 
+def insert_rows(drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
+    """What the statements above have after `head`, for a `head` that was moved otherwise; and its values."""
+    key = Key("", "", "")
+    is_short = len(drafts) == 1 and drafts[0].whole is None
+    is_plain = is_short and len(drafts[0].message.id) <= MAX_INDEXED_BYTES // 4
+    statement, values = _append_one(key, drafts[0]) if is_plain else _append_many(key, drafts)
+    head, rest, rows = statement.partition("), new AS (")
+    return (rest + rows).rpartition(")")[0], values[head.count("%s") :]
+
+
 def _row(draft: Draft) -> tuple[str, str | None, int, bool, int, str, int, str]:
     message = draft.message
     indexed = index_text(message.id)
@@ -265,7 +275,7 @@ def _row(draft: Draft) -> tuple[str, str | None, int, bool, int, str, int, str]:
     )
 
 
-def _last_user(drafts: Sequence[Draft]) -> int:
+def last_user_draft(drafts: Sequence[Draft]) -> int:
     """Which of the drafts is the last of a user, counted from one; 0 when none is."""
     for number in range(len(drafts), 0, -1):
         if drafts[number - 1].message.role is ChatRole.USER:

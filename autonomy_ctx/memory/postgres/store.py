@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
+import anyio
+
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.postgres import deletion, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import records as record_rows
 from autonomy_ctx.memory.postgres import search as search_rows
-from autonomy_ctx.memory.postgres.connection import Connection, Database
+from autonomy_ctx.memory.postgres.connection import Connection, Database, connect_options
+from autonomy_ctx.memory.postgres.notifications import Notifications
 from autonomy_ctx.memory.store import (
     ConversationInfo,
     Draft,
@@ -33,32 +36,43 @@ from autonomy_ctx.memory.store import (
     check_read,
     query_terms,
 )
-from autonomy_ctx.memory.turn_signals import TurnSignals
 from autonomy_ctx.validation import check_int, check_seconds
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_POOL_SIZE = 10
+# How often a turn looks whether it is next, when no notification comes.
+TURN_POLL_SECONDS = 2.0
+_MIN_TURN_POLL_SECONDS = 0.01
 
 
 class PostgresStore:
-    """A store in a PostgreSQL database, in the schema `autonomy_ctx`, which is made when it is not there."""
+    """A store in a PostgreSQL database, in the schema `autonomy_ctx`, which is made when it is not there.
 
-    def __init__(self, url: str, *, timeout: float = 30.0, pool_size: int = DEFAULT_POOL_SIZE) -> None:
+    `listen_dsn` is where to listen for notifications: a URL straight to the server, for a `url` that leads to
+    a pooler. None for the same URL; empty not to listen, but to look every two seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 30.0,
+        pool_size: int = DEFAULT_POOL_SIZE,
+        listen_dsn: str | None = None,
+    ) -> None:
         self.timeout = check_seconds("timeout", timeout)
         check_int("pool_size", pool_size)
         self._database = Database(url, timeout=timeout, pool_size=pool_size)
-        self._turn_signals = TurnSignals()
+        dsn = url if listen_dsn is None else listen_dsn or None
+        self._notifications = Notifications(dsn, {} if dsn is None else connect_options(dsn))
 
     async def append(
         self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
     ) -> list[int]:
         if turn is not None:
-            positions = await self._write(turns.append_in_turn, key, drafts, turn, ends)
-            if ends:
-                self._turn_signals.notify(key)
-            return positions
+            return await self._append_in_turn(key, drafts, turn, ends)
         if not drafts:
             self._database.check_usable()
             return []
@@ -78,20 +92,36 @@ class PostgresStore:
         ticket: int | None = None,
         after: int | None = None,
     ) -> TurnStart:
-        return await self._write(turns.begin_turn, key, drafts, owner, seconds, ticket, after)
+        start: TurnStart | None = None
+        # Who has a ticket has met others.
+        if ticket is None:
+            start = await self._database.append(
+                lambda connection: turns.begin_free_turn(connection, key, drafts, owner, seconds, after)
+            )
+        if start is None:
+            start = await self._write(turns.begin_turn, key, drafts, owner, seconds, after)
+        return start
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
-        return await self._write(turns.renew_turn, key, ticket, owner, seconds)
+        # Repeated, it does the same again.
+        return await self._read(turns.renew_turn, key, ticket, owner, seconds)
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
         await self._write(turns.leave_turn, key, ticket, owner)
-        self._turn_signals.notify(key)
+        self._notifications.wake(turns.turn_topic(key))
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
-        async def may_begin() -> bool:
-            return await self._read(turns.may_begin, key, ticket)
-
-        await self._turn_signals.wait_until(key, may_begin, seconds)
+        self._database.check_usable()
+        topic = turns.turn_topic(key)
+        with anyio.move_on_after(seconds):
+            while True:
+                since = self._notifications.number
+                lease_seconds = await self._read(turns.seconds_until_turn, key, ticket)
+                if not lease_seconds:
+                    return
+                # At the end of the leases before it, which nobody tells of.
+                wait = max(min(lease_seconds, TURN_POLL_SECONDS), _MIN_TURN_POLL_SECONDS)
+                await self._notifications.wait(topic, since, wait)
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
@@ -154,7 +184,13 @@ class PostgresStore:
         return await self._write(leases.claim, key, owner, task, seconds)
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
+        self._database.check_usable()
+        self._notifications.note_look(leases.work_topic(task))
         return await self._write(leases.claim_next, owner, task, seconds)
+
+    async def wait_for_work(self, *, task: str, seconds: float) -> None:
+        self._database.check_usable()
+        await self._notifications.wait_since_look(leases.work_topic(task), seconds)
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
         # Repeated, it does the same again.
@@ -222,7 +258,22 @@ class PostgresStore:
         await self._read(log.probe)
 
     async def close(self) -> None:
+        await self._notifications.close()
         await self._database.close()
+
+    async def _append_in_turn(
+        self, key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
+    ) -> list[int]:
+        positions = None
+        if drafts:
+            positions = await self._database.append(
+                lambda connection: turns.append_held(connection, key, drafts, turn, ends)
+            )
+        if positions is None:
+            positions = await self._write(turns.append_in_turn, key, drafts, turn, ends)
+        if ends:
+            self._notifications.wake(turns.turn_topic(key))
+        return positions
 
     async def _read(
         self, work: Callable[Concatenate[Connection, P], Awaitable[T]], *given: P.args, **options: P.kwargs

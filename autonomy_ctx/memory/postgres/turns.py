@@ -1,7 +1,9 @@
 """The SQL of turns: who holds the turn of a conversation, and who waits for it, by ticket.
 
-All of it happens under the lock of the conversation's row. A place counts as gone when its lease has ended by
-the server's clock, or at once when its process has ended on this machine.
+A turn that nobody else wants begins and ends in one statement each, whose condition is judged on the newest
+version of the conversation's row. All else is a transaction that has locked this row. A place counts as gone
+when its lease has ended, by the server's clock. An owner names one turn: one that asks again after a lost
+connection has what it had.
 """
 
 from __future__ import annotations
@@ -13,34 +15,98 @@ import psycopg
 
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.encoding import same_content
-from autonomy_ctx.memory.postgres.log import append_known, ensure_conversation, find_messages, key_digest
-from autonomy_ctx.memory.processes import has_ended
+from autonomy_ctx.memory.postgres import log
+from autonomy_ctx.memory.postgres.notifications import CHANNEL
 from autonomy_ctx.memory.store import Draft, Key, TurnHold, TurnStart, is_current_lease
 
-_SELECT_LINE = """
-    SELECT id, head, turn_ticket, turn_owner, turn_until, last_ticket, turns_waiting,
-           autonomy_ctx.now_seconds()
-    FROM autonomy_ctx.conversation WHERE key = %s
+_BEGIN_TURN = """
+    WITH head AS (
+        INSERT INTO autonomy_ctx.conversation AS c
+            (key, agent, scope, conversation, head, count, last_user, has_messages,
+             turn_ticket, last_ticket, turn_owner, turn_until)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 1, 1, %s, autonomy_ctx.now_seconds() + %s)
+        ON CONFLICT (key) DO UPDATE SET
+            head = c.head + excluded.head, count = c.count + excluded.count,
+            has_messages = c.has_messages OR excluded.has_messages,
+            last_user = CASE WHEN excluded.last_user > 0 THEN c.head + excluded.last_user
+                ELSE c.last_user END,
+            turn_ticket = c.last_ticket + 1, last_ticket = c.last_ticket + 1,
+            turn_owner = excluded.turn_owner, turn_until = autonomy_ctx.now_seconds() + %s
+        WHERE c.turn_ticket = 0 AND c.turns_waiting = 0 AND NOT c.is_fork AND ({condition})
+        RETURNING c.id, c.head, c.turn_ticket
 """
-_SELECT_BEFORE = """
-    SELECT owner, until FROM autonomy_ctx.turn_wait
-    WHERE conversation_id = %s AND ticket < %s ORDER BY ticket
+_BEGIN_LOG = _BEGIN_TURN.format(condition="c.head = 0")
+_BEGIN = _BEGIN_TURN.format(condition="true")
+_CHANGE = """
+    WITH head AS (
+        UPDATE autonomy_ctx.conversation c SET
+            head = c.head + %s, count = c.count + %s, has_messages = c.has_messages OR %s > 0,
+            last_user = CASE WHEN %s > 0 THEN c.head + %s ELSE c.last_user END{changes}
+        WHERE c.key = %s AND NOT c.is_fork AND {condition}
+        RETURNING c.id, c.head, c.turn_ticket, c.turns_waiting
+"""
+# For a log that was read: a new conversation is never begun by it.
+_BEGIN_AFTER = _CHANGE.format(
+    changes=""",
+            turn_ticket = c.last_ticket + 1, last_ticket = c.last_ticket + 1,
+            turn_owner = %s, turn_until = autonomy_ctx.now_seconds() + %s""",
+    condition="c.turn_ticket = 0 AND c.turns_waiting = 0 AND c.head = %s",
+)
+_IS_HELD = "c.turn_ticket = %s AND c.turn_owner = %s"
+_APPEND = _CHANGE.format(changes="", condition=_IS_HELD)
+_APPEND_AT_END = _CHANGE.format(
+    changes=", turn_ticket = 0, turn_owner = '', turn_until = 0", condition=_IS_HELD
+)
+_NOTIFY_WAITING = "SELECT head, CASE WHEN turns_waiting > 0 THEN pg_notify(%s, %s) END FROM head"
+_LOCK_LINE = """
+    SELECT id, head, turn_ticket, turn_owner, turn_until, last_ticket FROM autonomy_ctx.conversation
+    WHERE key = %s FOR UPDATE
+"""
+# The time with the places: asked for when the row is locked, however long that took.
+_SELECT_PLACES = """
+    SELECT clock.now, w.ticket, w.owner, w.until
+    FROM (SELECT autonomy_ctx.now_seconds() AS now OFFSET 0) clock
+    LEFT JOIN autonomy_ctx.turn_wait w ON w.conversation_id = %s
+    ORDER BY w.ticket
 """
 _TAKE = """
-    UPDATE autonomy_ctx.conversation
-    SET turn_ticket = %s, turn_owner = %s, turn_until = %s, last_ticket = %s WHERE id = %s
+    UPDATE autonomy_ctx.conversation SET
+        turn_ticket = %s, turn_owner = %s, turn_until = autonomy_ctx.now_seconds() + %s,
+        last_ticket = greatest(last_ticket, %s), turns_waiting = %s
+    WHERE id = %s
 """
 _GIVE_BACK = """
     UPDATE autonomy_ctx.conversation SET turn_ticket = 0, turn_owner = '', turn_until = 0 WHERE id = %s
 """
+_RENEW_HOLDER = """
+    UPDATE autonomy_ctx.conversation SET turn_until = autonomy_ctx.now_seconds() + %s
+    WHERE key = %s AND turn_ticket = %s AND turn_owner = %s
+"""
 _RENEW_PLACE = """
-    UPDATE autonomy_ctx.turn_wait SET until = %s
-    WHERE conversation_id = %s AND ticket = %s::int8 AND owner = %s
+    UPDATE autonomy_ctx.turn_wait w SET until = autonomy_ctx.now_seconds() + %s
+    FROM autonomy_ctx.conversation c
+    WHERE c.key = %s AND w.conversation_id = c.id AND w.ticket = %s AND w.owner = %s
+"""
+# When those who come before a ticket are gone; nothing when the ticket has no place.
+_SELECT_LEASES_BEFORE = """
+    SELECT autonomy_ctx.now_seconds(), c.turn_until, b.until
+    FROM autonomy_ctx.conversation c
+    JOIN autonomy_ctx.turn_wait w ON w.conversation_id = c.id AND w.ticket = %s
+    LEFT JOIN autonomy_ctx.turn_wait b ON b.conversation_id = c.id AND b.ticket < w.ticket
+    WHERE c.key = %s
 """
 
 
+class _Place(NamedTuple):
+    """A place in the line for a turn."""
+
+    ticket: int
+    owner: str
+    until: float
+
+
 class _Line(NamedTuple):
-    """The line of one conversation, as its row has it, and the time when it was read."""
+    """The line of one conversation, which is locked."""
 
     conversation_id: int
     head: int
@@ -48,8 +114,49 @@ class _Line(NamedTuple):
     owner: str
     until: float
     last_ticket: int
-    waiting: int
+    places: list[_Place]
     now: float
+
+    def find(self, owner: str) -> _Place | None:
+        """The place of an owner."""
+        return next((place for place in self.places if place.owner == owner), None)
+
+    def may_begin(self, owner: str) -> bool:
+        """Whether an owner holds the turn, or nobody does and nobody waits before it."""
+        if self.holder and self.owner == owner:
+            return True
+        own = self.find(owner)
+        before = [place.until for place in self.places if own is None or place.ticket < own.ticket]
+        return not any(is_current_lease(until, self.now) for until in (self.until, *before))
+
+
+def turn_topic(key: Key) -> str:
+    """What those are told of who wait for a turn of a conversation."""
+    return f"turn {log.key_digest(key).hex()}"
+
+
+async def begin_free_turn(
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    drafts: Sequence[Draft],
+    owner: str,
+    seconds: float,
+    after: int | None,
+) -> TurnStart | None:
+    """Take a turn that nobody has and nobody waits for, and append, in one statement; None if it did not."""
+    number, last_user, digest = len(drafts), log.last_user_draft(drafts), log.key_digest(key)
+    values: tuple[Any, ...]
+    if after:
+        statement = _BEGIN_AFTER
+        values = (number, number, number, last_user, last_user, owner, seconds, digest, after)
+    else:
+        statement = _BEGIN if after is None else _BEGIN_LOG
+        values = (digest, *key, number, number, last_user, number > 0, owner, seconds, seconds)
+    found = await _insert(connection, statement, values, drafts, "SELECT head, turn_ticket FROM head", ())
+    if found is None:
+        return None
+    head, ticket = found
+    return TurnStart(ticket, list(range(head - number + 1, head + 1)))
 
 
 async def begin_turn(
@@ -58,45 +165,64 @@ async def begin_turn(
     drafts: Sequence[Draft],
     owner: str,
     seconds: float,
-    ticket: int | None,
     after: int | None,
 ) -> TurnStart:
-    """Take the turn and append, or keep a place in the line."""
-    await ensure_conversation(connection, key)
-    line = await _read_line(connection, key)
-    assert line is not None
-    if not await _may_begin(connection, line, ticket):
-        return TurnStart(await _wait(connection, line, ticket, owner, seconds), None)
-    # First: what it refuses, such as other content under a known id, must not take the turn.
-    may_append = drafts and after in (None, line.head)
-    positions = await append_known(connection, key, drafts) if may_append else []
-    again = line.holder == ticket
-    if not again and (ticket is None or not await _has_place(connection, line, ticket)):
-        ticket = line.last_ticket + 1
-    if line.waiting:
+    """Take the turn and append, or keep a place in the line; in a transaction."""
+    line = await _lock_line(connection, key)
+    while line is None:
+        await log.ensure_conversation(connection, key)
+        line = await _lock_line(connection, key)
+    place = line.find(owner)
+    if not line.may_begin(owner):
+        return TurnStart(await _wait(connection, line, place, owner, seconds), None)
+    again = line.holder != 0 and line.owner == owner
+    positions: list[int] = []
+    if drafts and (
+        after in (None, line.head) or (again and await _is_stored(connection, line.conversation_id, drafts))
+    ):
+        positions = await log.append_known(connection, key, drafts)
+    ticket = line.holder if again else line.last_ticket + 1 if place is None else place.ticket
+    waiting = [one for one in line.places if one.ticket > ticket]
+    if len(waiting) < len(line.places):
         # With its own place also those before it, which are gone.
         await connection.execute(
             "DELETE FROM autonomy_ctx.turn_wait WHERE conversation_id = %s AND ticket <= %s",
             (line.conversation_id, ticket),
         )
-        await _count_waiting(connection, line.conversation_id)
-    assert ticket is not None
-    last_ticket = max(ticket, line.last_ticket)
-    await connection.execute(_TAKE, (ticket, owner, line.now + seconds, last_ticket, line.conversation_id))
+    await connection.execute(_TAKE, (ticket, owner, seconds, ticket, len(waiting), line.conversation_id))
     return TurnStart(ticket, positions, line.holder != 0 and not again)
+
+
+async def append_held(
+    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
+) -> list[int] | None:
+    """Append while the turn is held, and give it back at its end, in one statement; None if it did not."""
+    number, last_user = len(drafts), log.last_user_draft(drafts)
+    counts = (number, number, number, last_user, last_user)
+    values = (*counts, log.key_digest(key), turn.ticket, turn.owner)
+    if ends:
+        head = await _insert(
+            connection, _APPEND_AT_END, values, drafts, _NOTIFY_WAITING, (CHANNEL, turn_topic(key))
+        )
+    else:
+        head = await _insert(connection, _APPEND, values, drafts, "SELECT head FROM head", ())
+    return None if head is None else list(range(head[0] - number + 1, head[0] + 1))
 
 
 async def append_in_turn(
     connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
 ) -> list[int]:
-    """Append while the turn is held; what is stored already also later."""
-    line = await _read_line(connection, key, lock=True)
+    """Append while the turn is held; what is stored already also later. In a transaction."""
+    line = await _lock_line(connection, key)
     is_held = line is not None and (line.holder, line.owner) == (turn.ticket, turn.owner)
-    if not is_held and not (line is not None and await _is_stored(connection, line.conversation_id, drafts)):
-        raise TurnLost
-    positions = await append_known(connection, key, drafts)
+    if drafts and not is_held:
+        is_stored = line is not None and await _is_stored(connection, line.conversation_id, drafts)
+        if not is_stored:
+            raise TurnLost
+    positions = await log.append_known(connection, key, drafts) if drafts else []
     if ends and is_held and line is not None:
         await connection.execute(_GIVE_BACK, (line.conversation_id,))
+        await _notify(connection, key, line)
     return positions
 
 
@@ -104,117 +230,118 @@ async def renew_turn(
     connection: psycopg.AsyncConnection[Any], key: Key, ticket: int, owner: str, seconds: float
 ) -> bool:
     """Move the end of a lease; false when the place is gone."""
-    line = await _read_line(connection, key, lock=True)
-    if line is None:
-        return False
-    until = line.now + seconds
-    if (line.holder, line.owner) == (ticket, owner):
-        await connection.execute(
-            "UPDATE autonomy_ctx.conversation SET turn_until = %s WHERE id = %s",
-            (until, line.conversation_id),
-        )
-        return True
-    changed = await connection.execute(_RENEW_PLACE, (until, line.conversation_id, ticket, owner))
-    return changed.rowcount > 0
+    values = (seconds, log.key_digest(key), ticket, owner)
+    # Who waits may become the holder in between, never the other way.
+    for statement in (_RENEW_HOLDER, _RENEW_PLACE, _RENEW_HOLDER):
+        if (await connection.execute(statement, values)).rowcount:
+            return True
+    return False
 
 
 async def leave_turn(
     connection: psycopg.AsyncConnection[Any], key: Key, ticket: int | None, owner: str
 ) -> None:
-    """Give back what an owner has."""
-    line = await _read_line(connection, key, lock=True)
+    """Give back what an owner has. In a transaction."""
+    line = await _lock_line(connection, key)
     if line is None:
         return
-    if line.owner == owner and ticket in (None, line.holder):
+    place = line.find(owner)
+    if line.holder and line.owner == owner and ticket in (None, line.holder):
         await connection.execute(_GIVE_BACK, (line.conversation_id,))
-    elif line.waiting:
-        gone = await connection.execute(
-            "DELETE FROM autonomy_ctx.turn_wait "
-            "WHERE conversation_id = %s AND owner = %s AND ticket = coalesce(%s::int8, ticket)",
-            (line.conversation_id, owner, ticket),
+    elif place is not None and ticket in (None, place.ticket):
+        await connection.execute(
+            "DELETE FROM autonomy_ctx.turn_wait WHERE conversation_id = %s AND ticket = %s",
+            (line.conversation_id, place.ticket),
         )
-        if gone.rowcount:
-            await _count_waiting(connection, line.conversation_id)
+        await connection.execute(
+            "UPDATE autonomy_ctx.conversation SET turns_waiting = %s WHERE id = %s",
+            (len(line.places) - 1, line.conversation_id),
+        )
+    else:
+        return
+    await _notify(connection, key, line)
 
 
-async def may_begin(connection: psycopg.AsyncConnection[Any], key: Key, ticket: int) -> bool:
-    """Whether the turn of a ticket may have come, or its place is gone."""
-    line = await _read_line(connection, key)
-    if line is None or not await _has_place(connection, line, ticket):
-        return True
-    return await _may_begin(connection, line, ticket)
+async def seconds_until_turn(connection: psycopg.AsyncConnection[Any], key: Key, ticket: int) -> float:
+    """The seconds until all before a ticket are gone, unless they renew.
+
+    0 when its turn may have come, or its place is gone.
+    """
+    rows = await (await connection.execute(_SELECT_LEASES_BEFORE, (ticket, log.key_digest(key)))).fetchall()
+    if not rows:
+        return 0.0
+    now: float = rows[0][0]
+    ends = (rows[0][1], *(until for _, _, until in rows if until is not None))
+    return max((until - now for until in ends if is_current_lease(until, now)), default=0.0)
 
 
-async def _may_begin(connection: psycopg.AsyncConnection[Any], line: _Line, ticket: int | None) -> bool:
-    """Whether nobody holds the turn and nobody waits before a ticket, or before the end of the line."""
-    if line.holder and line.holder == ticket:
-        return True
-    if line.holder and _is_live(line.owner, line.until, line.now):
-        return False
-    if not line.waiting:
-        return True
-    has_place = ticket is not None and await _has_place(connection, line, ticket)
-    end = ticket if has_place else line.last_ticket + 1
-    before = await (await connection.execute(_SELECT_BEFORE, (line.conversation_id, end))).fetchall()
-    return not any(_is_live(owner, until, line.now) for owner, until in before)
+async def _insert(
+    connection: psycopg.AsyncConnection[Any],
+    head: str,
+    head_values: Sequence[Any],
+    drafts: Sequence[Draft],
+    select: str,
+    select_values: Sequence[Any],
+) -> tuple[Any, ...] | None:
+    """Move the head and store drafts in one statement; None when nothing was done.
+
+    That is so when its condition does not hold, or an id is there already.
+    """
+    rows, values = log.insert_rows(drafts) if drafts else ("", ())
+    statement = f"{head}{rows}) {select}"
+    try:
+        cursor = await log.short_cursor(connection).execute(
+            statement, (*head_values, *values, *select_values)
+        )
+        return await cursor.fetchone()
+    except psycopg.errors.UniqueViolation:
+        return None
+
+
+async def _lock_line(connection: psycopg.AsyncConnection[Any], key: Key) -> _Line | None:
+    found = await (await connection.execute(_LOCK_LINE, (log.key_digest(key),))).fetchone()
+    if found is None:
+        return None
+    conversation_id, head, holder, owner, until, last_ticket = found
+    rows = await (await connection.execute(_SELECT_PLACES, (conversation_id,))).fetchall()
+    places = [_Place(*place) for _, *place in rows if place[0] is not None]
+    return _Line(conversation_id, head, holder, owner, until, last_ticket, places, rows[0][0])
 
 
 async def _wait(
-    connection: psycopg.AsyncConnection[Any], line: _Line, ticket: int | None, owner: str, seconds: float
+    connection: psycopg.AsyncConnection[Any], line: _Line, place: _Place | None, owner: str, seconds: float
 ) -> int:
-    until = line.now + seconds
-    renewed = await connection.execute(_RENEW_PLACE, (until, line.conversation_id, ticket, owner))
-    if renewed.rowcount and ticket is not None:
-        return ticket
-    new = line.last_ticket + 1
+    """Keep a place in the line, or take one at its end; its ticket."""
+    if place is not None:
+        await connection.execute(
+            "UPDATE autonomy_ctx.turn_wait SET until = autonomy_ctx.now_seconds() + %s "
+            "WHERE conversation_id = %s AND ticket = %s",
+            (seconds, line.conversation_id, place.ticket),
+        )
+        return place.ticket
+    ticket = line.last_ticket + 1
     await connection.execute(
-        "INSERT INTO autonomy_ctx.turn_wait (conversation_id, ticket, owner, until) VALUES (%s, %s, %s, %s)",
-        (line.conversation_id, new, owner, until),
+        "INSERT INTO autonomy_ctx.turn_wait VALUES (%s, %s, %s, autonomy_ctx.now_seconds() + %s)",
+        (line.conversation_id, ticket, owner, seconds),
     )
     await connection.execute(
-        "UPDATE autonomy_ctx.conversation SET last_ticket = %s, turns_waiting = turns_waiting + 1 "
-        "WHERE id = %s",
-        (new, line.conversation_id),
+        "UPDATE autonomy_ctx.conversation SET last_ticket = %s, turns_waiting = %s WHERE id = %s",
+        (ticket, len(line.places) + 1, line.conversation_id),
     )
-    return new
+    return ticket
 
 
-async def _read_line(
-    connection: psycopg.AsyncConnection[Any], key: Key, *, lock: bool = False
-) -> _Line | None:
-    statement = _SELECT_LINE + (" FOR UPDATE" if lock else "")
-    found = await (await connection.execute(statement, (key_digest(key),))).fetchone()
-    return None if found is None else _Line(*found)
-
-
-async def _has_place(connection: psycopg.AsyncConnection[Any], line: _Line, ticket: int) -> bool:
-    cursor = await connection.execute(
-        "SELECT 1 FROM autonomy_ctx.turn_wait WHERE conversation_id = %s AND ticket = %s",
-        (line.conversation_id, ticket),
-    )
-    return await cursor.fetchone() is not None
-
-
-async def _count_waiting(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> None:
-    await connection.execute(
-        """
-        UPDATE autonomy_ctx.conversation c SET turns_waiting =
-            (SELECT count(*) FROM autonomy_ctx.turn_wait w WHERE w.conversation_id = c.id) WHERE id = %s
-        """,
-        (conversation_id,),
-    )
-
-
-def _is_live(owner: str, until: float, now: float) -> bool:
-    return is_current_lease(until, now) and not has_ended(owner)
+async def _notify(connection: psycopg.AsyncConnection[Any], key: Key, line: _Line) -> None:
+    if line.places:
+        await connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, turn_topic(key)))
 
 
 async def _is_stored(
     connection: psycopg.AsyncConnection[Any], conversation_id: int, drafts: Sequence[Draft]
 ) -> bool:
     """Whether all of it is in the log already."""
-    stored = await find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
+    known = await log.find_messages(connection, conversation_id, [draft.message.id for draft in drafts])
     return all(
-        draft.message.id in stored and same_content(stored[draft.message.id][1], draft.whole or draft.body)
+        draft.message.id in known and same_content(known[draft.message.id][1], draft.whole or draft.body)
         for draft in drafts
     )

@@ -1,0 +1,206 @@
+"""`Notifications`: wakes those who wait for what another process has done, by LISTEN on one connection.
+
+A notification only wakes. What is true stands in the tables, and whoever waits looks there now and then:
+without a connection that can listen, as behind a pooler, waiting becomes polling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from contextvars import Context
+from typing import Any
+
+import psycopg
+
+from autonomy_ctx.memory.postgres.errors import describe, parse_url
+
+logger = logging.getLogger("autonomy_ctx.memory")
+
+CHANNEL = "autonomy_ctx"
+RECONNECT_SECONDS = 0.25
+MAX_RECONNECT_SECONDS = 5.0
+# Many topics are told of once: which ones is forgotten when there are more than this.
+MAX_TOPICS = 10_000
+# Nothing is ever sent on the connection: only the system finds out that its other end is gone.
+_KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+
+
+class _Listener:
+    """The connection of one event loop, and who waits there. It is opened with the first wait."""
+
+    def __init__(self, dsn: str | None, options: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._dsn, self._options = dsn, options
+        self._task: asyncio.Task[None] | None = None
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._is_closed = False
+        # Notifications are counted. Of each topic the last one is known; of others, that it was no later.
+        self.number = 0
+        self._last: dict[str, int] = {}
+        self._last_of_others = 0
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        # What number there was when somebody last looked for work.
+        self.looks: dict[str, int] = {}
+
+    async def wait(self, topic: str, since: int, seconds: float) -> None:
+        """Wait for a notification of a topic after the one with a number, at most so many seconds."""
+        self._open()
+        if self._last.get(topic, self._last_of_others) > since or self._is_closed:
+            return
+        future: asyncio.Future[None] = self.loop.create_future()
+        self._waiting.setdefault(topic, set()).add(future)
+        try:
+            await asyncio.wait([future], timeout=seconds)
+        finally:
+            future.cancel()
+            waiting = self._waiting.get(topic)
+            if waiting is not None:
+                waiting.discard(future)
+                if not waiting:
+                    del self._waiting[topic]
+
+    def note(self, topic: str) -> None:
+        """Wake those who wait for a topic."""
+        if len(self._last) >= MAX_TOPICS:
+            self._last.clear()
+            self._last_of_others = self.number
+        self.number += 1
+        self._last[topic] = self.number
+        _wake(self._waiting.pop(topic, ()))
+
+    def note_all(self) -> None:
+        """Wake all: what was sent while nobody listened is not known."""
+        self.number += 1
+        self._last.clear()
+        self._last_of_others = self.number
+        for waiting in self._waiting.values():
+            _wake(waiting)
+        self._waiting.clear()
+
+    def stop(self) -> asyncio.Task[None] | None:
+        """Stop listening, and let all go who wait; the task that is ending."""
+        self._is_closed = True
+        self.note_all()
+        if self._task is not None:
+            self._task.cancel()
+        return self._task
+
+    def abandon(self) -> None:
+        """Close the socket of a loop that has ended."""
+        if self._connection is not None:
+            self._connection.pgconn.finish()
+
+    def _open(self) -> None:
+        if self._dsn is not None and not self._is_closed and (self._task is None or self._task.done()):
+            # In a context of its own: it outlives the turn that happened to wait first.
+            self._task = self.loop.create_task(self._run(self._dsn), context=Context())
+
+    async def _run(self, dsn: str) -> None:
+        wait = RECONNECT_SECONDS
+        while True:
+            try:
+                self._connection = await psycopg.AsyncConnection.connect(dsn, **self._options)
+                try:
+                    await self._connection.execute(f"LISTEN {CHANNEL}")
+                    wait = RECONNECT_SECONDS
+                    self.note_all()
+                    async for notification in self._connection.notifies():
+                        self.note(notification.payload)
+                finally:
+                    # Not awaited: a cancelled task must not go on.
+                    self._connection.pgconn.finish()
+                    self._connection = None
+            except (psycopg.Error, OSError) as error:
+                if wait == RECONNECT_SECONDS:
+                    problem = describe(error) if isinstance(error, psycopg.Error) else type(error).__name__
+                    logger.warning("notifications are not received, tables are asked instead: %s", problem)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, MAX_RECONNECT_SECONDS)
+
+
+class Notifications:
+    """Wakes those of this process who wait, in each event loop.
+
+    `dsn` is where to listen, straight at the server; with None, nobody listens and all poll.
+    """
+
+    def __init__(self, dsn: str | None, options: dict[str, Any]) -> None:
+        self._dsn, self._options = dsn, options
+        if dsn is not None:
+            given = parse_url(dsn)
+            self._options = {
+                **options,
+                **{name: value for name, value in _KEEPALIVES.items() if name not in given},
+            }
+        self._listeners: dict[asyncio.AbstractEventLoop, _Listener] = {}
+        self._process = os.getpid()
+        self._is_closed = False
+
+    @property
+    def number(self) -> int:
+        """How many notifications have come: asked before looking into a table, so that none is missed."""
+        return self._listener().number
+
+    def note_look(self, topic: str) -> None:
+        """Note that somebody looks into a table now, and may wait later for what comes from here on."""
+        listener = self._listener()
+        listener.looks[topic] = listener.number
+
+    async def wait_since_look(self, topic: str, seconds: float) -> None:
+        """Wait until a topic was told of since somebody last looked, at most so many seconds."""
+        await self.wait(topic, self._listener().looks.get(topic, 0), seconds)
+
+    async def wait(self, topic: str, since: int, seconds: float) -> None:
+        """Wait for a notification of a topic after the one with a number, at most so many seconds."""
+        await self._listener().wait(topic, since, seconds)
+
+    def wake(self, topic: str) -> None:
+        """Wake those of the running loop at once: the server tells them, too, but later."""
+        self._listener().note(topic)
+
+    async def close(self) -> None:
+        """Stop listening, and let all go who wait."""
+        self._is_closed = True
+        if os.getpid() != self._process:
+            return
+        running = asyncio.get_running_loop() if self._listeners else None
+        for listener in self._listeners.values():
+            if listener.loop.is_closed():
+                listener.abandon()
+            elif listener.loop is running:
+                task = listener.stop()
+                if task is not None:
+                    await asyncio.wait([task])
+            else:
+                with suppress(RuntimeError):
+                    # It may end meanwhile.
+                    listener.loop.call_soon_threadsafe(listener.stop)
+        self._listeners.clear()
+
+    def _listener(self) -> _Listener:
+        if self._process != os.getpid():
+            # In the child of a fork, the connections are the parent's: they must not even be closed.
+            _inherited.extend(self._listeners.values())
+            self._listeners, self._process = {}, os.getpid()
+        loop = asyncio.get_running_loop()
+        listener = self._listeners.get(loop)
+        if listener is None:
+            for other in list(self._listeners):
+                if other.is_closed():
+                    self._listeners.pop(other).abandon()
+            listener = self._listeners[loop] = _Listener(
+                None if self._is_closed else self._dsn, self._options, loop
+            )
+        return listener
+
+
+_inherited: list[_Listener] = []
+
+
+def _wake(waiting: Any) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)
