@@ -1,8 +1,9 @@
 """A process that keeps conversations summarized as it is told; see `worker.py` for the protocol.
 
-Run as `python summarizing.py '{"path": "...", "calls": "...", "answers": true, "lease": 30}'`. Every
+Run as `python summarizing.py '{"url": "...", "calls": "...", "answers": true, "lease": 30}'`. Every
 call of its model is a line in the file `calls`, written before the model answers; one that does not
-answer waits for ever.
+answer waits for ever. A job `work` runs a `Worker`, which says when it waits and what it has committed. With
+`ahead`, the clock of the process is so many seconds ahead.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import json
 import os
 import re
 import sys
+import time
+from datetime import timedelta
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
+from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection, Worker, hook
+from autonomy_ctx.compaction.summarizer import SummaryEvent, SummaryHook
 from autonomy_ctx.items import Summary
+from autonomy_ctx.items.message import now
 
 
 class NotingModel:
@@ -39,10 +44,38 @@ class NotingModel:
         return "The user sent " + ", ".join(f"msg-{name}" for name in names)
 
 
-async def main(path: str, calls: str, answers: bool, lease: float) -> None:
+def say(job: dict[str, Any], **answer: Any) -> None:
+    print(json.dumps({"job": job["job"], **answer}), flush=True)
+
+
+async def run_worker(memory: Memory, model: NotingModel, lease: float, job: dict[str, Any]) -> None:
+    """Look for work once an hour: whoever finds it sooner was told of it."""
+    store: Any = memory.store
+    wait_for_work = store.wait_for_work
+
+    async def wait(**options: Any) -> None:
+        say(job, waits=True)
+        await wait_for_work(**options)
+
+    store.wait_for_work = wait
+
+    @hook(SummaryHook.AFTER_SUMMARY)
+    async def tell(event: SummaryEvent) -> None:
+        say(job, committed=event.conversation)
+
+    config = {"floor": 3, "ceiling": 6, "lease": lease}
+    async with Worker(memory, model, config=config, poll_seconds=3600, hooks=[tell]) as worker:
+        await worker.run()
+
+
+async def main(url: str, calls: str, answers: bool, lease: float, ahead: float = 0.0) -> None:
+    if ahead:
+        right_time = time.time
+        time.time = lambda: right_time() + ahead
+    model = NotingModel(calls, answers)
     async with (
-        Memory(f"sqlite:///{path}") as memory,
-        SummarizedHistorySection(NotingModel(calls, answers), floor=3, ceiling=6, lease=lease) as section,
+        Memory(url, clock=lambda: now() + timedelta(seconds=ahead)) as memory,
+        SummarizedHistorySection(model, floor=3, ceiling=6, lease=lease) as section,
     ):
         template = ContextTemplate([section])
 
@@ -73,9 +106,11 @@ async def main(path: str, calls: str, answers: bool, lease: float) -> None:
         async with anyio.create_task_group() as group:
 
             async def answer(job: dict[str, Any]) -> None:
-                found = await work(job)
-                print(json.dumps({"job": job["job"], **found}), flush=True)
-                print(json.dumps({"job": job["job"], "done": True}), flush=True)
+                if job["do"] == "work":
+                    await run_worker(memory, model, lease, job)
+                else:
+                    say(job, **await work(job))
+                say(job, done=True)
 
             while line := await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
                 group.start_soon(answer, json.loads(line))

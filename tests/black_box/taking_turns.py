@@ -1,8 +1,8 @@
 """A process with an agent that takes turns as it is told; see `worker.py` for the protocol.
 
-Run as `python taking_turns.py '{"path": "...", "lease": 10, "loop": "asyncio"}'`. A turn calls a tool and
+Run as `python taking_turns.py '{"url": "...", "lease": 10, "loop": "asyncio"}'`. A turn calls a tool and
 then answers. One that is to be held says that its model was asked, and waits for a job `answer`. One that
-has to wait for its turn says so once.
+has to wait for its turn says so once. With `ahead`, the clock of the process is so many seconds ahead.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,7 +19,6 @@ import anyio.to_thread
 
 from autonomy_ctx import Memory, tool
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key
 
 _job: ContextVar[dict[str, Any]] = ContextVar("job")
@@ -29,15 +29,19 @@ def say(job: dict[str, Any], **answer: Any) -> None:
     os.write(1, json.dumps({"job": job["job"], **answer}).encode() + b"\n")
 
 
-class TellingStore(SqliteStore):
-    """Says when a turn has a place in the line."""
+def tell_waiting(memory: Memory) -> None:
+    """Let a store say when a turn has a place in the line."""
+    store: Any = memory.store
+    wait_for_turn = store.wait_for_turn
 
-    async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
+    async def wait(key: Key, ticket: int, *, seconds: float) -> None:
         job = _job.get()
         if not job.get("waits"):
             job["waits"] = True
             say(job, waits=ticket)
-        await super().wait_for_turn(key, ticket, seconds=seconds)
+        await wait_for_turn(key, ticket, seconds=seconds)
+
+    store.wait_for_turn = wait
 
 
 class TurnModel:
@@ -65,9 +69,13 @@ async def look() -> str:
     return f"seen for {_job.get()['text']}"
 
 
-async def main(path: str, lease: float, loop: str) -> None:
+async def main(url: str, lease: float, loop: str, ahead: float = 0.0) -> None:
+    if ahead:
+        right_time = time.time
+        time.time = lambda: right_time() + ahead
     model = TurnModel()
-    async with Memory(store=TellingStore(path)) as memory:
+    async with Memory(url) as memory:
+        tell_waiting(memory)
         agent = Agent("helper", "Helps.", [look], model=model, memory=memory, turn_lease_seconds=lease)
 
         async def work(job: dict[str, Any]) -> None:

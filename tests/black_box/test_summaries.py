@@ -29,7 +29,7 @@ def begin(tmp_path: Path, calls: Path) -> Iterator[Begin]:
 
         def one(*, answers: bool = True, lease: float = 30.0, forked: bool = True) -> Process:
             options = {
-                "path": str(tmp_path / "memory.db"),
+                "url": f"sqlite:///{tmp_path}/memory.db",
                 "calls": str(calls),
                 "answers": answers,
                 "lease": lease,

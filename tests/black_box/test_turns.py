@@ -22,7 +22,7 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
     with ExitStack() as started:
 
         def start(*, lease: float = LONG, loop: str = "asyncio", forked: bool = True) -> Process:
-            options = {"path": str(tmp_path / "memory.db"), "lease": lease, "loop": loop}
+            options = {"url": f"sqlite:///{tmp_path}/memory.db", "lease": lease, "loop": loop}
             process = Process("taking_turns.py", options, forked=forked)
             started.callback(process.kill)
             process.tell("read").wait()

@@ -191,9 +191,9 @@ class Notifications:
             for other in list(self._listeners):
                 if other.is_closed():
                     self._listeners.pop(other).abandon()
-            listener = self._listeners[loop] = _Listener(
-                None if self._is_closed else self._dsn, self._options, loop
-            )
+            listener = self._listeners[loop] = _Listener(self._dsn, self._options, loop)
+            if self._is_closed:
+                listener.stop()
         return listener
 
 

@@ -258,8 +258,11 @@ class PostgresStore:
         await self._read(log.probe)
 
     async def close(self) -> None:
-        await self._notifications.close()
-        await self._database.close()
+        try:
+            await self._database.close()
+        finally:
+            # Afterwards: who waits is woken, and finds that the store is closed.
+            await self._notifications.close()
 
     async def _append_in_turn(
         self, key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
