@@ -206,7 +206,7 @@ async def test_other_tasks_and_conversations_wake_nobody(
     await holding.owe(MAIN, task="other")
     await until(lambda: worker._notifications.number > before)
     for _ in range(5):
-        await asyncio.sleep(0)
+        await asyncio.to_thread(lambda: None)
     assert not waiting.done()
     await worker.close()
     await waiting

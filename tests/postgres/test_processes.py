@@ -146,6 +146,24 @@ def test_processes_with_wrong_clocks_take_no_turns_from_each_other(start_agent: 
     assert [metric(one, name) for one in processes for name in ("turns_lost", "turns_taken_over")] == [0] * 6
 
 
+def test_waiting_turns_of_four_processes_are_served_in_order(start_agent: StartProcess) -> None:
+    processes = [start_agent() for _ in range(4)]
+    first = processes[0].tell("send", text="first", hold=True)
+    assert first.next()["asked"]
+    jobs = []
+    for number in range(40):
+        job = processes[number % 4].tell("send", text=str(number))
+        assert job.next()["waits"] == number + 2
+        jobs.append(job)
+    processes[0].tell("answer", text="first")
+    for job in [first, *jobs]:
+        job.wait()
+    assert [text for role, text in read(processes[0]) if role == "user"] == [
+        "first",
+        *(str(number) for number in range(40)),
+    ]
+
+
 def asked(calls: Path) -> list[dict[str, Any]]:
     """All calls of any model so far."""
     return [json.loads(line) for line in calls.read_text().splitlines()]

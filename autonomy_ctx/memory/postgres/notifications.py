@@ -183,7 +183,7 @@ class Notifications:
     def _listener(self) -> _Listener:
         if self._process != os.getpid():
             # In the child of a fork, the connections are the parent's: they must not even be closed.
-            _inherited.extend(self._listeners.values())
+            _inherited_listeners.extend(self._listeners.values())
             self._listeners, self._process = {}, os.getpid()
         loop = asyncio.get_running_loop()
         listener = self._listeners.get(loop)
@@ -197,7 +197,7 @@ class Notifications:
         return listener
 
 
-_inherited: list[_Listener] = []
+_inherited_listeners: list[_Listener] = []
 
 
 def _wake(waiting: Any) -> None:
