@@ -425,6 +425,9 @@ class ForkContract(StoreActions):
         await store.delete("ana", "", "trip", ["m1"])
         assert await store.read_records(FORK, "note") == [], "it was made from the message"
         assert len(await store.read_records(MAIN, "note")) == 1
+        await store.put_records(FORK, "note", [("three", "body")], derived=True)
+        await store.delete("ana", "", "trip")
+        assert await store.read_records(FORK, "note") == [], "it was made from messages that are gone"
 
     async def test_a_shared_result_is_kept_whole_beside_the_fork_too(self, store: Store) -> None:
         text = "x" * (encoding.RESULT_LIMIT + 10)

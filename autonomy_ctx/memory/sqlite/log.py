@@ -256,9 +256,6 @@ class Transaction:
                 )
         for one_id, lost in losses.items():
             if lost:
-                self._connection.execute(
-                    "DELETE FROM record WHERE conversation_id = ? AND derived", (one_id,)
-                )
                 self._note_loss(one_id, len(lost), lost)
         return len(places)
 
@@ -271,6 +268,7 @@ class Transaction:
             return
         self.has_deleted = True
         execute = self._connection.execute
+        execute("DELETE FROM record WHERE conversation_id = ? AND derived", (conversation_id,))
         execute(
             """
             UPDATE conversation SET count = count - ?2, generation = generation + 1, last_user = ?4,
