@@ -1,15 +1,19 @@
-"""The SQL of deletion: messages go, with everything that was made from them."""
+"""The SQL of deletion: messages go from every conversation that has them, with all that was made from them.
+
+Every conversation that loses something is locked before, in the order of ids: two deletions at once do not
+wait for each other. One that began to share meanwhile is locked too, and everything is looked at again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 import psycopg
 
 from autonomy_ctx.memory.postgres.facts import DROP_LOST, drop_facts
+from autonomy_ctx.memory.postgres.forks import SELECT_NEWEST_USER
 from autonomy_ctx.memory.postgres.log import find_conversation_ids, index_text
-from autonomy_ctx.memory.postgres.search import delete_entries
 from autonomy_ctx.memory.postgres.segments import restore_segments
 
 _OF_THESE = "WHERE conversation_id = ANY(%(these)s)"
@@ -20,29 +24,76 @@ _DELETE_WHOLLY = f"""
     pins AS (DELETE FROM autonomy_ctx.pin {_OF_THESE} RETURNING conversation_id),
     facts AS (DELETE FROM autonomy_ctx.fact {_OF_THESE} RETURNING conversation_id),
     wholes AS (DELETE FROM autonomy_ctx.whole {_OF_THESE}),
+    entries AS (DELETE FROM autonomy_ctx.search_entry {_OF_THESE}),
     records AS (DELETE FROM autonomy_ctx.record {_OF_THESE}),
     owed AS (DELETE FROM autonomy_ctx.work {_OF_THESE}),
-    counts AS (SELECT conversation_id, count(*) AS messages FROM messages GROUP BY 1),
+    ranges AS (
+        DELETE FROM autonomy_ctx.shared_range
+        WHERE conversation_id = ANY(%(these)s) OR source_id = ANY(%(these)s)
+    ),
     derived AS (SELECT * FROM segments UNION SELECT * FROM pins UNION SELECT * FROM facts),
+    lost AS (
+        SELECT c.id, count(d.conversation_id) AS derived
+        FROM autonomy_ctx.conversation c LEFT JOIN derived d ON d.conversation_id = c.id
+        WHERE c.id = ANY(%(these)s) GROUP BY c.id
+    ),
     changes AS (
         UPDATE autonomy_ctx.conversation c
-        SET count = 0, last_user = 0, has_messages = false, generation = generation + 1,
-            revision = revision + (SELECT count(*) FROM derived d WHERE d.conversation_id = c.id)
-        WHERE id IN (SELECT conversation_id FROM counts UNION SELECT conversation_id FROM derived)
+        SET count = 0, last_user = 0, has_messages = false, is_fork = false,
+            generation = generation + (count > 0 OR derived > 0)::int, revision = revision + derived
+        FROM lost WHERE c.id = lost.id AND (count > 0 OR derived > 0 OR is_fork)
     )
-    SELECT coalesce(sum(messages), 0)::int8 FROM counts
+    SELECT count(*) FROM messages
 """  # noqa: S608  # our names
-_DELETE_MESSAGES = """
-    DELETE FROM autonomy_ctx.message WHERE conversation_id = %s AND id = ANY(%s) RETURNING position
+_LOCK = "SELECT id FROM autonomy_ctx.conversation WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+# What other conversations have of the rows of some.
+_SELECT_RANGE_LOSSES = """
+    SELECT r.conversation_id, r.first, r.last, (
+        SELECT count(*) FROM autonomy_ctx.message m
+        WHERE m.conversation_id = r.source_id AND m.position BETWEEN r.first AND r.last)
+    FROM autonomy_ctx.shared_range r
+    WHERE r.source_id = ANY(%(these)s) AND r.conversation_id <> ALL(%(these)s)
 """
-_UPDATE_CONVERSATION = """
+# Where messages are by their ids, and each conversation that has them.
+_SELECT_PLACES = """
+    WITH place AS (
+        SELECT conversation_id, position FROM autonomy_ctx.message
+        WHERE conversation_id = ANY(%(these)s) AND id = ANY(%(ids)s)
+        UNION
+        SELECT m.conversation_id, m.position FROM autonomy_ctx.shared_range r
+        JOIN autonomy_ctx.message m ON m.conversation_id = r.source_id AND m.id = ANY(%(ids)s)
+            AND m.position BETWEEN r.first AND r.last
+        WHERE r.conversation_id = ANY(%(these)s)
+    )
+    SELECT conversation_id, position, conversation_id FROM place
+    UNION
+    SELECT p.conversation_id, p.position, r.conversation_id FROM place p
+    JOIN autonomy_ctx.shared_range r
+        ON r.source_id = p.conversation_id AND p.position BETWEEN r.first AND r.last
+"""
+_DELETE_ROWS = """
+    DELETE FROM autonomy_ctx.{table} t USING unnest(%s::int8[], %s::int8[]) AS d (conversation_id, position)
+    WHERE t.conversation_id = d.conversation_id AND t.position = d.position
+"""
+_DELETE_PINS = """
+    DELETE FROM autonomy_ctx.pin p USING unnest(%s::int8[], %s::int8[]) AS d (first, last)
+    WHERE p.conversation_id = %s AND p.position BETWEEN d.first AND d.last
+"""
+_UPDATE_CONVERSATION = f"""
     UPDATE autonomy_ctx.conversation c
     SET count = count - %(deleted)s, has_messages = count > %(deleted)s, generation = generation + 1,
-        revision = revision + %(derived)s,
-        last_user = coalesce((SELECT m.position FROM autonomy_ctx.message m
-            WHERE m.conversation_id = c.id AND m.is_user ORDER BY m.position DESC LIMIT 1), 0)
+        revision = revision + %(derived)s, last_user = {SELECT_NEWEST_USER}
     WHERE id = %(id)s RETURNING count
-"""
+"""  # noqa: S608  # our names
+
+
+class RangeLoss(NamedTuple):
+    """So many messages that a conversation has lost between two positions."""
+
+    conversation_id: int
+    first: int
+    last: int
+    count: int
 
 
 async def delete(
@@ -53,49 +104,94 @@ async def delete(
     ids: Sequence[str] | None,
 ) -> int:
     """Delete messages and raise the generation of every conversation that lost one."""
-    meant = await find_conversation_ids(connection, scope, agent, conversation)
+
+    async def find() -> list[int]:
+        return await find_conversation_ids(connection, scope, agent, conversation, lock=False)
+
     if ids is None:
-        cursor = await connection.execute(_DELETE_WHOLLY, {"these": meant})
-        [(deleted,)] = await cursor.fetchall()
-        await delete_entries(connection, meant)
-        return int(deleted)
-    return sum([await _delete_from(connection, conversation_id, ids) for conversation_id in meant])
+        return await _delete_wholly(connection, find)
+    return await _delete_some(connection, await find(), [index_text(one) for one in ids])
 
 
-async def _delete_from(
-    connection: psycopg.AsyncConnection[Any], conversation_id: int, ids: Sequence[str]
+async def _delete_wholly(
+    connection: psycopg.AsyncConnection[Any], find: Callable[[], Awaitable[list[int]]]
 ) -> int:
-    """Delete some messages, the segments from the first of them on, their facts, and their pins."""
-    execute = connection.execute
-    cursor = await execute(_DELETE_MESSAGES, (conversation_id, [index_text(one) for one in ids]))
-    positions = [position for (position,) in await cursor.fetchall()]
-    if not positions:
+    """Delete conversations with all that was made from them; their messages go from their forks too."""
+    meant: list[int] = []
+    losses: list[RangeLoss] = []
+
+    async def find_losers() -> set[int]:
+        nonlocal meant, losses
+        meant = await find()
+        cursor = await connection.execute(_SELECT_RANGE_LOSSES, {"these": meant})
+        losses = [RangeLoss(*row) for row in await cursor.fetchall()]
+        return {*meant, *(loss.conversation_id for loss in losses)}
+
+    await _lock_all(connection, find_losers)
+    [(deleted,)] = await (await connection.execute(_DELETE_WHOLLY, {"these": meant})).fetchall()
+    await _note_losses(connection, [loss for loss in losses if loss.count])
+    return int(deleted)
+
+
+async def _delete_some(
+    connection: psycopg.AsyncConnection[Any], meant: Sequence[int], ids: Sequence[str]
+) -> int:
+    """Delete messages of conversations, from every one that has them."""
+    rows: list[tuple[int, int, int]] = []
+
+    async def find_losers() -> set[int]:
+        nonlocal rows
+        cursor = await connection.execute(_SELECT_PLACES, {"these": meant, "ids": ids})
+        rows = await cursor.fetchall()
+        return {loser for _, _, loser in rows}
+
+    await _lock_all(connection, find_losers)
+    places = sorted({(owner, position) for owner, position, _ in rows})
+    if not places:
         return 0
-    of_these = (conversation_id, positions)
-    await execute(
-        "DELETE FROM autonomy_ctx.whole WHERE conversation_id = %s AND position = ANY(%s)", of_these
-    )
-    await delete_entries(connection, [conversation_id], positions)
-    pins = await execute(
-        "DELETE FROM autonomy_ctx.pin WHERE conversation_id = %s AND position = ANY(%s)", of_these
-    )
-    await execute("DELETE FROM autonomy_ctx.record WHERE conversation_id = %s AND derived", of_these[:1])
+    columns = [[*column] for column in zip(*places, strict=True)]
+    for table in ("message", "whole", "search_entry"):
+        await connection.execute(_DELETE_ROWS.format(table=table), columns)
+    await _note_losses(connection, [RangeLoss(loser, position, position, 1) for _, position, loser in rows])
+    return len(places)
+
+
+async def _lock_all(
+    connection: psycopg.AsyncConnection[Any], find: Callable[[], Awaitable[set[int]]]
+) -> None:
+    """Lock conversations, until all that are found under the locks are locked."""
+    locked: set[int] = set()
+    while not (found := await find()) <= locked:
+        locked |= found
+        await connection.execute(_LOCK, (sorted(locked),))
+
+
+async def _note_losses(connection: psycopg.AsyncConnection[Any], losses: Sequence[RangeLoss]) -> None:
+    for conversation_id in sorted({loss.conversation_id for loss in losses}):
+        ranges = [loss for loss in losses if loss.conversation_id == conversation_id]
+        await _note_loss(connection, conversation_id, ranges)
+
+
+async def _note_loss(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, ranges: Sequence[RangeLoss]
+) -> None:
+    """Delete the segments from the first lost message on, their facts, and what else was made from them."""
+    execute, meant = connection.execute, (conversation_id,)
+    firsts, lasts = [loss.first for loss in ranges], [loss.last for loss in ranges]
+    pins = await execute(_DELETE_PINS, (firsts, lasts, conversation_id))
+    await execute("DELETE FROM autonomy_ctx.record WHERE conversation_id = %s AND derived", meant)
     segments = await execute(
         "DELETE FROM autonomy_ctx.segment WHERE conversation_id = %s AND last >= %s",
-        (conversation_id, min(positions)),
+        (conversation_id, min(firsts)),
     )
     if segments.rowcount:
         await restore_segments(connection, conversation_id)
     facts = await drop_facts(connection, conversation_id, DROP_LOST)
-    cursor = await execute(
-        _UPDATE_CONVERSATION,
-        {
-            "id": conversation_id,
-            "deleted": len(positions),
-            "derived": int(segments.rowcount + pins.rowcount + facts > 0),
-        },
-    )
-    [(left,)] = await cursor.fetchall()
+    values = {
+        "id": conversation_id,
+        "deleted": sum(loss.count for loss in ranges),
+        "derived": int(segments.rowcount + pins.rowcount + facts > 0),
+    }
+    [(left,)] = await (await execute(_UPDATE_CONVERSATION, values)).fetchall()
     if not left:
-        await execute("DELETE FROM autonomy_ctx.work WHERE conversation_id = %s", (conversation_id,))
-    return len(positions)
+        await execute("DELETE FROM autonomy_ctx.work WHERE conversation_id = %s", meant)

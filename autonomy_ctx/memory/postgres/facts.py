@@ -13,6 +13,8 @@ from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
     USERS_SEGMENT,
+    EndedFact,
+    FactRow,
     decode_fact_row,
     ended_state,
     make_fact,
@@ -29,6 +31,25 @@ _SELECT_ALL = f"""
     FROM autonomy_ctx.fact f
     LEFT JOIN autonomy_ctx.fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
     WHERE f.conversation_id = %s AND NOT f.is_done ORDER BY f.number
+"""  # noqa: S608  # our names
+_SELECT_ROWS = f"""
+    SELECT {COLUMNS_OF_FACT}, f.ended_by FROM autonomy_ctx.fact f
+    WHERE f.conversation_id = %s ORDER BY f.number
+"""  # noqa: S608  # our names
+# Those that hold at a position or might, the ones they stand for, and the ones that ended them after it.
+_SELECT_FORKABLE = f"""
+    WITH held AS (
+        SELECT number, target, ended_by FROM autonomy_ctx.fact
+        WHERE conversation_id = %(id)s AND ended_by IS NULL AND NOT is_done AND position <= %(at)s
+        UNION ALL
+        SELECT h.number, h.target, h.ended_by FROM autonomy_ctx.fact e
+        JOIN autonomy_ctx.fact h ON h.conversation_id = e.conversation_id AND h.number = e.target
+        WHERE e.conversation_id = %(id)s AND e.position > %(covered)s AND NOT h.is_done
+          AND h.position <= %(at)s
+    )
+    SELECT {COLUMNS_OF_FACT}, f.ended_by FROM autonomy_ctx.fact f
+    WHERE f.conversation_id = %(id)s AND f.number IN
+        (SELECT number FROM held UNION SELECT target FROM held UNION SELECT ended_by FROM held)
 """  # noqa: S608  # our names
 _TYPES = {"kind": "text", "text": "text", "source": "text", "created": "float8", "is_done": "bool"}
 _INSERT = f"""
@@ -77,9 +98,7 @@ async def write_facts(
     rows = make_rows(facts, changes, last=last, segment=segment)
     if not rows:
         return []
-    columns = {name: [getattr(row, name) for row in rows] for name in FACT_COLUMNS}
-    columns["text"] = [encode_text(row.text) for row in rows]
-    await connection.execute(_INSERT, (conversation_id, *columns.values()))
+    await _insert(connection, conversation_id, rows)
     ended = [(row.target, row.number) for row in rows if row.target is not None]
     await _end(connection, conversation_id, ended)
     await connection.execute(
@@ -119,6 +138,40 @@ async def drop_facts(
             (conversation_id, numbers),
         )
     return len(numbers)
+
+
+async def read_fact_rows(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[EndedFact]:
+    """Every row that is kept, and what ended it."""
+    rows = await (await connection.execute(_SELECT_ROWS, (conversation_id,))).fetchall()
+    return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
+
+
+async def read_forkable_facts(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, at: int, covered: int
+) -> tuple[dict[int, FactRow], dict[int, int]]:
+    """What `fork_facts` has to know of a fork at a position: rows by number, and what ended them."""
+    values = {"id": conversation_id, "at": at, "covered": covered}
+    found = await (await connection.execute(_SELECT_FORKABLE, values)).fetchall()
+    ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
+    return {row[0]: decode_fact_row(row[:-1]) for row in found}, ended_by
+
+
+async def insert_ended_facts(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, facts: Sequence[EndedFact]
+) -> None:
+    """Write the rows of a fork or of a copy."""
+    await _insert(connection, conversation_id, [fact.row for fact in facts])
+    ended = [(fact.row.number, fact.ended_by) for fact in facts if fact.ended_by is not None]
+    await _end(connection, conversation_id, ended)
+
+
+async def _insert(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, rows: Sequence[FactRow]
+) -> None:
+    columns = {name: [getattr(row, name) for row in rows] for name in FACT_COLUMNS}
+    columns["text"] = [encode_text(row.text) for row in rows]
+    if rows:
+        await connection.execute(_INSERT, (conversation_id, *columns.values()))
 
 
 async def _end(

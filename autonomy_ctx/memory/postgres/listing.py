@@ -15,7 +15,7 @@ from autonomy_ctx.memory.store import ConversationInfo, Key
 
 # The index has the beginning of the name of a conversation; what is equal there is sorted, a page at a time.
 _SELECT_PAGE = """
-    SELECT id, agent, scope, conversation, count FROM autonomy_ctx.conversation
+    SELECT id, agent, scope, conversation, count, is_fork FROM autonomy_ctx.conversation
     WHERE has_messages AND scope = %(scope)s AND {condition}
     ORDER BY agent, left(conversation, 100), conversation LIMIT %(limit)s
 """
@@ -32,13 +32,22 @@ _NEXT_PAGE = f"""
 """
 _SELECT_CONVERSATIONS = """
     SELECT c.agent, c.scope, c.conversation, c.count,
-           (SELECT created FROM autonomy_ctx.message WHERE conversation_id = c.id
-            ORDER BY position LIMIT 1),
-           (SELECT created FROM autonomy_ctx.message WHERE conversation_id = c.id
-            ORDER BY position DESC LIMIT 1)
+           {first}, {last}
     FROM (SELECT * FROM ({page}) page ORDER BY agent, conversation LIMIT %(limit)s) c
     ORDER BY c.agent, c.conversation
 """
+_SELECT_TIME = """
+    CASE WHEN c.is_fork
+        THEN (SELECT m.created FROM autonomy_ctx.shared_range r CROSS JOIN LATERAL (
+                  SELECT created FROM autonomy_ctx.message
+                  WHERE conversation_id = r.source_id AND position BETWEEN r.first AND r.last
+                  ORDER BY position {order} LIMIT 1
+              ) m WHERE r.conversation_id = c.id ORDER BY r.first {order} LIMIT 1)
+        ELSE (SELECT created FROM autonomy_ctx.message WHERE conversation_id = c.id
+              ORDER BY position {order} LIMIT 1)
+    END
+"""
+_TIMES = {"first": _SELECT_TIME.format(order="ASC"), "last": _SELECT_TIME.format(order="DESC")}
 # Each name is the smallest after the one before: conversations of the same name are passed over.
 _SELECT_NAMES = """
     WITH RECURSIVE names (name) AS (
@@ -82,7 +91,7 @@ async def list_conversations(
         "last_conversation": last.conversation,
         "limit": limit,
     }
-    cursor = await connection.execute(_SELECT_CONVERSATIONS.format(page=page), values)
+    cursor = await connection.execute(_SELECT_CONVERSATIONS.format(page=page, **_TIMES), values)
     return [_conversation_info(*row) for row in await cursor.fetchall()]
 
 

@@ -32,12 +32,20 @@ CHUNK_ROWS = 256
 
 
 class KnownMessage(Exception):
-    """One of the messages has an id that is there already, or is there twice."""
+    """One of the messages has, or in a fork may have, an id that is there already."""
 
 
 _SELECT_CONVERSATION = """
     SELECT id, head, count, generation, last_user, revision FROM autonomy_ctx.conversation WHERE key = %s
 """
+# The messages of a conversation `c` by `m`: of a fork those of its ranges, of any other its own rows.
+MESSAGES_OF_CONVERSATION = f"""
+    autonomy_ctx.conversation c
+    LEFT JOIN autonomy_ctx.shared_range r ON r.conversation_id = c.id
+    JOIN autonomy_ctx.message m ON m.conversation_id = coalesce(r.source_id, c.id)
+        AND m.position BETWEEN coalesce(r.first, 1) AND coalesce(r.last, {MAX_POSITION})
+"""
+# To a fork these statements append nothing and give no head: an id that it shares has to be looked for.
 # A message that has no long id and is not cut: what most appends are. Few values, because each of them costs.
 _APPEND_ONE = """
     WITH head AS (
@@ -46,6 +54,7 @@ _APPEND_ONE = """
         VALUES (%s, %s, %s, %s, 1, 1, {new_last_user}, true)
         ON CONFLICT (key) DO UPDATE SET
             head = c.head + 1, count = c.count + 1, last_user = {last_user}, has_messages = true
+            WHERE NOT c.is_fork
         RETURNING c.id, c.head
     ), new AS (
         INSERT INTO autonomy_ctx.message
@@ -63,6 +72,7 @@ _APPEND = """
         ON CONFLICT (key) DO UPDATE SET
             head = c.head + %s, count = c.count + %s, has_messages = true,
             last_user = CASE WHEN %s > 0 THEN c.head + %s ELSE c.last_user END
+            WHERE NOT c.is_fork OR %s
         RETURNING c.id, c.head
     ), new AS (
         INSERT INTO autonomy_ctx.message
@@ -83,33 +93,47 @@ _APPEND_MANY_WITH_WHOLE = _APPEND_MANY.replace(
         FROM head, unnest(%s::text[]) WITH ORDINALITY AS d (body, number) WHERE d.body IS NOT NULL
     ) SELECT head FROM head""",
 )
-_SELECT_BY_MESSAGE_ID = """
-    SELECT coalesce(m.long_id, m.id), m.position, coalesce(w.body, m.body) FROM autonomy_ctx.message m
+_SELECT_BY_MESSAGE_ID = f"""
+    SELECT coalesce(m.long_id, m.id), m.position, coalesce(w.body, m.body) FROM {MESSAGES_OF_CONVERSATION}
     LEFT JOIN autonomy_ctx.whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
-    WHERE m.conversation_id = %s AND m.id = ANY(%s)
-"""
+    WHERE c.id = %s AND m.id = ANY(%s)
+"""  # noqa: S608  # our names
 # One statement is one snapshot: the head and the rows it was read with, newest first.
 _SELECT_WINDOW = """
     SELECT c.head, c.count, c.generation, c.last_user, c.revision,
-           m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
+           m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body, c.is_fork
     FROM autonomy_ctx.conversation c
     LEFT JOIN LATERAL (
         SELECT * FROM autonomy_ctx.message m
-        WHERE m.conversation_id = c.id AND m.position > %s AND m.position < %s
-        ORDER BY m.position DESC LIMIT %s
+        WHERE NOT c.is_fork AND m.conversation_id = c.id
+          AND m.position > %(after)s AND m.position < %(before)s
+        ORDER BY m.position DESC LIMIT %(limit)s
     ) m ON true
-    WHERE c.key = %s
+    WHERE c.key = %(key)s
 """
-_SELECT_WHOLE = """
-    SELECT w.body FROM autonomy_ctx.conversation c
-    JOIN autonomy_ctx.message m ON m.conversation_id = c.id
-    JOIN autonomy_ctx.whole w ON w.conversation_id = c.id AND w.position = m.position
+# The same of a fork: from each of its ranges no more rows than are wanted of all.
+_SELECT_FORK_WINDOW = f"""
+    {_SELECT_WINDOW.partition("LEFT JOIN")[0]}
+    LEFT JOIN LATERAL (
+        SELECT m.* FROM autonomy_ctx.shared_range r CROSS JOIN LATERAL (
+            SELECT * FROM autonomy_ctx.message m
+            WHERE m.conversation_id = r.source_id
+              AND m.position BETWEEN greatest(r.first, %(after)s + 1) AND least(r.last, %(before)s - 1)
+            ORDER BY m.position DESC LIMIT %(limit)s
+        ) m
+        WHERE r.conversation_id = c.id ORDER BY r.first DESC, m.position DESC LIMIT %(limit)s
+    ) m ON true
+    WHERE c.key = %(key)s AND c.is_fork
+"""  # noqa: S608  # our names
+_SELECT_WHOLE = f"""
+    SELECT w.body FROM {MESSAGES_OF_CONVERSATION}
+    JOIN autonomy_ctx.whole w ON w.conversation_id = m.conversation_id AND w.position = m.position
     WHERE c.key = %s AND m.id = %s
-"""
-_LOCK_CONVERSATIONS = """
+"""  # noqa: S608  # our names
+_SELECT_CONVERSATION_IDS = """
     SELECT id FROM autonomy_ctx.conversation
     WHERE scope = %s AND (%s::text IS NULL OR agent = %s) AND (%s::text IS NULL OR conversation = %s)
-    ORDER BY id FOR UPDATE
+    ORDER BY id
 """
 
 
@@ -159,37 +183,51 @@ async def ensure_conversation(connection: psycopg.AsyncConnection[Any], key: Key
 
 
 async def find_conversation_ids(
-    connection: psycopg.AsyncConnection[Any], scope: str, agent: str | None, conversation: str | None
+    connection: psycopg.AsyncConnection[Any],
+    scope: str,
+    agent: str | None,
+    conversation: str | None,
+    *,
+    lock: bool,
 ) -> list[int]:
-    """The numbers of the conversations that are meant, locked: of a scope, perhaps of one agent or name."""
+    """The numbers of the conversations that are meant: of a scope, perhaps of one agent or name."""
     if agent is not None and conversation is not None:
-        found = await find_conversation(connection, Key(agent, scope, conversation), lock=True)
+        found = await find_conversation(connection, Key(agent, scope, conversation), lock=lock)
         return [] if found is None else [found[0]]
-    cursor = await connection.execute(_LOCK_CONVERSATIONS, (scope, agent, agent, conversation, conversation))
     # In the same order for all: two that delete at once would wait for each other.
+    statement = _SELECT_CONVERSATION_IDS + (" FOR UPDATE" if lock else "")
+    cursor = await connection.execute(statement, (scope, agent, agent, conversation, conversation))
     return [number for (number,) in await cursor.fetchall()]
 
 
 async def append_new(
-    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft]
+    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], *, to_fork: bool = False
 ) -> list[int]:
-    """Store drafts in one statement. Raises `KnownMessage`, with nothing stored, for an id that is there."""
+    """Store drafts in one statement.
+
+    Raises `KnownMessage`, with nothing stored, for an id that is there. Also for a fork, unless `to_fork`
+    says that the ids it shares were looked at.
+    """
     try:
-        return await _append(connection, key, drafts)
+        if positions := await _append(connection, key, drafts, to_fork):
+            return positions
     except psycopg.errors.UniqueViolation as error:
         if error.diag.constraint_name != "message_id":
             raise UnreadableRow("the head of a conversation contradicts its log") from None
     raise KnownMessage
 
 
-async def _append(connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft]) -> list[int]:
-    number = len(drafts)
-    if number == 1 and drafts[0].whole is None and len(drafts[0].message.id) <= MAX_INDEXED_BYTES // 4:
-        cursor = await short_cursor(connection).execute(*_append_one(key, drafts[0]))
+async def _append(
+    connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], to_fork: bool
+) -> list[int]:
+    number, first = len(drafts), drafts[0]
+    is_plain = number == 1 and first.whole is None and len(first.message.id) <= MAX_INDEXED_BYTES // 4
+    if is_plain and not to_fork:
+        cursor = await short_cursor(connection).execute(*_append_one(key, first))
     else:
-        cursor = await connection.execute(*_append_many(key, drafts))
-    [(head,)] = await cursor.fetchall()
-    return list(range(head - number + 1, head + 1))
+        cursor = await connection.execute(*_append_many(key, drafts, to_fork))
+    found = await cursor.fetchone()
+    return [] if found is None else list(range(found[0] - number + 1, found[0] + 1))
 
 
 def _append_one(key: Key, draft: Draft) -> tuple[str, tuple[Any, ...]]:
@@ -206,9 +244,10 @@ def _append_one(key: Key, draft: Draft) -> tuple[str, tuple[Any, ...]]:
     return _APPEND_ONE_OF_USER if is_user else _APPEND_ONE_OF_OTHERS, (key_digest(key), *key, *row)
 
 
-def _append_many(key: Key, drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
+def _append_many(key: Key, drafts: Sequence[Draft], to_fork: bool) -> tuple[str, tuple[Any, ...]]:
     number, last_user = len(drafts), last_user_draft(drafts)
-    names = (key_digest(key), *key, number, number, last_user, number, number, last_user, last_user)
+    counts = (number, number, last_user)
+    names = (key_digest(key), *key, *counts, *counts, last_user, to_fork)
     columns = [list(column) for column in zip(*map(_row, drafts), strict=True)]
     wholes = [draft.whole for draft in drafts]
     if not any(wholes):
@@ -236,7 +275,7 @@ async def append_known(
             raise ConflictingMessage(message_id=draft.message.id, position=position)
         positions.append(position)
     if new:
-        await append_new(connection, key, new)
+        await append_new(connection, key, new, to_fork=True)
     return positions
 
 
@@ -255,7 +294,7 @@ def insert_rows(drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
     key = Key("", "", "")
     is_short = len(drafts) == 1 and drafts[0].whole is None
     is_plain = is_short and len(drafts[0].message.id) <= MAX_INDEXED_BYTES // 4
-    statement, values = _append_one(key, drafts[0]) if is_plain else _append_many(key, drafts)
+    statement, values = _append_one(key, drafts[0]) if is_plain else _append_many(key, drafts, False)
     head, rest, rows = statement.partition("), new AS (")
     return (rest + rows).rpartition(")")[0], values[head.count("%s") :]
 
@@ -291,16 +330,25 @@ async def read_window(
         return Window(await read_head(connection, key), [])
     is_short = limit is not None and limit <= CHUNK_ROWS
     cursor = short_cursor(connection) if is_short else connection.cursor()
-    await cursor.execute(
-        _SELECT_WINDOW, (after, MAX_POSITION if before is None else before, limit, key_digest(key))
-    )
-    rows = await cursor.fetchmany(CHUNK_ROWS)
+    before_or_end = MAX_POSITION if before is None else before
+    values = {"after": after, "before": before_or_end, "limit": limit, "key": key_digest(key)}
+
+    async def begin(statement: str) -> list[Any]:
+        return await (await cursor.execute(statement, values)).fetchmany(CHUNK_ROWS)
+
+    rows = await begin(_SELECT_WINDOW)
+    while rows and rows[0][-1]:
+        rows = await begin(_SELECT_FORK_WINDOW)
+        if rows:
+            break
+        # All of it was deleted meanwhile: it is no fork any more.
+        rows = await begin(_SELECT_WINDOW)
     if not rows:
         return Window(Head(), [])
     head = Head(*rows[0][:5])
     entries: list[Entry] = []
     while rows and rows[0][5] is not None:
-        entries += [decode_entry(*row[5:]) for row in rows]
+        entries += [decode_entry(*row[5:-1]) for row in rows]
         if len(rows) < CHUNK_ROWS:
             break
         await anyio.lowlevel.checkpoint()

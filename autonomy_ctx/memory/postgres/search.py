@@ -31,15 +31,27 @@ _RANK_LIMIT = math.pi**2 / 6
 # The number of the scope, how many messages can be found, and the conversations that the index lacks.
 _SELECT_STATE = """
     SELECT (SELECT number FROM autonomy_ctx.search_scope WHERE key = %(scope_key)s),
-           coalesce(sum(c.count), 0)::int8,
+           coalesce(sum(c.count) FILTER (WHERE {is_meant}), 0)::int8,
            coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE c.head > coalesce(p.indexed, 0)), '{{}}'),
-           coalesce(array_agg(c.head ORDER BY c.id) FILTER (WHERE c.head > coalesce(p.indexed, 0)), '{{}}')
+           coalesce(array_agg(c.head ORDER BY c.id) FILTER (WHERE c.head > coalesce(p.indexed, 0)), '{{}}'),
+           coalesce(bool_or(c.is_fork) FILTER (WHERE {is_meant}), false)
     FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
     WHERE c.has_messages AND {condition}
 """
-_SELECT_SCOPE_STATE = _SELECT_STATE.format(condition="c.scope = %(scope)s AND c.agent = %(agent)s")
-_SELECT_CONVERSATION_STATE = _SELECT_STATE.format(condition="c.key = %(key)s")
+_SELECT_SCOPE_STATE = _SELECT_STATE.format(
+    condition="c.scope = %(scope)s AND c.agent = %(agent)s", is_meant="true"
+)
+# The messages that a fork shares are in the index as those of its sources.
+_SELECT_CONVERSATION_STATE = _SELECT_STATE.format(
+    condition="""c.id IN (
+        SELECT id FROM autonomy_ctx.conversation WHERE key = %(key)s
+        UNION ALL
+        SELECT r.source_id FROM autonomy_ctx.conversation f
+        JOIN autonomy_ctx.shared_range r ON r.conversation_id = f.id WHERE f.key = %(key)s
+    )""",
+    is_meant="c.key = %(key)s",
+)
 _SELECT_INDEX_STATE = """
     SELECT c.id, coalesce(p.indexed, 0), c.generation, c.head FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
@@ -105,19 +117,23 @@ _SELECT_HITS = f"""
     ORDER BY hit.score DESC, hit.number DESC
 """  # noqa: S608  # our numbers
 _SELECT_SCOPE_HITS = _SELECT_HITS.format(condition="true")
-# The place where a fork will also name the ranges that it shares.
 _SELECT_CONVERSATION_HITS = _SELECT_HITS.format(
     condition="e.conversation_id = (SELECT id FROM autonomy_ctx.conversation WHERE key = %(key)s)"
+)
+_SELECT_FORK_HITS = _SELECT_HITS.format(
+    condition="""EXISTS (
+        SELECT 1 FROM autonomy_ctx.conversation f JOIN autonomy_ctx.shared_range r ON r.conversation_id = f.id
+        WHERE f.key = %(key)s AND r.source_id = e.conversation_id AND e.position BETWEEN r.first AND r.last
+    )"""
 )
 _SELECT_MESSAGES = """
     SELECT c.conversation, m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
     FROM unnest(%s::bytea[], %s::int8[]) AS wanted (key, position)
     JOIN autonomy_ctx.conversation c ON c.key = wanted.key
-    JOIN autonomy_ctx.message m ON m.conversation_id = c.id AND m.position = wanted.position
-"""
-_DELETE_ENTRIES = """
-    DELETE FROM autonomy_ctx.search_entry
-    WHERE conversation_id = ANY (%s) AND (%s::int8[] IS NULL OR position = ANY (%s))
+    LEFT JOIN autonomy_ctx.shared_range r
+        ON r.conversation_id = c.id AND wanted.position BETWEEN r.first AND r.last
+    JOIN autonomy_ctx.message m
+        ON m.conversation_id = coalesce(r.source_id, c.id) AND m.position = wanted.position
 """
 
 
@@ -141,6 +157,8 @@ class SearchState(NamedTuple):
     messages: int
     # Conversations, and the positions up to which they are to be indexed.
     unindexed: list[tuple[int, int]]
+    # Whether it is one conversation that shares messages of others.
+    is_fork: bool
 
 
 class IndexBlock(NamedTuple):
@@ -198,8 +216,10 @@ async def read_state(connection: Connection, search_scope: SearchScope) -> Searc
     statement = _SELECT_SCOPE_STATE
     if conversation is not None:
         statement, values["key"] = _SELECT_CONVERSATION_STATE, key_digest(Key(agent, scope, conversation))
-    [(number, messages, ids, heads)] = await (await connection.execute(statement, values)).fetchall()
-    return SearchState(number, messages, list(zip(ids, heads, strict=True)))
+    [found] = await (await connection.execute(statement, values)).fetchall()
+    number, messages, ids, heads, is_fork = found
+    is_one_fork = conversation is not None and is_fork
+    return SearchState(number, messages, list(zip(ids, heads, strict=True)), is_one_fork)
 
 
 async def read_index_blocks(connection: Connection, unindexed: Sequence[tuple[int, int]]) -> list[IndexBlock]:
@@ -274,11 +294,18 @@ async def find_messages(
     }
     statement = _SELECT_SCOPE_HITS
     if search_scope.conversation is not None:
-        statement, values["key"] = _SELECT_CONVERSATION_HITS, key_digest(Key(*search_scope))  # type: ignore[arg-type]
+        statement = _SELECT_FORK_HITS if state.is_fork else _SELECT_CONVERSATION_HITS
+        values["key"] = key_digest(Key(*search_scope))  # type: ignore[arg-type]
     rows = await (await connection.execute(statement, values)).fetchall()
     return [
-        SearchHit(conversation=conversation, position=row[0], message=decode_entry(*row).message, score=score)
-        for conversation, score, *row in rows
+        SearchHit(
+            # What one conversation shares with others has its name.
+            conversation=owner if search_scope.conversation is None else search_scope.conversation,
+            position=row[0],
+            message=decode_entry(*row).message,
+            score=score,
+        )
+        for owner, score, *row in rows
     ]
 
 
@@ -290,16 +317,6 @@ async def read_indexed(
     values = ([digests[name] for name, _ in places], [position for _, position in places])
     rows = await (await connection.execute(_SELECT_MESSAGES, values)).fetchall()
     return [IndexedMessage(name, *decode_entry(*row)) for name, *row in rows]
-
-
-async def delete_entries(
-    connection: Connection,
-    conversation_ids: Sequence[int],
-    positions: Sequence[int] | None = None,
-) -> None:
-    """Let nothing find deleted messages any more. The conversations are locked for update."""
-    some = None if positions is None else list(positions)
-    await connection.execute(_DELETE_ENTRIES, (list(conversation_ids), some, some))
 
 
 async def _ensure_scope_number(connection: Connection, search_scope: SearchScope) -> int:

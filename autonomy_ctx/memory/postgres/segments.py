@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, decode_segment, encode_text
+from autonomy_ctx.memory.forks import ReplacedSegment
 from autonomy_ctx.memory.store import StoredSegment, restorable_segments
 
 _COLUMNS = ", ".join(SEGMENT_COLUMNS)
@@ -26,6 +28,14 @@ _SELECT_RESTORABLE = f"""
         (SELECT 1 FROM autonomy_ctx.segment o
          WHERE o.number = s.replaced_by AND o.conversation_id = s.conversation_id)
 """  # noqa: S608  # our names
+_SELECT_SOURCES = f"""
+    SELECT {_COLUMNS}, replaced_by FROM autonomy_ctx.segment
+    WHERE conversation_id = %s AND replaced_by = ANY(%s)
+"""  # noqa: S608  # our names
+_SELECT_ALL = f"""
+    SELECT {_COLUMNS}, replaced_by, rest_of FROM autonomy_ctx.segment
+    WHERE conversation_id = %s ORDER BY number
+"""  # noqa: S608  # our names
 
 
 async def read_active_segments(
@@ -33,6 +43,22 @@ async def read_active_segments(
 ) -> list[StoredSegment]:
     cursor = await connection.execute(_SELECT_ACTIVE, (conversation_id,))
     return [decode_segment(row) for row in await cursor.fetchall()]
+
+
+async def read_sources(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, numbers: Sequence[int]
+) -> list[ReplacedSegment]:
+    """The segments that others stand for."""
+    cursor = await connection.execute(_SELECT_SOURCES, (conversation_id, numbers))
+    return [ReplacedSegment(row[-1], decode_segment(row[:-1])) for row in await cursor.fetchall()]
+
+
+async def read_all_segments(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int
+) -> list[tuple[StoredSegment, int | None, int | None]]:
+    """Every segment that is kept, in the order of numbers, with `replaced_by` and `rest_of`."""
+    rows = await (await connection.execute(_SELECT_ALL, (conversation_id,))).fetchall()
+    return [(decode_segment(row[:-2]), row[-2], row[-1]) for row in rows]
 
 
 async def restore_segments(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> None:

@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import anyio
 
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.postgres import deletion, leases, listing, log, summaries, turns
+from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import records as record_rows
 from autonomy_ctx.memory.postgres import search as search_rows
 from autonomy_ctx.memory.postgres.connection import Connection, Database, connect_options
@@ -249,6 +249,12 @@ class PostgresStore:
         self, scope: str, *, agent: str | None, after: Key | None, limit: int
     ) -> list[ConversationInfo]:
         return await self._read(listing.list_conversations, scope, agent, after, limit)
+
+    async def fork(self, key: Key, at: int | None, name: str) -> None:
+        await self._write(forks.fork, key, at, name)
+
+    async def shared_until(self, key: Key) -> int:
+        return await self._read(forks.shared_until, key)
 
     @property
     def identity(self) -> object:

@@ -15,6 +15,7 @@ from autonomy_ctx.memory.facts import decode_fact_row, make_fact
 from autonomy_ctx.memory.postgres import facts as fact_rows
 from autonomy_ctx.memory.postgres.leases import is_leased
 from autonomy_ctx.memory.postgres.log import (
+    MESSAGES_OF_CONVERSATION,
     ensure_conversation,
     find_conversation,
     find_conversation_ids,
@@ -34,7 +35,10 @@ _SELECT_SUMMARY = f"""
              m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
          ) ORDER BY m.position)::text
          FROM autonomy_ctx.pin p
-         JOIN autonomy_ctx.message m ON m.conversation_id = p.conversation_id AND m.position = p.position
+         LEFT JOIN autonomy_ctx.shared_range r
+             ON r.conversation_id = p.conversation_id AND p.position BETWEEN r.first AND r.last
+         JOIN autonomy_ctx.message m
+             ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
          WHERE p.conversation_id = c.id),
         (SELECT json_agg(json_build_array({fact_rows.COLUMNS_OF_FACT}) ORDER BY h.number)::text
          FROM autonomy_ctx.fact h
@@ -45,7 +49,7 @@ _SELECT_SUMMARY = f"""
          WHERE f.conversation_id = c.id AND f.ended_by IS NULL AND NOT f.is_done)
     FROM autonomy_ctx.conversation c WHERE c.key = %s
 """  # noqa: S608  # our names
-_SELECT_POSITION = "SELECT position FROM autonomy_ctx.message WHERE conversation_id = %s AND id = %s"
+_SELECT_POSITION = f"SELECT m.position FROM {MESSAGES_OF_CONVERSATION} WHERE c.id = %s AND m.id = %s"  # noqa: S608
 
 
 async def read_summary(connection: psycopg.AsyncConnection[Any], key: Key) -> SummaryState:
@@ -146,7 +150,7 @@ async def drop_segments(
 ) -> int:
     """Delete all segments and what is owed; how many of the segments were in force."""
     in_force = 0
-    for conversation_id in await find_conversation_ids(connection, scope, agent, conversation):
+    for conversation_id in await find_conversation_ids(connection, scope, agent, conversation, lock=True):
         meant = (conversation_id,)
         await connection.execute("DELETE FROM autonomy_ctx.work WHERE conversation_id = %s", meant)
         cursor = await connection.execute(

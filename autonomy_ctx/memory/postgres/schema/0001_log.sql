@@ -26,7 +26,7 @@ CREATE TABLE autonomy_ctx.conversation (
     -- Whether it has messages. It changes only with the first and the last one, so that an append
     -- need not touch the indexes below, and rows without messages are not in a listing's way.
     has_messages  boolean          NOT NULL DEFAULT false,
-    -- Whether some of its messages are rows of other conversations; see `shared_range`.
+    -- Whether it began as a fork. Only then its messages are found by `shared_range`.
     is_fork       boolean          NOT NULL DEFAULT false,
     -- Whose turn it is: the ticket of the holder, 0 when nobody holds it.
     turn_ticket   bigint           NOT NULL DEFAULT 0,
@@ -76,7 +76,8 @@ CREATE TABLE autonomy_ctx.whole (
     PRIMARY KEY (conversation_id, position)
 );
 
--- The positions `first` to `last` of a fork are the rows of another conversation, its source.
+-- The positions `first` to `last` of a fork are the rows of conversation `source_id`: one row per
+-- conversation it came from, and one for its own messages. Ranges of one fork do not overlap.
 CREATE TABLE autonomy_ctx.shared_range (
     conversation_id bigint NOT NULL,
     source_id       bigint NOT NULL,
@@ -85,7 +86,7 @@ CREATE TABLE autonomy_ctx.shared_range (
     PRIMARY KEY (conversation_id, first)
 );
 
-CREATE INDEX shared_range_source ON autonomy_ctx.shared_range (source_id);
+CREATE INDEX shared_range_source ON autonomy_ctx.shared_range (source_id, last);
 
 -- Who waits for a turn, in the order of the tickets. A row whose time is over counts as gone.
 CREATE TABLE autonomy_ctx.turn_wait (

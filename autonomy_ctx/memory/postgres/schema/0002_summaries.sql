@@ -31,6 +31,10 @@ CREATE INDEX segment_in_force ON autonomy_ctx.segment (conversation_id, first) W
 
 CREATE INDEX segment_last ON autonomy_ctx.segment (conversation_id, last);
 
+-- What a segment stands for: a fork in the middle of it asks.
+CREATE INDEX segment_replaced ON autonomy_ctx.segment (conversation_id, replaced_by)
+    WHERE replaced_by IS NOT NULL;
+
 CREATE TABLE autonomy_ctx.pin (
     conversation_id bigint NOT NULL,
     position        bigint NOT NULL,
@@ -59,6 +63,9 @@ CREATE TABLE autonomy_ctx.fact (
 
 CREATE INDEX fact_in_force ON autonomy_ctx.fact (conversation_id, number)
     WHERE ended_by IS NULL AND NOT is_done;
+
+-- What changed after a position: a fork there asks.
+CREATE INDEX fact_position ON autonomy_ctx.fact (conversation_id, position);
 
 -- Conversations that are owed something. `owner` and `lease_until` are null when nobody is at it.
 CREATE TABLE autonomy_ctx.work (
