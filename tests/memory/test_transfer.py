@@ -104,6 +104,7 @@ async def test_one_scope_can_be_moved_alone(source: Memory, target: Memory) -> N
 
 async def test_another_conversation_of_that_name_is_not_touched(source: Memory, target: Memory) -> None:
     await target.append("tenant 2", "talk", make_message("somebody else", id="h"))
+    assert len(await target.search("tenant 2", "somebody")) == 1
     with pytest.raises(CopyConflict, match="conversation 'talk' of scope 'tenant 2'") as caught:
         await copy_memory(source, target)
     assert caught.value.key == Key("", "tenant 2", "talk")
@@ -111,7 +112,9 @@ async def test_another_conversation_of_that_name_is_not_touched(source: Memory, 
     assert "somebody else" in str(message)
     await target.delete_conversation("tenant 2", "talk")
     await copy_memory(source, target)
-    assert (await content(target)).keys() == (await content(source)).keys()
+    assert await content(target) == await content(source)
+    [hit] = await target.search("tenant 2", "hello")
+    assert (hit.conversation, hit.position) == ("talk", 1)
 
 
 async def test_what_changes_during_the_copy_is_found_at_the_end(source: Memory, target: Memory) -> None:

@@ -44,6 +44,13 @@ _SELECT_RECORDS = """
 _INSERT_RECORD = """
     INSERT INTO record (conversation_id, kind, name, at, derived, size, body) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
+# Positions that it had before its messages were deleted are used again: what was read of it is void, and
+# the search index begins anew there.
+_MOVE_HEAD = """
+    UPDATE conversation SET head = max(head, ?2), count = count + ?3, last_user = max(last_user, ?4),
+        generation = max(generation, ?5) + (head >= ?6), indexed = min(indexed, ?6 - 1), has_messages = 1
+    WHERE id = ?1
+"""
 _UPDATE_CONVERSATION = """
     UPDATE conversation SET head = ?2, count = ?3, generation = max(generation, ?4), last_user = ?5,
         revision = max(revision + 1, ?6), last_fact = ?7, is_fork = ?8, has_messages = ?3 > 0
@@ -134,14 +141,9 @@ def import_messages(transaction: Transaction, key: Key, rows: Sequence[MessageRo
                 "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, row.position, row.whole)
             )
     users = [row.position for row in rows if row.is_user]
-    connection.execute(
-        """
-        UPDATE conversation SET head = max(head, ?2), count = count + ?3, last_user = max(last_user, ?4),
-            generation = max(generation, ?5), has_messages = 1
-        WHERE id = ?1
-        """,
-        (conversation_id, rows[-1].position, len(rows), max(users, default=0), generation),
-    )
+    first, last = rows[0].position, rows[-1].position
+    values = (conversation_id, last, len(rows), max(users, default=0), generation, first)
+    connection.execute(_MOVE_HEAD, values)
     transaction.note_appended(len(rows))
 
 
