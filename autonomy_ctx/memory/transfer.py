@@ -172,7 +172,7 @@ async def copy_memory(
                 raise TypeError(f"{name} is {type(side).__name__}; it must be a Memory or the URL of one")
             memory = await stack.enter_async_context(Memory(side)) if isinstance(side, str) else side
             stores.append(_as_transfer(name, memory))
-        return await _Copying(stores[0], stores[1], scope, progress).run()
+        return await _CopyRun(stores[0], stores[1], scope, progress).run()
 
 
 def _as_transfer(name: str, memory: Memory) -> Transfer:
@@ -185,7 +185,7 @@ def _as_transfer(name: str, memory: Memory) -> Transfer:
     return memory.store
 
 
-class _Copying:
+class _CopyRun:
     """One run of a copy."""
 
     def __init__(
