@@ -93,7 +93,7 @@ class RangeLoss(NamedTuple):
     conversation_id: int
     first: int
     last: int
-    count: int
+    messages: int
 
 
 async def delete(
@@ -129,7 +129,7 @@ async def _delete_wholly(
 
     await _lock_all(connection, find_losers)
     [(deleted,)] = await (await connection.execute(_DELETE_WHOLLY, {"these": meant})).fetchall()
-    await _note_losses(connection, [loss for loss in losses if loss.count])
+    await _note_losses(connection, [loss for loss in losses if loss.messages])
     return int(deleted)
 
 
@@ -189,7 +189,7 @@ async def _note_loss(
     facts = await drop_facts(connection, conversation_id, DROP_LOST)
     values = {
         "id": conversation_id,
-        "deleted": sum(loss.count for loss in ranges),
+        "deleted": sum(loss.messages for loss in ranges),
         "derived": int(segments.rowcount + pins.rowcount + facts > 0),
     }
     [(left,)] = await (await execute(_UPDATE_CONVERSATION, values)).fetchall()

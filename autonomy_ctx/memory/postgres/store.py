@@ -7,7 +7,8 @@ exactly once, whatever happens to the connection. All times are those of the ser
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Concatenate, ParamSpec, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
@@ -37,6 +38,9 @@ from autonomy_ctx.memory.store import (
     query_terms,
 )
 from autonomy_ctx.validation import check_int, check_seconds
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.transfer import ConversationCopy, MessageRow
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -256,6 +260,27 @@ class PostgresStore:
     async def shared_until(self, key: Key) -> int:
         return await self._read(forks.shared_until, key)
 
+    async def count_conversations(self, scope: str | None) -> int:
+        return await self._read(_transfer().count_conversations, scope)
+
+    async def export_keys(self, scope: str | None, *, after: int, limit: int) -> list[tuple[int, Key]]:
+        return await self._read(_transfer().export_keys, scope, after, limit)
+
+    async def export_messages(self, key: Key, *, after: int, last: int, limit: int) -> list[MessageRow]:
+        return await self._read(_transfer().export_messages, key, after, last, limit)
+
+    async def last_own_position(self, key: Key) -> int:
+        return await self._read(_transfer().last_own_position, key)
+
+    async def export_conversation(self, key: Key) -> ConversationCopy:
+        return await self._read(_transfer().export_conversation, key)
+
+    async def import_messages(self, key: Key, rows: Sequence[MessageRow], *, generation: int) -> None:
+        await self._write(_transfer().import_messages, key, rows, generation)
+
+    async def import_conversation(self, key: Key, copy: ConversationCopy) -> None:
+        await self._write(_transfer().import_conversation, key, copy)
+
     @property
     def identity(self) -> object:
         return self._database.identity
@@ -295,3 +320,10 @@ class PostgresStore:
     ) -> T:
         """Do something in one transaction, exactly once."""
         return await self._database.write(lambda connection: work(connection, *given, **options))
+
+
+def _transfer() -> ModuleType:
+    """Imported here: few programs copy a memory."""
+    from autonomy_ctx.memory.postgres import transfer
+
+    return transfer
