@@ -122,6 +122,7 @@ class ForkContract(StoreActions):
         await self.family(store)
         drafts = make_drafts(make_message("2", id="m2"), make_message("a", id="a"))
         assert await store.append(SECOND, drafts) == [2, 5]
+        assert [(await store.append(SECOND, [draft]))[0] for draft in drafts] == [2, 5]
         conflict = None
         try:
             await store.append(

@@ -583,4 +583,11 @@ MUTANTS = [
         "if 0 > await",
         "tests/memory/test_fork.py",
     ),
+    Mutant(
+        "records made from messages of a source go from its forks",
+        "memory/sqlite/log.py",
+        '        execute("DELETE FROM record WHERE conversation_id = ? AND derived", (conversation_id,))\n',
+        "",
+        "tests/memory/test_stores.py",
+    ),
 ]

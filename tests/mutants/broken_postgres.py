@@ -8,6 +8,8 @@ OUTAGES = "tests/postgres/test_outages.py"
 SCHEMA = "tests/postgres/test_migrate.py"
 CONNECTION = "tests/postgres/test_connection.py"
 STORES = "tests/postgres/test_stores.py"
+FORKS = "tests/postgres/test_forks.py"
+COPIES = "tests/postgres/test_copy_memory.py"
 MUTANTS = [
     Mutant(
         "a commit without an answer is looked up",
@@ -127,5 +129,61 @@ MUTANTS = [
         "    if lease_until is not None and now < lease_until <= now + MAX_LEASE_SECONDS:\n",
         "    if False:\n",
         STORES,
+    ),
+    Mutant(
+        "a fork on a server shares nothing after its position",
+        "memory/postgres/forks.py",
+        "least(last, %(at)s)",
+        "last",
+        STORES,
+    ),
+    Mutant(
+        "an id that a fork shares is known on a server",
+        "memory/postgres/log.py",
+        "            WHERE NOT c.is_fork\n",
+        "",
+        STORES,
+    ),
+    Mutant(
+        "a deletion on a server reaches every fork",
+        "memory/postgres/deletion.py",
+        "        ON r.source_id = p.conversation_id AND p.position",
+        "        ON r.source_id = 0 AND p.position",
+        STORES,
+    ),
+    Mutant(
+        "a deletion looks again at what it has locked",
+        "memory/postgres/deletion.py",
+        "    while not (found := await find()) <= locked:\n",
+        "    if not (found := await find()) <= locked:\n",
+        FORKS,
+    ),
+    Mutant(
+        "nothing is deleted from a conversation while it is forked",
+        "memory/postgres/forks.py",
+        "    WHERE key = %s FOR SHARE\n",
+        "    WHERE key = %s\n",
+        FORKS,
+    ),
+    Mutant(
+        "what a fork shares is found under its name on a server",
+        "memory/postgres/search.py",
+        "conversation=owner if search_scope.conversation is None else search_scope.conversation,\n",
+        "conversation=owner,\n",
+        STORES,
+    ),
+    Mutant(
+        "what was copied is found where other messages were",
+        "memory/postgres/transfer.py",
+        "    WHERE conversation_id = %(id)s AND indexed >= %(first)s\n",
+        "    WHERE conversation_id = %(id)s AND false\n",
+        COPIES,
+    ),
+    Mutant(
+        "the records of a conversation are copied",
+        "memory/postgres/transfer.py",
+        "    await _import_records(connection, conversation_id, copy.records)\n",
+        "",
+        COPIES,
     ),
 ]

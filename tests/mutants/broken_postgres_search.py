@@ -73,9 +73,9 @@ MUTANTS = [
     ),
     Mutant(
         "a deleted message is not found in PostgreSQL",
-        "memory/postgres/search.py",
-        "position = ANY (%s))\n",
-        "position = ANY (%s)) AND false\n",
+        "memory/postgres/deletion.py",
+        '    for table in ("message", "whole", "search_entry"):\n',
+        '    for table in ("message", "whole"):\n',
         SEARCH,
     ),
     Mutant(
