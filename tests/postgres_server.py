@@ -316,9 +316,9 @@ def find_programs() -> Path:
     return copy / programs.relative_to(packages)
 
 
-def make_folder() -> Path:
-    """An empty folder for the one who runs the server, in RAM where there is room."""
-    in_ram = IN_RAM.is_dir() and shutil.disk_usage(IN_RAM).free > ROOM
+def make_folder(*, on_disk: bool = False) -> Path:
+    """An empty folder for the one who runs the server, in RAM where there is room and nobody minds."""
+    in_ram = not on_disk and IN_RAM.is_dir() and shutil.disk_usage(IN_RAM).free > ROOM
     folder = Path(tempfile.mkdtemp(prefix="autonomy_ctx_pg_", dir=IN_RAM if in_ram else None))
     if as_nobody():
         shutil.chown(folder, "nobody")
