@@ -46,24 +46,22 @@ MESSAGES_OF_CONVERSATION = f"""
         AND m.position BETWEEN coalesce(r.first, 1) AND coalesce(r.last, {MAX_POSITION})
 """
 # To a fork these statements append nothing and give no head: an id that it shares has to be looked for.
-# A message that has no long id and is not cut: what most appends are. Few values, because each of them costs.
+_INSERT_ONE = """
+    INSERT INTO autonomy_ctx.message
+        (conversation_id, position, is_user, id, created, tokens, counter, size, body)
+    SELECT id, head, %s, %s, %s, %s, %s, %s, %s FROM head
+"""
+# A message that has no long id and is not cut, in a conversation that is there: what most appends are. Few
+# values, because each of them costs; and no upsert, which costs more, and a number for a row that is not made.
 _APPEND_ONE = """
     WITH head AS (
-        INSERT INTO autonomy_ctx.conversation AS c
-            (key, agent, scope, conversation, head, count, last_user, has_messages)
-        VALUES (%s, %s, %s, %s, 1, 1, {new_last_user}, true)
-        ON CONFLICT (key) DO UPDATE SET
-            head = c.head + 1, count = c.count + 1, last_user = {last_user}, has_messages = true
-            WHERE NOT c.is_fork
-        RETURNING c.id, c.head
-    ), new AS (
-        INSERT INTO autonomy_ctx.message
-            (conversation_id, position, is_user, id, created, tokens, counter, size, body)
-        SELECT id, head, {is_user}, %s, %s, %s, %s, %s, %s FROM head
-    ) SELECT head FROM head
+        UPDATE autonomy_ctx.conversation
+        SET head = head + 1, count = count + 1, last_user = {last_user}, has_messages = true
+        WHERE key = %s AND NOT is_fork RETURNING id, head
+    ) {insert} RETURNING position
 """
-_APPEND_ONE_OF_USER = _APPEND_ONE.format(is_user="true", new_last_user=1, last_user="c.head + 1")
-_APPEND_ONE_OF_OTHERS = _APPEND_ONE.format(is_user="false", new_last_user=0, last_user="c.last_user")
+_APPEND_ONE_OF_USER = _APPEND_ONE.format(last_user="head + 1", insert=_INSERT_ONE)
+_APPEND_ONE_OF_OTHERS = _APPEND_ONE.format(last_user="last_user", insert=_INSERT_ONE)
 _APPEND = """
     WITH head AS (
         INSERT INTO autonomy_ctx.conversation AS c
@@ -111,6 +109,8 @@ _SELECT_WINDOW = """
     ) m ON true
     WHERE c.key = %(key)s
 """
+# The same to the end, from the beginning on: nearly every read, and cheaper to plan.
+_SELECT_END = _SELECT_WINDOW.replace("\n          AND m.position > %(after)s AND m.position < %(before)s", "")
 # The same of a fork: from each of its ranges no more rows than are wanted of all.
 _SELECT_FORK_WINDOW = f"""
     {_SELECT_WINDOW.partition("LEFT JOIN")[0]}
@@ -220,20 +220,33 @@ async def append_new(
 async def _append(
     connection: psycopg.AsyncConnection[Any], key: Key, drafts: Sequence[Draft], to_fork: bool
 ) -> list[int]:
-    number, first = len(drafts), drafts[0]
-    is_plain = number == 1 and first.whole is None and len(first.message.id) <= MAX_INDEXED_BYTES // 4
-    if is_plain and not to_fork:
-        cursor = await short_cursor(connection).execute(*_append_one(key, first))
-    else:
-        cursor = await connection.execute(*_append_many(key, drafts, to_fork))
+    number = len(drafts)
+    if not to_fork and _is_plain(drafts):
+        cursor = await short_cursor(connection).execute(*_append_one(key, drafts[0]))
+        found = await cursor.fetchone()
+        if found is not None:
+            return [found[0]]
+    cursor = await connection.execute(*_append_many(key, drafts, to_fork))
     found = await cursor.fetchone()
     return [] if found is None else list(range(found[0] - number + 1, found[0] + 1))
 
 
+def _is_plain(drafts: Sequence[Draft]) -> bool:
+    """Whether it is one message that has no long id and is not cut."""
+    first = drafts[0]
+    return len(drafts) == 1 and first.whole is None and len(first.message.id) <= MAX_INDEXED_BYTES // 4
+
+
 def _append_one(key: Key, draft: Draft) -> tuple[str, tuple[Any, ...]]:
+    is_user = draft.message.role is ChatRole.USER
+    statement = _APPEND_ONE_OF_USER if is_user else _APPEND_ONE_OF_OTHERS
+    return statement, (key_digest(key), *_plain_row(draft))
+
+
+def _plain_row(draft: Draft) -> tuple[Any, ...]:
     message = draft.message
-    is_user = message.role is ChatRole.USER
-    row = (
+    return (
+        message.role is ChatRole.USER,
         message.id,
         to_microseconds(message.created_at),
         draft.tokens,
@@ -241,7 +254,6 @@ def _append_one(key: Key, draft: Draft) -> tuple[str, tuple[Any, ...]]:
         draft.size,
         draft.body,
     )
-    return _APPEND_ONE_OF_USER if is_user else _APPEND_ONE_OF_OTHERS, (key_digest(key), *key, *row)
 
 
 def _append_many(key: Key, drafts: Sequence[Draft], to_fork: bool) -> tuple[str, tuple[Any, ...]]:
@@ -291,10 +303,9 @@ async def find_messages(
 
 def insert_rows(drafts: Sequence[Draft]) -> tuple[str, tuple[Any, ...]]:
     """What the statements above have after `head`, for a `head` that was moved otherwise; and its values."""
-    key = Key("", "", "")
-    is_short = len(drafts) == 1 and drafts[0].whole is None
-    is_plain = is_short and len(drafts[0].message.id) <= MAX_INDEXED_BYTES // 4
-    statement, values = _append_one(key, drafts[0]) if is_plain else _append_many(key, drafts, False)
+    if _is_plain(drafts):
+        return f"), new AS ({_INSERT_ONE}", _plain_row(drafts[0])
+    statement, values = _append_many(Key("", "", ""), drafts, False)
     head, rest, rows = statement.partition("), new AS (")
     return (rest + rows).rpartition(")")[0], values[head.count("%s") :]
 
@@ -336,7 +347,7 @@ async def read_window(
     async def begin(statement: str) -> list[Any]:
         return await (await cursor.execute(statement, values)).fetchmany(CHUNK_ROWS)
 
-    rows = await begin(_SELECT_WINDOW)
+    rows = await begin(_SELECT_END if after == 0 and before is None else _SELECT_WINDOW)
     while rows and rows[0][-1]:
         rows = await begin(_SELECT_FORK_WINDOW)
         if rows:
