@@ -66,9 +66,11 @@ _BARE_APPEND = """
     ) INSERT INTO bare.message (conversation_id, position, id, body)
     SELECT id, head, %s, %s FROM head ON CONFLICT (conversation_id, id) DO NOTHING RETURNING position
 """
+# By the name of the conversation, which is all that an application has.
 _BARE_SELECT = """
     SELECT position, id, created, body FROM autonomy_ctx.message
-    WHERE conversation_id = %s ORDER BY position DESC LIMIT %s
+    WHERE conversation_id = (SELECT id FROM autonomy_ctx.conversation WHERE key = %s)
+    ORDER BY position DESC LIMIT %s
 """
 _COPY_MESSAGES = """
     COPY autonomy_ctx.message (conversation_id, position, id, created, is_user, tokens, counter, size, body)
@@ -130,8 +132,8 @@ class Filler:
         self._connection = connection
         self._lines = [_line(number) for number in range(2)]
 
-    def fill(self, scope: str, names: Sequence[str], messages: int) -> list[int]:
-        """Conversations of so many messages each; their numbers."""
+    def fill(self, scope: str, names: Sequence[str], messages: int) -> None:
+        """Conversations of so many messages each."""
         with self._connection.cursor() as cursor:
             with cursor.copy(_COPY_CONVERSATIONS) as copy:
                 for name in names:
@@ -148,7 +150,6 @@ class Filler:
                     for start in range(0, messages, 1000):
                         positions = range(start + 1, min(start + 1000, messages) + 1)
                         copy.write("".join(self._row(number, position) for position in positions))
-        return numbers
 
     def _row(self, conversation_id: int, position: int) -> str:
         # An id is as long as one that the library makes.
@@ -220,9 +221,9 @@ async def compose_figures(url: str, memory: Memory, pool: AsyncConnectionPool[An
     names = [f"n{number}" for number in range(LONG // PER_CONVERSATION)]
     with psycopg.connect(url, autocommit=True) as connection:
         filler = Filler(connection)
-        [short] = filler.fill("ana", ["short"], SHORT)
-        [long] = filler.fill("ana", ["long"], LONG)
-        many = filler.fill("many", names, PER_CONVERSATION)
+        filler.fill("ana", ["short"], SHORT)
+        filler.fill("ana", ["long"], LONG)
+        filler.fill("many", names, PER_CONVERSATION)
         connection.execute("VACUUM ANALYZE autonomy_ctx.message, autonomy_ctx.conversation")
         connection.execute("CHECKPOINT")
     template = ContextTemplate(
@@ -239,20 +240,21 @@ async def compose_figures(url: str, memory: Memory, pool: AsyncConnectionPool[An
     async def compose(scope: str, name: str) -> None:
         assert len((await template.compose(memory, scope, name)).messages) == WINDOW + 1
 
-    async def select(conversation_id: int) -> None:
+    async def select(scope: str, name: str) -> None:
+        key = key_digest(Key("", scope, name))
         async with pool.connection() as connection:
-            cursor = await connection.execute(_BARE_SELECT, (conversation_id, WINDOW))
+            cursor = await connection.execute(_BARE_SELECT, (key, WINDOW))
             rows = await cursor.fetchall()
         assert len([json.loads(body) for *_, body in rows]) == WINDOW
 
     times = await side_by_side(
         Side("short", lambda: compose("ana", "short"), before=forget),
-        Side("short, bare", lambda: select(short)),
+        Side("short, bare", lambda: select("ana", "short")),
         Side("long", lambda: compose("ana", "long"), before=forget),
-        Side("long, bare", lambda: select(long)),
+        Side("long, bare", lambda: select("ana", "long")),
         # Another one each time: it is in no cache of ours.
         Side("many", lambda: compose("many", chance.choice(names))),
-        Side("many, bare", lambda: select(chance.choice(many))),
+        Side("many, bare", lambda: select("many", chance.choice(names))),
         Side("long, again", lambda: compose("ana", "long")),
         rounds=1000,
         warm=50,
