@@ -10,6 +10,7 @@ CONNECTION = "tests/postgres/test_connection.py"
 STORES = "tests/postgres/test_stores.py"
 FORKS = "tests/postgres/test_forks.py"
 COPIES = "tests/postgres/test_copy_memory.py"
+PAGE = "tests/postgres/test_page.py"
 MUTANTS = [
     Mutant(
         "a commit without an answer is looked up",
@@ -140,8 +141,8 @@ MUTANTS = [
     Mutant(
         "an id that a fork shares is known on a server",
         "memory/postgres/log.py",
-        "            WHERE NOT c.is_fork\n",
-        "",
+        "WHERE key = %s AND NOT is_fork RETURNING",
+        "WHERE key = %s RETURNING",
         STORES,
     ),
     Mutant(
@@ -185,5 +186,19 @@ MUTANTS = [
         "    await _import_records(connection, conversation_id, copy.records)\n",
         "",
         COPIES,
+    ),
+    Mutant(
+        "an id that is there is known in a partition, too",
+        "memory/postgres/log.py",
+        """if (error.diag.constraint_name or "").endswith("_pkey"):""",
+        """if error.diag.constraint_name != "message_id":""",
+        PAGE,
+    ),
+    Mutant(
+        "the first message of a conversation is stored, not only those of one that is there",
+        "memory/postgres/log.py",
+        "        if found is not None:\n            return [found[0]]\n",
+        "        return [found[0]] if found is not None else [1]\n",
+        STORES,
     ),
 ]

@@ -52,7 +52,7 @@ _INSERT_ONE = """
     SELECT id, head, %s, %s, %s, %s, %s, %s, %s FROM head
 """
 # A message that has no long id and is not cut, in a conversation that is there: what most appends are. Few
-# values, because each of them costs; and no upsert, which costs more, and a number for a row that is not made.
+# values, because each of them costs; and no upsert, which costs more, and takes a number for a new row.
 _APPEND_ONE = """
     WITH head AS (
         UPDATE autonomy_ctx.conversation
@@ -212,7 +212,8 @@ async def append_new(
         if positions := await _append(connection, key, drafts, to_fork):
             return positions
     except psycopg.errors.UniqueViolation as error:
-        if error.diag.constraint_name != "message_id":
+        # By the end of the name: where `message` has partitions, each has names of its own.
+        if (error.diag.constraint_name or "").endswith("_pkey"):
             raise UnreadableRow("the head of a conversation contradicts its log") from None
     raise KnownMessage
 
