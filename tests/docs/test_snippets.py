@@ -26,6 +26,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 README = ROOT / "README.md"
 # Its snippets ask the providers' own clients.
 OWN_CLIENT = ROOT / "docs" / "how-to" / "use-your-own-client.md"
+# Its snippets need a server with the roles of the page: `tests/postgres/test_page.py` runs them.
+POSTGRESQL = ROOT / "docs" / "how-to" / "use-postgresql.md"
 ADDRESSES = {
     "OPENAI_BASE_URL": "/v1",
     "ANTHROPIC_BASE_URL": "",
@@ -34,7 +36,7 @@ ADDRESSES = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != OWN_CLIENT], ids=shown)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in (OWN_CLIENT, POSTGRESQL)], ids=shown)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
     run(page, tmp_path, alone=page == README)
 
