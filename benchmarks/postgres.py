@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
@@ -46,7 +46,7 @@ autovacuum = on
 shared_buffers = 128MB
 max_wal_size = 1GB
 """
-_BARE_TABLES = """
+BARE_TABLES = """
     CREATE SCHEMA bare;
     CREATE TABLE bare.conversation (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -111,10 +111,10 @@ def server_url() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def bare_pool(url: str) -> AsyncIterator[AsyncConnectionPool[Any]]:
+async def bare_pool(url: str, size: int = POOL_SIZE) -> AsyncIterator[AsyncConnectionPool[Any]]:
     """A pool as the store has it: as large, in autocommit mode, and nothing is prepared."""
     options = {"autocommit": True, "prepare_threshold": None}
-    async with AsyncConnectionPool(url, min_size=0, max_size=POOL_SIZE, kwargs=options, open=False) as pool:
+    async with AsyncConnectionPool(url, min_size=0, max_size=size, kwargs=options, open=False) as pool:
         yield pool
 
 
@@ -133,23 +133,19 @@ class Filler:
         self._lines = [_line(number) for number in range(2)]
 
     def fill(self, scope: str, names: Sequence[str], messages: int) -> None:
-        """Conversations of so many messages each."""
+        """Conversations of so many messages each, in the order of life: all of them grow at once."""
         with self._connection.cursor() as cursor:
             with cursor.copy(_COPY_CONVERSATIONS) as copy:
                 for name in names:
                     digest = key_digest(Key("", scope, name))
                     copy.write_row((digest, "", scope, name, messages, messages, messages - 1, True))
-            cursor.execute(
-                "SELECT id FROM autonomy_ctx.conversation WHERE scope = %s AND conversation = ANY (%s)"
-                " ORDER BY id",
-                (scope, list(names)),
-            )
+            cursor.execute("SELECT id FROM autonomy_ctx.conversation WHERE scope = %s", (scope,))
             numbers = [number for (number,) in cursor.fetchall()]
             with cursor.copy(_COPY_MESSAGES) as copy:
-                for number in numbers:
-                    for start in range(0, messages, 1000):
-                        positions = range(start + 1, min(start + 1000, messages) + 1)
-                        copy.write("".join(self._row(number, position) for position in positions))
+                for position in range(1, messages + 1):
+                    for start in range(0, len(numbers), 1000):
+                        some = numbers[start : start + 1000]
+                        copy.write("".join(self._row(number, position) for number in some))
 
     def _row(self, conversation_id: int, position: int) -> str:
         # An id is as long as one that the library makes.
@@ -168,11 +164,13 @@ async def measure(folder: Path) -> list[Figure]:
     with server_url() as url:
         async with Memory(url, pool_size=POOL_SIZE) as memory, bare_pool(url) as pool:
             with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute(_BARE_TABLES)
+                connection.execute(BARE_TABLES)
             figures = [
                 await append_figure(memory, pool, "32 conversations", lambda writer: f"c{writer}"),
                 await append_figure(memory, pool, "one conversation", lambda writer: "one"),
             ]
+        # One connection each: which of ten a call gets would be a part of what is compared.
+        async with Memory(url, pool_size=1) as memory, bare_pool(url, 1) as pool:
             figures += await compose_figures(url, memory, pool)
         figures += await process_figures(url)
     return figures
@@ -198,7 +196,7 @@ async def append_figure(
                 cursor = await connection.execute(_BARE_APPEND, ("ana", name, f"b{next(numbers)}", body))
                 await cursor.fetchone()
 
-    async def rate(write: Callable[[int], Awaitable[None]]) -> float:
+    async def rate(write: Callable[[int], Coroutine[Any, Any, None]]) -> float:
         started = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for writer in range(WRITERS):
@@ -221,8 +219,9 @@ async def compose_figures(url: str, memory: Memory, pool: AsyncConnectionPool[An
     names = [f"n{number}" for number in range(LONG // PER_CONVERSATION)]
     with psycopg.connect(url, autocommit=True) as connection:
         filler = Filler(connection)
-        filler.fill("ana", ["short"], SHORT)
-        filler.fill("ana", ["long"], LONG)
+        filler.fill("short", ["trip"], SHORT)
+        filler.fill("long", ["trip"], LONG)
+        filler.fill("turns", ["trip"], SHORT)
         filler.fill("many", names, PER_CONVERSATION)
         connection.execute("VACUUM ANALYZE autonomy_ctx.message, autonomy_ctx.conversation")
         connection.execute("CHECKPOINT")
@@ -235,7 +234,11 @@ async def compose_figures(url: str, memory: Memory, pool: AsyncConnectionPool[An
     chance = random.Random(1)
 
     async def forget() -> None:
-        await memory.clear_short_term_memory("ana")
+        await memory.clear_short_term_memory("short")
+        await memory.clear_short_term_memory("long")
+
+    async def speak() -> None:
+        await memory.add_message("turns", "trip", spoken(0))
 
     async def compose(scope: str, name: str) -> None:
         assert len((await template.compose(memory, scope, name)).messages) == WINDOW + 1
@@ -248,14 +251,15 @@ async def compose_figures(url: str, memory: Memory, pool: AsyncConnectionPool[An
         assert len([json.loads(body) for *_, body in rows]) == WINDOW
 
     times = await side_by_side(
-        Side("short", lambda: compose("ana", "short"), before=forget),
-        Side("short, bare", lambda: select("ana", "short")),
-        Side("long", lambda: compose("ana", "long"), before=forget),
-        Side("long, bare", lambda: select("ana", "long")),
+        Side("short", lambda: compose("short", "trip"), before=forget),
+        Side("short, bare", lambda: select("short", "trip")),
+        Side("long", lambda: compose("long", "trip"), before=forget),
+        Side("long, bare", lambda: select("long", "trip")),
         # Another one each time: it is in no cache of ours.
         Side("many", lambda: compose("many", chance.choice(names))),
         Side("many, bare", lambda: select("many", chance.choice(names))),
-        Side("long, again", lambda: compose("ana", "long")),
+        Side("again", lambda: compose("long", "trip")),
+        Side("turn", lambda: compose("turns", "trip"), before=speak),
         rounds=1000,
         warm=50,
     )
@@ -271,7 +275,8 @@ async def compose_figures(url: str, memory: Memory, pool: AsyncConnectionPool[An
         )
 
     return [
-        ratio("compose, again, of 1,000,000 stored / bare query", "long, again", "long, bare", 1.5),
+        ratio("compose, nothing new, of 1,000,000 stored / bare query", "again", "long, bare", 1.5),
+        ratio("compose, one new message / bare query", "turn", "short, bare", 1.5),
         ratio("compose, cold, of 100 stored / bare query", "short", "short, bare", 1.5),
         ratio("compose, cold, of 1,000,000 stored / bare query", "long", "long, bare", 1.5),
         ratio("compose, cold, one of 25,000 conversations / bare query", "many", "many, bare", 1.5),

@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
-from postgres.proxy import CuttingProxy
 from postgres_server import PostgresServer, StopMode
 
 from autonomy_ctx import Memory
@@ -20,6 +19,7 @@ from autonomy_ctx.memory.store import Key, Lease, Store
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.facts_contract import make_change
 from autonomy_ctx.testing.values import make_segment
+from postgres.proxy import CuttingProxy
 
 LOCK = "SELECT 1 FROM autonomy_ctx.conversation FOR UPDATE"
 

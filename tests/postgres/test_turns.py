@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 import pytest_asyncio
-from postgres.proxy import CuttingProxy
 
 from autonomy_ctx.errors import TurnLost
 from autonomy_ctx.memory.postgres.store import PostgresStore
 from autonomy_ctx.memory.store import Draft, TurnHold, TurnStart
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
+from postgres.proxy import CuttingProxy
 
 HOUR = 3600.0
 # What only the one statement of a turn that begins, or ends, has.
