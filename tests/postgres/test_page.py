@@ -57,6 +57,7 @@ def test_the_page_runs_with_the_rights_that_it_gives(
     own_server: PostgresServer, urls: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", urls["memory_app"])
+    monkeypatch.setenv("DIRECT_DATABASE_URL", urls["memory_app"])
     monkeypatch.setenv("MIGRATION_URL", urls["memory_owner"])
     own_server.execute("CREATE DATABASE app_us")
     monkeypatch.setenv("DATABASE_URL_US", own_server.url("app_us"))
