@@ -209,7 +209,7 @@ async def test_other_tasks_and_conversations_wake_nobody(
         await asyncio.to_thread(lambda: None)
     assert not waiting.done()
     await worker.close()
-    await waiting
+    await asyncio.wait_for(waiting, PATIENCE)
 
 
 @pytest.mark.usefixtures("poll_hourly")
@@ -246,8 +246,8 @@ async def test_a_close_ends_all_waits_and_leaves_no_task(
     await until(lambda: listens(databases, database))
     await waiting.close()
     with pytest.raises(StoreClosed):
-        await turn
-    await work
+        await asyncio.wait_for(turn, PATIENCE)
+    await asyncio.wait_for(work, PATIENCE)
     with pytest.raises(StoreClosed):
         await waiting.wait_for_work(task=TASK, seconds=HOUR)
     left = [task for task in asyncio.all_tasks() if "_Listener" in repr(task.get_coro())]
