@@ -22,12 +22,15 @@ from typing import Any
 from zlib import crc32
 
 from autonomy_ctx.items.tokens import estimate_tokens
+from benchmarks.honest import asked as summarized
 from benchmarks.honest import summary_of
 from benchmarks.talk import lookup
 
 SCALE = 1 / 50
 FIXED, PER_INPUT, PER_CACHED, PER_OUTPUT = 0.2 * SCALE, 0.0002 * SCALE, 0.00002 * SCALE, 0.02 * SCALE
-MODES = ("ok", "hang", "dead", "slow", "garbage", "flaky")
+MODES = ("ok", "hang", "dead", "slow", "garbage", "flaky", "unreliable")
+# In the mode "unreliable": the part of calls that fail, each in one of these ways.
+FAILING, FAILURES = 0.2, ("500", "cut", "slow")
 SLOW = 100
 # Prompts whose beginnings are kept, as a provider's cache does for a while.
 CACHED_PROMPTS = 64
@@ -43,12 +46,18 @@ class Failed(Exception):
     """The answer is a 500."""
 
 
+class Cut(Exception):
+    """The connection is to be dropped in the middle of an answer."""
+
+
 class Server:
     """Answers chat completions as the mode says."""
 
     def __init__(self) -> None:
         self.mode = "ok"
         self.stats: Counter[str] = Counter()
+        # How often each text was to be summarized.
+        self.batches: Counter[str] = Counter()
         self._prompts: list[str] = []
         self._random = Random(7)
 
@@ -56,6 +65,8 @@ class Server:
         messages = asked["messages"]
         kind = "summary" if asked.get("model", "").startswith("summary") else "turn"
         self.stats[f"{kind}_calls"] += 1
+        if kind == "summary":
+            self.batches[summarized(messages, 0).source] += 1
         slower = await self._misbehave()
         prompt = "\n".join(json.dumps(message, ensure_ascii=False) for message in messages)
         shared = max((common(prompt, one) for one in self._prompts), default=0)
@@ -64,6 +75,9 @@ class Server:
         self._prompts.append(prompt)
         cached, total = estimate_tokens(prompt[:shared]), estimate_tokens(prompt)
         text, calls = self._answer(kind, messages, asked.get("max_tokens") or 1024)
+        if "user" in asked:
+            # Who asked, and which answer it is: no two are alike.
+            text = f"[{asked['user']} #{self.stats['turn_calls']}] {text}"
         output = estimate_tokens(text) + 20 * len(calls)
         seconds = FIXED + PER_CACHED * cached + PER_INPUT * (total - cached) + PER_OUTPUT * output
         self.stats.update({f"{kind}_input": total, f"{kind}_cached": cached, f"{kind}_output": output})
@@ -89,6 +103,14 @@ class Server:
             raise Closed
         if self.mode == "flaky" and self._random.random() < 0.5:
             raise Failed
+        if self.mode == "unreliable" and self._random.random() < FAILING:
+            failure = self._random.choice(FAILURES)
+            self.stats[f"failed_{failure}"] += 1
+            if failure == "500":
+                raise Failed
+            if failure == "cut":
+                raise Cut
+            return SLOW
         return SLOW if self.mode == "slow" else 1
 
     def _answer(self, kind: str, messages: list[Any], most: int) -> tuple[str, list[Any]]:
@@ -141,11 +163,18 @@ async def _serve(server: Server, reader: asyncio.StreamReader, writer: asyncio.S
                     case "POST", "/mode" if body.get("mode") in MODES:
                         server.mode = body["mode"]
                     case "GET", "/stats":
-                        answer = dict(server.stats)
+                        answer = server.stats | {
+                            "summary_batches": len(server.batches),
+                            "summary_batch_most_calls": max(server.batches.values(), default=0),
+                        }
                     case _:
                         status, answer = 404, {"error": f"{method} {path}"}
             except Failed:
                 status, answer = 500, {"error": "internal error"}
+            except Cut:
+                writer.write(b'HTTP/1.1 200 -\r\ncontent-length: 1000\r\n\r\n{"object": "chat.')
+                await writer.drain()
+                raise Closed from None
             data = json.dumps(answer).encode()
             writer.write(f"HTTP/1.1 {status} -\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
             await writer.drain()

@@ -1,8 +1,8 @@
 """What the lease of a turn costs, and whether waiting turns of several processes come in order.
 
 An uncontended turn is taken and given back in transactions that it makes anyway: its commits are counted
-by the store itself. The turns with and without a lease alternate, on one file each, with a model that
-answers at once.
+by the store itself. The turns with and without a lease alternate, on one database each, with a model that
+answers at once. `machines` measures the same on a PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -21,19 +22,22 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.testing import ScriptedModel
 from benchmarks.table import Figure
 
-TURNS, WARM_UP = 600, 30
+TURNS, COUNTED_TURNS, WARM_UP = 600, 50, 30
 PROCESSES, WAITING = 4, 100
 
 _WORKER = """
 import json, sys, anyio, anyio.to_thread
 from autonomy_ctx import Memory
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.memory.sqlite.store import SqliteStore
 
-class Store(SqliteStore):
-    async def wait_for_turn(self, key, ticket, *, seconds):
+def tell_waits(store):
+    wait_for_turn = store.wait_for_turn
+
+    async def wait(key, ticket, *, seconds):
         tell("waits")
-        await super().wait_for_turn(key, ticket, seconds=seconds)
+        await wait_for_turn(key, ticket, seconds=seconds)
+
+    store.wait_for_turn = wait
 
 class Model:
     may_answer = None
@@ -49,7 +53,8 @@ def tell(what):
 
 async def main():
     model = Model()
-    async with Memory(store=Store(sys.argv[1])) as memory, anyio.create_task_group() as group:
+    async with Memory(sys.argv[1]) as memory, anyio.create_task_group() as group:
+        tell_waits(memory.store)
         agent = Agent("helper", "Helps.", model=model, memory=memory)
         async def send(text):
             await agent.send(text)
@@ -66,27 +71,37 @@ anyio.run(main)
 
 
 async def measure(folder: Path) -> list[Figure]:
-    return [*await _uncontended(folder), await _waiting(folder)]
+    return await measure_on(lambda name: f"sqlite:///{folder / name}.db")
 
 
-async def _uncontended(folder: Path) -> list[Figure]:
+async def measure_on(create: Callable[[str], str], turns: int = TURNS) -> list[Figure]:
+    """The figures of a kind of store: `create` makes a database with a name, and gives its URL."""
+    urls = {"with": create("with"), "without": create("without")}
+    return [*await _uncontended(urls, turns), await _waiting(create("waiting"))]
+
+
+async def _uncontended(urls: dict[str, str], turns: int) -> list[Figure]:
     seconds: dict[str, list[float]] = {"with": [], "without": []}
     agents: dict[str, Agent] = {}
     for name, lease in (("with", 10.0), ("without", None)):
-        memory = Memory(f"sqlite:///{folder / name}.db")
+        memory = Memory(urls[name])
         model = ScriptedModel("A short answer.")
         agents[name] = Agent("helper", "Helps.", model=model, memory=memory, turn_lease_seconds=lease)
         for number in range(WARM_UP):
             await agents[name].send(f"warm up {number}", conversation="warm-up")
-    before = {name: _commits(folder, name) for name in agents}
-    for number in range(TURNS):
+    for number in range(turns):
         # In turns which is first, so that neither profits from what the other has just done.
         for name in sorted(agents, reverse=number % 2 == 0):
             started = time.perf_counter()
             await agents[name].send(f"question {number}", conversation=f"c{number // 20}")
             seconds[name].append(time.perf_counter() - started)
-    commits = {name: (_commits(folder, name) - before[name]) / TURNS for name in agents}
-    for agent in agents.values():
+    # By themselves: a server counts the commits of all its databases together.
+    commits: dict[str, float] = {}
+    for name, agent in agents.items():
+        before = _commits(urls[name])
+        for number in range(COUNTED_TURNS):
+            await agent.send(f"question {number}", conversation="counted")
+        commits[name] = (_commits(urls[name]) - before) / COUNTED_TURNS
         await agent.close()
         await agent.memory.close()
     with_lease, without = median(seconds["with"]), median(seconds["without"])
@@ -110,18 +125,23 @@ async def _uncontended(folder: Path) -> list[Figure]:
     ]
 
 
-def _commits(folder: Path, name: str) -> int:
-    """How many transactions the store has counted."""
-    with closing(sqlite3.connect(folder / f"{name}.db")) as connection:
-        [(commits,)] = connection.execute("SELECT commits FROM progress")
+def _commits(url: str) -> int:
+    """How many transactions that write there have been."""
+    if url.startswith("sqlite:///"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            [(commits,)] = connection.execute("SELECT commits FROM progress")
+    else:
+        import psycopg
+
+        with psycopg.connect(url) as server:
+            [(commits,)] = server.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
     return int(commits)
 
 
-async def _waiting(folder: Path) -> Figure:
-    path = folder / "waiting.db"
+async def _waiting(url: str) -> Figure:
     workers = [
         subprocess.Popen(  # noqa: ASYNC220  # nothing else runs in this loop
-            [sys.executable, "-c", _WORKER, str(path)],
+            [sys.executable, "-c", _WORKER, url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -147,7 +167,7 @@ async def _waiting(folder: Path) -> Figure:
         questions.close()
         worker.wait()
         answers.close()
-    async with Memory(f"sqlite:///{path}") as memory:
+    async with Memory(url) as memory:
         history = await memory.for_agent("helper").get_messages_only("default", "default")
     asked = [one["content"] for one in history if one["role"] == "user"]
     roles = [one["role"] for one in history]
