@@ -1,8 +1,7 @@
 """`WindowCache`: recently read windows, served only when they are known to be current.
 
-Every read first checks the conversation's head, which is one indexed row. If the head is unchanged, the
-cached window is returned; if it has moved on, only new rows are read; after a deletion the window is read
-again.
+Every read first reads what has come after the cached window, with the conversation's head: one indexed row
+where nothing has come. The two together are the answer; after a deletion the window is read again.
 """
 
 from __future__ import annotations
@@ -65,11 +64,12 @@ class WindowCache:
         if before is not None and (cached is None or not _reaches_back_to(cached, before)):
             return await self._log.read(key, after=after, before=before, limit=limit)
         if cached is not None:
-            head = await self._log.head(key)
+            # One round trip, whether there is something new or not.
+            new = await self._log.read(key, after=cached.head.position, limit=MAX_WINDOW_MESSAGES)
             if cached.identity != self._log.identity:
                 cached = None
-            elif head != cached.head:
-                cached = await self._refresh(key, cached, head)
+            elif new.head != cached.head:
+                cached = self._extend(key, cached, new)
         if before is not None:
             return await self._read_before(key, cached, after, before, limit)
         if cached is None or not _covers_read(cached, after, limit):
@@ -132,29 +132,19 @@ class WindowCache:
         with self._lock:
             self._windows.forget(agent=agent, scope=scope, conversation=conversation)
 
-    async def _refresh(self, key: Key, cached: _CachedWindow, head: Head) -> _CachedWindow | None:
+    def _extend(self, key: Key, cached: _CachedWindow, new: Window) -> _CachedWindow | None:
         """The cached window with what came after it, or None when it has to be read anew."""
-        new = head.position - cached.head.position
-        if head.generation != cached.head.generation or not 0 <= new <= MAX_WINDOW_MESSAGES:
+        grown = new.head.position - cached.head.position
+        if new.head.generation != cached.head.generation or not 0 <= grown <= MAX_WINDOW_MESSAGES:
             return None
-        if new == 0:
-            same = _CachedWindow(cached.identity, cached.base, head, cached.entries, cached.size)
-            self._put(key, same)
-            return same
-        window = await self._log.read(key, after=cached.head.position, limit=MAX_WINDOW_MESSAGES)
-        if (
-            window.head.generation != cached.head.generation
-            or window.head.position - cached.head.position > MAX_WINDOW_MESSAGES
-        ):
-            return None
-        entries = [*cached.entries, *window.entries]
+        entries = [*cached.entries, *new.entries] if new.entries else cached.entries
         dropped = entries[:-MAX_WINDOW_MESSAGES]
         base = dropped[-1].position if dropped else cached.base
         # Only what came and went is measured: a window is long, and a turn adds little to it.
-        size = cached.size + _entries_bytes(window.entries) - _entries_bytes(dropped)
-        refreshed = _CachedWindow(cached.identity, base, window.head, entries[-MAX_WINDOW_MESSAGES:], size)
-        self._put(key, refreshed)
-        return refreshed
+        size = cached.size + _entries_bytes(new.entries) - _entries_bytes(dropped)
+        extended = _CachedWindow(cached.identity, base, new.head, entries[-MAX_WINDOW_MESSAGES:], size)
+        self._put(key, extended)
+        return extended
 
     def _put(self, key: Key, cached: _CachedWindow) -> None:
         fits = cached.size <= MAX_WINDOW_BYTES and len(cached.entries) <= MAX_WINDOW_MESSAGES

@@ -35,13 +35,20 @@ class WatchedStore(InProcessStore):
     def __init__(self) -> None:
         super().__init__()
         self.rows_read: list[int] = []
+        self.calls = 0
 
     async def read(
         self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
     ) -> Window:
         window = await super().read(key, after=after, before=before, limit=limit)
-        self.rows_read.append(len(window.entries))
+        self.calls += 1
+        if window.entries:
+            self.rows_read.append(len(window.entries))
         return window
+
+    async def head(self, key: Key) -> Head:
+        self.calls += 1
+        return await super().head(key)
 
 
 @pytest.fixture
@@ -274,6 +281,19 @@ async def test_catching_up_reads_only_what_is_new() -> None:
     await hot.read(MAIN, limit=40)
     await hot.read(MAIN, limit=40)
     assert store.rows_read == [40, 3]
+
+
+async def test_catching_up_is_one_call_to_the_store() -> None:
+    """On a server each call is a round trip."""
+    store = WatchedStore()
+    hot = WindowCache(store)
+    await store.append(MAIN, spoken(1, 50))
+    await hot.read(MAIN, limit=40)
+    for number in (51, 52):
+        await store.append(MAIN, spoken(number, number))
+        calls = store.calls
+        assert (await hot.read(MAIN, limit=40)).entries[-1].position == number
+        assert store.calls == calls + 1
 
 
 async def test_what_is_read_right_before_a_window_is_read_once() -> None:

@@ -240,7 +240,7 @@ MUTANTS = [
     Mutant(
         "a kept window is checked against the head",
         "memory/window_cache.py",
-        "            elif head != cached.head:",
+        "            elif new.head != cached.head:",
         "            elif False:",
         "tests/memory/test_hot.py",
     ),
