@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import Context
 from typing import Any
 
@@ -44,6 +45,22 @@ class _Listener:
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         # What number there was when somebody last looked for work.
         self.looks: dict[str, int] = {}
+        # The tickets that wait here for a turn, by topic.
+        self._lines: dict[str, set[int]] = {}
+
+    @contextmanager
+    def line_up(self, topic: str, ticket: int) -> Iterator[set[int]]:
+        """Wait with a ticket; those of this loop that wait for the topic, until the listener is stopped."""
+        line = self._lines.setdefault(topic, set())
+        line.add(ticket)
+        try:
+            yield line
+        finally:
+            line.discard(ticket)
+            if line:
+                self.note(topic)
+            elif self._lines.get(topic) is line:
+                del self._lines[topic]
 
     async def wait(self, topic: str, since: int, seconds: float) -> None:
         """Wait for a notification of a topic after the one with a number, at most so many seconds."""
@@ -83,6 +100,9 @@ class _Listener:
     def stop(self) -> asyncio.Task[None] | None:
         """Stop listening, and let all go who wait; the task that is ending."""
         self._is_closed = True
+        for line in self._lines.values():
+            # Each looks for itself, and finds that the store is closed.
+            line.clear()
         self.note_all()
         if self._task is not None:
             self._task.cancel()
@@ -156,6 +176,10 @@ class Notifications:
     async def wait(self, topic: str, since: int, seconds: float) -> None:
         """Wait for a notification of a topic after the one with a number, at most so many seconds."""
         await self._listener().wait(topic, since, seconds)
+
+    def line_up(self, topic: str, ticket: int) -> AbstractContextManager[set[int]]:
+        """Wait with a ticket; those of the running loop that wait for the topic."""
+        return self._listener().line_up(topic, ticket)
 
     def wake(self, topic: str) -> None:
         """Wake those of the running loop at once: the server tells them, too, but later."""

@@ -117,14 +117,16 @@ class PostgresStore:
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
         self._database.check_usable()
         topic = turns.turn_topic(key)
-        with anyio.move_on_after(seconds):
+        with anyio.move_on_after(seconds), self._notifications.line_up(topic, ticket) as line:
             while True:
-                since = self._notifications.number
-                lease_seconds = await self._read(turns.seconds_until_turn, key, ticket)
-                if not lease_seconds:
-                    return
-                # At the end of the leases before it, which nobody tells of.
-                wait = max(min(lease_seconds, TURN_POLL_SECONDS), _MIN_TURN_POLL_SECONDS)
+                since, wait = self._notifications.number, seconds
+                # Only the first of this process looks: the others come after it in any case.
+                if ticket <= min(line, default=ticket):
+                    lease_seconds = await self._read(turns.seconds_until_turn, key, ticket)
+                    if not lease_seconds:
+                        return
+                    # At the end of the leases before it, which nobody tells of.
+                    wait = max(min(lease_seconds, TURN_POLL_SECONDS), _MIN_TURN_POLL_SECONDS)
                 await self._notifications.wait(topic, since, wait)
 
     async def read(
