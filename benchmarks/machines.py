@@ -225,9 +225,9 @@ class Driver:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def settle(url: str, model_url: str) -> list[str]:
-    """Let summaries catch up; the conversations that are over their ceiling, or have stand-ins, even then."""
-    late = [f"c{number}" for number in range(CONVERSATIONS)]
+async def settle(url: str, model_url: str) -> dict[str, str]:
+    """Let summaries catch up; conversations over their ceiling, or with stand-ins, even then, and why."""
+    late = {f"c{number}": "" for number in range(CONVERSATIONS)}
     deadline = time.monotonic() + SETTLE_SECONDS
     async with Memory(url) as memory, Node("end", memory=memory) as node:
         agent = await start_agent(node, model_url)
@@ -235,14 +235,18 @@ async def settle(url: str, model_url: str) -> list[str]:
         [section] = [one for one in template.sections if isinstance(one, SummarizedHistorySection)]
         while late and time.monotonic() < deadline:
             await section.catch_up(agent.memory)
-            found = []
+            found = {}
             for conversation in late:
                 context = await template.compose(agent.memory, SCOPE, conversation)
-                shown = sum(origin.position is not None for origin in context.origins())
+                origins = (origin.position for origin in context.origins())
+                shown = [position for position in origins if position is not None]
+                last_user = (await agent.memory.head(SCOPE, conversation)).last_user
                 summaries = [one for one in context.messages if isinstance(one, Summary)]
                 stand_ins = sum(part.provisional for one in summaries for part in one.segments)
-                if shown > CEILING or stand_ins:
-                    found.append(conversation)
+                # The newest turn is shown whole, however long it is.
+                if stand_ins or (len(shown) > CEILING and shown[0] < last_user):
+                    roles = " ".join(message.role.value for message in context.messages)
+                    found[conversation] = f"{len(shown)} shown ({roles}), {stand_ins} stand-ins"
             late = found
             await section.settled()
     return late
@@ -364,7 +368,7 @@ def _create(server: PostgresServer, name: str) -> str:
     return server.url(name)
 
 
-def _figures(ledger: Ledger, late: list[str], asked: dict[str, int], url: str) -> list[Figure]:
+def _figures(ledger: Ledger, late: dict[str, str], asked: dict[str, int], url: str) -> list[Figure]:
     wrong, found = check_tables(url, ledger)
     counts, errors = ledger.counts, ledger.errors
     attempts = sum(turn.attempts for turn in ledger.turns.values())
@@ -379,6 +383,8 @@ def _figures(ledger: Ledger, late: list[str], asked: dict[str, int], url: str) -
         f"{found['messages']} messages, {found['segments']} summaries; "
         f"{found['resumed']} turns were written by more than one attempt"
     )
+    for conversation, problem in late.items():
+        print(f"late: {conversation}, {problem}; owed: {_read_work(url, conversation)}")
     for problem in ledger.unexpected[:3]:
         print(problem)
     return [
@@ -392,6 +398,17 @@ def _figures(ledger: Ledger, late: list[str], asked: dict[str, int], url: str) -
         _none("windows over the ceiling at the end", f"{found['conversations']} windows", len(late)),
         _none("errors of no known type", f"{errors.total()} errors", len(ledger.unexpected)),
     ]
+
+
+def _read_work(url: str, conversation: str) -> object:
+    """What a conversation is owed: in how many seconds, after how many failures and refusals."""
+    with psycopg.connect(url) as connection:
+        return connection.execute(
+            "SELECT w.due - autonomy_ctx.now_seconds(), w.attempts, w.refusals "
+            "FROM autonomy_ctx.work w JOIN autonomy_ctx.conversation c ON c.id = w.conversation_id "
+            "WHERE c.scope = %s AND c.conversation = %s",
+            (SCOPE, conversation),
+        ).fetchone()
 
 
 def _none(name: str, ours: str, value: float) -> Figure:

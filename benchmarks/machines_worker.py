@@ -21,7 +21,7 @@ from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.models.model import Model
 
 AGENT, SCOPE = "orders", "shop"
-FLOOR, CEILING, HARD = 2, 4, 10
+FLOOR, CEILING, HARD = 2, 6, 12
 # Short, so that those of killed processes are taken over within the minute.
 TURN_LEASE_SECONDS, SUMMARY_LEASE_SECONDS = 1.0, 2.0
 MODEL_SECONDS = 2.0
