@@ -15,11 +15,9 @@ import multiprocessing
 import random
 import re
 import socket
-import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import cycle, pairwise
 from multiprocessing.process import BaseProcess
@@ -33,6 +31,7 @@ from autonomy_ctx.items import Summary
 from benchmarks import model_server, turn_lease
 from benchmarks.http_model import HttpModel
 from benchmarks.machines_worker import CEILING, HARD, PRELOAD, SCOPE, run, start_agent
+from benchmarks.postgres import running_server
 from benchmarks.table import Figure
 from benchmarks.talk import said
 
@@ -332,26 +331,8 @@ def _count_interleaved(messages: list[StoredMessage], ledger: Ledger, found: Cou
     return interleaved
 
 
-@contextmanager
-def running_server() -> Iterator[PostgresServer]:
-    """A server of its own, whose commits reach the disk."""
-    sys.path.append(str(Path(__file__).parent.parent / "tests"))
-    from postgres_server import PostgresServer, find_programs, initialise, make_folder
-
-    programs = find_programs()
-    server = PostgresServer(make_folder(on_disk=True), programs)
-    try:
-        initialise(server.folder / "data", programs)
-        with (server.folder / "data" / "postgresql.conf").open("a") as settings:
-            settings.write(_SETTINGS)
-        server.start()
-        yield server
-    finally:
-        server.close()
-
-
 async def measure(folder: Path) -> list[Figure]:
-    with running_server() as server:
+    with running_server(_SETTINGS) as server:
         with model_server.running() as model_url:
             driver = Driver(server, model_url, folder)
             await driver.run()

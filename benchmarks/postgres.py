@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -29,6 +29,9 @@ from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.store import Draft, Key
 from benchmarks.corpus import spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
+
+if TYPE_CHECKING:
+    from postgres_server import PostgresServer
 
 WRITERS, EACH, ROUNDS = 32, 20, 25
 WINDOW = 20
@@ -84,30 +87,36 @@ _CREATED = 1_900_000_000_000_000
 
 
 @contextmanager
-def server_url() -> Iterator[str]:
-    """The URL of an empty database, on a server of its own whose commits reach the disk."""
+def running_server(settings: str) -> Iterator[PostgresServer]:
+    """A server of its own, whose commits reach the disk."""
     sys.path.append(str(Path(__file__).parent.parent / "tests"))
-    from postgres_server import Databases, PostgresServer, find_programs, initialise, make_folder
+    from postgres_server import PostgresServer, find_programs, initialise, make_folder
 
-    server = None
-    url = os.environ.get("AUTONOMY_CTX_PG_DSN")
-    if not url:
-        programs = find_programs()
-        server = PostgresServer(make_folder(on_disk=True), programs)
-        initialise(server.folder / "data", programs)
-        with (server.folder / "data" / "postgresql.conf").open("a") as settings:
-            settings.write(_SETTINGS)
-        server.start()
-        url = server.url()
-    databases = Databases(url)
-    name = databases.create()
+    programs = find_programs()
+    server = PostgresServer(make_folder(on_disk=True), programs)
     try:
-        yield databases.url_of(name)
+        initialise(server.folder / "data", programs)
+        with (server.folder / "data" / "postgresql.conf").open("a") as file:
+            file.write(settings)
+        server.start()
+        yield server
     finally:
-        databases.drop(name)
-        databases.close()
-        if server is not None:
-            server.close()
+        server.close()
+
+
+@contextmanager
+def server_url() -> Iterator[str]:
+    """The URL of an empty database: of the server that the environment names, else of one of its own."""
+    with ExitStack() as stack:
+        url = os.environ.get("AUTONOMY_CTX_PG_DSN")
+        url = url or stack.enter_context(running_server(_SETTINGS)).url()
+        from postgres_server import Databases
+
+        databases = Databases(url)
+        stack.callback(databases.close)
+        name = databases.create()
+        stack.callback(databases.drop, name)
+        yield databases.url_of(name)
 
 
 @asynccontextmanager
