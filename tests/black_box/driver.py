@@ -112,7 +112,7 @@ class Forked:
 
     def __init__(self, script: str, argument: str) -> None:
         (their_stdin, stdin), (stdout, their_stdout) = os.pipe(), os.pipe()
-        given = (script, argument, DupFd(their_stdin), DupFd(their_stdout))
+        given = (script, argument, _InheritedFile(their_stdin), _InheritedFile(their_stdout))
         self._process = FORKS.Process(target=_run_script, args=given, daemon=True)
         self._process.start()
         os.close(their_stdin)
@@ -139,9 +139,24 @@ class Forked:
         assert self.returncode is not None, "the process does not end"
 
 
-def _run_script(script: str, argument: str, stdin: Any, stdout: Any) -> None:
+class _InheritedFile:
+    """A file that the new process has from its start: one that is killed at once leaves none open here."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Only while a process is being started is it handed over with the process itself.
+        return _open_inherited, (DupFd(self._number),)
+
+
+def _open_inherited(file: Any) -> int:
+    return int(file.detach())
+
+
+def _run_script(script: str, argument: str, stdin: int, stdout: int) -> None:
     """What a forked process does: a script, as Python would run it."""
-    for given, number in ((stdin.detach(), 0), (stdout.detach(), 1)):
+    for given, number in ((stdin, 0), (stdout, 1)):
         os.dup2(given, number)
         os.close(given)
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
