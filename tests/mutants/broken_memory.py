@@ -581,7 +581,7 @@ MUTANTS = [
         "memory/memory.py",
         "if entries[0].position <= await",
         "if 0 > await",
-        "tests/memory/test_fork.py",
+        "tests/memory/test_stored_forks.py",
     ),
     Mutant(
         "records made from messages of a source go from its forks",

@@ -95,8 +95,8 @@ MUTANTS = [
     Mutant(
         "a wait ends when the store is closed",
         "memory/postgres/notifications.py",
-        "        self._is_closed = True\n        self.note_all()\n",
-        "        self._is_closed = True\n",
+        "            line.clear()\n        self.note_all()\n",
+        "            line.clear()\n",
         NOTIFICATIONS,
     ),
 ]
