@@ -21,7 +21,7 @@ from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.message import from_microseconds as from_microseconds
 from autonomy_ctx.items.stored_form import pack_form, read_stored, unpack_form, whole_form
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.store import Draft, Entry, Head, StoredSegment
+from autonomy_ctx.memory.store import ConversationInfo, Draft, Entry, Head, StoredSegment
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024
@@ -188,6 +188,22 @@ def decode_segment(row: Sequence[Any]) -> StoredSegment:
         # Why not might quote what users said.
         raise UnreadableRow(f"the segment with number {values['number']} cannot be read") from None
     return StoredSegment(**values)
+
+
+def decode_conversation_info(
+    agent: str, scope: str, conversation: str, messages: int, first: int | None, last: int | None
+) -> ConversationInfo:
+    """A line of a listing; times in microseconds since 1970."""
+    if first is None or last is None:
+        raise UnreadableRow("messages are missing from the log")
+    return ConversationInfo(
+        agent=agent,
+        scope=scope,
+        conversation=conversation,
+        messages=messages,
+        first_at=from_microseconds(first),
+        last_at=from_microseconds(last),
+    )
 
 
 def fits_inline(value: Any) -> bool:

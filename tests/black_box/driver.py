@@ -248,6 +248,24 @@ class Process:
                     job.arrive(None)
 
 
+def read_log(process: Process) -> list[tuple[str, str]]:
+    """All that was said in the conversation of `taking_turns.py`."""
+    [answer] = process.tell("read").wait()
+    return [(role, text) for role, text in answer["log"]]
+
+
+def turn_log(text: str) -> list[tuple[str, str]]:
+    """The log of one turn."""
+    said = [("user", text), ("assistant", ""), ("tool", f"seen for {text}")]
+    return [*said, ("assistant", f"answer to {text}")]
+
+
+def read_metric(process: Process, name: str) -> int:
+    """A counter of the agent of `taking_turns.py`."""
+    [answer] = process.tell("metrics").wait()
+    return int(answer["metrics"][name])
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """What one task of a worker appends to a conversation: a list of messages per call."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from black_box.driver import Process
+from black_box.driver import Process, read_log, read_metric, turn_log
 
 # Longer than any test: whoever gets the turn before has not got it by the end of a lease.
 LONG, SHORT = 3600, 0.5
@@ -31,22 +31,6 @@ def start_agent(tmp_path: Path) -> Iterator[StartAgent]:
         yield start
 
 
-def read(process: Process) -> list[tuple[str, str]]:
-    [answer] = process.tell("read").wait()
-    return [(role, text) for role, text in answer["log"]]
-
-
-def turn(text: str) -> list[tuple[str, str]]:
-    """The log of one turn."""
-    said = [("user", text), ("assistant", ""), ("tool", f"seen for {text}")]
-    return [*said, ("assistant", f"answer to {text}")]
-
-
-def metric(process: Process, name: str) -> int:
-    [answer] = process.tell("metrics").wait()
-    return int(answer["metrics"][name])
-
-
 def test_turns_of_two_processes_never_interleave(start_agent: StartAgent) -> None:
     processes = [start_agent(loop="asyncio"), start_agent(loop="trio")]
     jobs = [
@@ -56,9 +40,9 @@ def test_turns_of_two_processes_never_interleave(start_agent: StartAgent) -> Non
     ]
     for job in jobs:
         job.wait()
-    log = read(processes[0])
+    log = read_log(processes[0])
     turns = [log[first : first + 4] for first in range(0, len(log), 4)]
-    assert [one for one in turns if one != turn(one[0][1])] == []
+    assert [one for one in turns if one != turn_log(one[0][1])] == []
     texts = [one[0][1] for one in turns]
     assert sorted(texts) == sorted(f"{name}.{number}" for name in "ab" for number in range(12))
     for name in "ab":
@@ -77,8 +61,8 @@ def test_a_process_that_was_killed_in_its_turn_is_replaced_at_once(start_agent: 
     dies.kill()
     assert next_one.wait()[-1] == {"job": next_one.number, "text": "answer to next"}
     assert other.tell("send", text="last").wait()[-1]["text"] == "answer to last"
-    assert read(other) == [*turn("dies")[:3], *turn("next"), *turn("last")]
-    assert metric(waits, "turns_taken_over") == 1
+    assert read_log(other) == [*turn_log("dies")[:3], *turn_log("next"), *turn_log("last")]
+    assert read_metric(waits, "turns_taken_over") == 1
 
 
 def test_a_process_that_was_stopped_past_its_lease_is_replaced_and_refused(start_agent: StartAgent) -> None:
@@ -91,8 +75,8 @@ def test_a_process_that_was_stopped_past_its_lease_is_replaced_and_refused(start
     stopped.go_on()
     assert held.end()[-1]["error"] == "TurnLost"
     assert stopped.tell("send", text="again").wait()[-1]["text"] == "answer to again"
-    assert read(other) == [*turn("stopped")[:3], *turn("other"), *turn("again")]
-    assert (metric(stopped, "turns_lost"), metric(other, "turns_taken_over")) == (1, 1)
+    assert read_log(other) == [*turn_log("stopped")[:3], *turn_log("other"), *turn_log("again")]
+    assert (read_metric(stopped, "turns_lost"), read_metric(other, "turns_taken_over")) == (1, 1)
 
 
 def lease_end(path: Path) -> float:
@@ -114,7 +98,7 @@ def test_a_turn_longer_than_its_lease_is_renewed(start_agent: StartAgent, tmp_pa
         assert len(waiting.answers) == 1, "the lease was not renewed"
     slow.tell("answer", text="slow")
     assert waiting.wait()[-1]["text"] == "answer to other"
-    assert read(other) == [*turn("slow"), *turn("other")]
+    assert read_log(other) == [*turn_log("slow"), *turn_log("other")]
 
 
 def test_a_hundred_waiting_turns_of_four_processes_are_served_in_order(start_agent: StartAgent) -> None:
@@ -129,7 +113,7 @@ def test_a_hundred_waiting_turns_of_four_processes_are_served_in_order(start_age
     processes[0].tell("answer", text="first")
     for job in [first, *jobs]:
         job.wait()
-    expected: list[Any] = turn("first")
+    expected: list[Any] = turn_log("first")
     for number in range(100):
-        expected += turn(str(number))
-    assert read(processes[0]) == expected
+        expected += turn_log(str(number))
+    assert read_log(processes[0]) == expected

@@ -64,7 +64,9 @@ async def test_a_slow_summary_does_not_keep_others_waiting(memory: Memory) -> No
         await model.wait_for_call()
         await owe_summary(memory, "second")
         await model.wait_for_call(2)
+        assert worker.get_metrics()["background_tasks_started"] == 2, "and neither has ended"
         await worker.close()
+    assert [(await memory.summary("ana", name)).covered for name in ("first", "second")] == [0, 0]
 
 
 async def test_two_workers_ask_once_for_each_conversation(tmp_path: Path) -> None:
@@ -105,6 +107,7 @@ async def test_a_store_that_is_closed_ends_the_run(memory: Memory) -> None:
     async with Worker(memory, None, config=LIMITS) as worker:
         await memory.close()
         await worker.run()
+        assert worker.get_metrics()["background_tasks_failed"] == 0
 
 
 async def test_a_worker_follows_the_budget_of_the_agents(memory: Memory) -> None:

@@ -165,6 +165,11 @@ async def test_a_user_who_was_given_a_schema_makes_the_tables_in_it(own_server: 
     own_server.execute(ROLE)
     own_server.execute("CREATE SCHEMA autonomy_ctx AUTHORIZATION app")
     await use(own_server.url().replace("postgres@", "app@"))
+    with psycopg.connect(own_server.url()) as connection:
+        owners = connection.execute(
+            "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'autonomy_ctx'"
+        ).fetchall()
+    assert owners == [("app",)]
 
 
 async def test_a_database_that_cannot_hold_every_text_is_refused(own_server: PostgresServer) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from black_box.driver import Process
+from black_box.driver import Process, read_log, read_metric, turn_log
 from postgres_server import PgBouncer
 
 from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
@@ -57,25 +57,9 @@ def start_summarizer(database_url: str, calls: Path) -> Iterator[StartProcess]:
         yield start
 
 
-def read(process: Process) -> list[tuple[str, str]]:
-    [answer] = process.tell("read").wait()
-    return [(role, text) for role, text in answer["log"]]
-
-
-def turn(text: str) -> list[tuple[str, str]]:
-    """The log of one turn."""
-    said = [("user", text), ("assistant", ""), ("tool", f"seen for {text}")]
-    return [*said, ("assistant", f"answer to {text}")]
-
-
-def metric(process: Process, name: str) -> int:
-    [answer] = process.tell("metrics").wait()
-    return int(answer["metrics"][name])
-
-
 def check_whole_turns(log: list[tuple[str, str]], names: str, number: int) -> None:
     turns = [log[first : first + 4] for first in range(0, len(log), 4)]
-    assert [one for one in turns if one != turn(one[0][1])] == []
+    assert [one for one in turns if one != turn_log(one[0][1])] == []
     said = [one[0][1] for one in turns]
     assert sorted(said) == sorted(f"{name}.{n}" for name in names for n in range(number))
 
@@ -89,7 +73,7 @@ def test_turns_of_processes_never_interleave(start_agent: StartProcess) -> None:
     ]
     for job in jobs:
         job.wait()
-    check_whole_turns(read(processes[0]), "ab", 12)
+    check_whole_turns(read_log(processes[0]), "ab", 12)
 
 
 def test_behind_a_pooler_turns_of_processes_never_interleave(
@@ -103,7 +87,7 @@ def test_behind_a_pooler_turns_of_processes_never_interleave(
     ]
     for job in jobs:
         job.wait()
-    check_whole_turns(read(processes[0]), "ab", 3)
+    check_whole_turns(read_log(processes[0]), "ab", 3)
 
 
 def test_a_process_that_was_killed_in_its_turn_is_replaced_when_its_lease_ends(
@@ -116,8 +100,8 @@ def test_a_process_that_was_killed_in_its_turn_is_replaced_when_its_lease_ends(
     assert next_one.next()["waits"] == 2
     dies.kill()
     assert next_one.wait()[-1]["text"] == "answer to next"
-    assert read(waits) == [*turn("dies")[:3], *turn("next")]
-    assert metric(waits, "turns_taken_over") == 1
+    assert read_log(waits) == [*turn_log("dies")[:3], *turn_log("next")]
+    assert read_metric(waits, "turns_taken_over") == 1
 
 
 def test_a_process_that_was_stopped_past_its_lease_is_replaced_and_refused(start_agent: StartProcess) -> None:
@@ -129,8 +113,8 @@ def test_a_process_that_was_stopped_past_its_lease_is_replaced_and_refused(start
     stopped.tell("answer", text="stopped")
     stopped.go_on()
     assert held.end()[-1]["error"] == "TurnLost"
-    assert read(other) == [*turn("stopped")[:3], *turn("other")]
-    assert (metric(stopped, "turns_lost"), metric(other, "turns_taken_over")) == (1, 1)
+    assert read_log(other) == [*turn_log("stopped")[:3], *turn_log("other")]
+    assert (read_metric(stopped, "turns_lost"), read_metric(other, "turns_taken_over")) == (1, 1)
 
 
 def test_processes_with_wrong_clocks_take_no_turns_from_each_other(start_agent: StartProcess) -> None:
@@ -142,8 +126,10 @@ def test_processes_with_wrong_clocks_take_no_turns_from_each_other(start_agent: 
     ]
     for job in jobs:
         job.wait()
-    check_whole_turns(read(processes[0]), "abc", 5)
-    assert [metric(one, name) for one in processes for name in ("turns_lost", "turns_taken_over")] == [0] * 6
+    check_whole_turns(read_log(processes[0]), "abc", 5)
+    assert [read_metric(one, name) for one in processes for name in ("turns_lost", "turns_taken_over")] == [
+        0
+    ] * 6
 
 
 def test_waiting_turns_of_four_processes_are_served_in_order(start_agent: StartProcess) -> None:
@@ -158,7 +144,7 @@ def test_waiting_turns_of_four_processes_are_served_in_order(start_agent: StartP
     processes[0].tell("answer", text="first")
     for job in [first, *jobs]:
         job.wait()
-    assert [text for role, text in read(processes[0]) if role == "user"] == [
+    assert [text for role, text in read_log(processes[0]) if role == "user"] == [
         "first",
         *(str(number) for number in range(40)),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from autonomy_ctx.memory.encoding import UnreadableRow, from_microseconds
+from autonomy_ctx.memory.encoding import decode_conversation_info
 from autonomy_ctx.memory.store import ConversationInfo, Key
 
 # The index has the beginning of the name of a conversation; what is equal there is sorted, a page at a time.
@@ -92,22 +92,7 @@ async def list_conversations(
         "limit": limit,
     }
     cursor = await connection.execute(_SELECT_CONVERSATIONS.format(page=page, **_TIMES), values)
-    return [_conversation_info(*row) for row in await cursor.fetchall()]
-
-
-def _conversation_info(
-    agent: str, scope: str, conversation: str, messages: int, first: int | None, last: int | None
-) -> ConversationInfo:
-    if first is None or last is None:
-        raise UnreadableRow("messages are missing from the log")
-    return ConversationInfo(
-        agent=agent,
-        scope=scope,
-        conversation=conversation,
-        messages=messages,
-        first_at=from_microseconds(first),
-        last_at=from_microseconds(last),
-    )
+    return [decode_conversation_info(*row) for row in await cursor.fetchall()]
 
 
 async def _list_names(

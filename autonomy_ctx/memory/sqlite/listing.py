@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from autonomy_ctx.memory.encoding import UnreadableRow, from_microseconds
+from autonomy_ctx.memory.encoding import decode_conversation_info
 from autonomy_ctx.memory.store import ConversationInfo, Key
 
 _SELECT_CONVERSATIONS = """
@@ -78,22 +78,7 @@ def list_conversations(
         "last_conversation": last.conversation,
         "limit": limit,
     }
-    return [_conversation_info(*row) for row in connection.execute(statement, values).fetchall()]
-
-
-def _conversation_info(
-    agent: str, scope: str, conversation: str, messages: int, first: int | None, last: int | None
-) -> ConversationInfo:
-    if first is None or last is None:
-        raise UnreadableRow("messages are missing from the log")
-    return ConversationInfo(
-        agent=agent,
-        scope=scope,
-        conversation=conversation,
-        messages=messages,
-        first_at=from_microseconds(first),
-        last_at=from_microseconds(last),
-    )
+    return [decode_conversation_info(*row) for row in connection.execute(statement, values).fetchall()]
 
 
 def _list_names(
