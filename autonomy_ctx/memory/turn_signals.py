@@ -7,6 +7,7 @@ there in intervals.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from random import uniform
 from typing import Any
 
 import anyio
@@ -14,8 +15,10 @@ import anyio
 from autonomy_ctx.background import current_loop
 from autonomy_ctx.memory.store import Key
 
-# How often a turn looks whether it is next.
+# How often a turn looks whether it is next: by chance a little more or less, so that turns that began to
+# wait together, in many processes, do not all ask the store at once.
 POLL_SECONDS = 0.05
+POLL_JITTER = 0.2
 
 
 class _Signal:
@@ -53,7 +56,7 @@ class TurnSignals:
         signal = self._signals.setdefault(where, _Signal())
         signal.waiting += 1
         try:
-            with anyio.move_on_after(POLL_SECONDS):
+            with anyio.move_on_after(POLL_SECONDS * uniform(1 - POLL_JITTER, 1 + POLL_JITTER)):
                 await signal.event.wait()
         finally:
             signal.waiting -= 1
