@@ -158,9 +158,20 @@ def _start_within(entries: Sequence[Entry], most: int, count: CountMessage) -> i
 # How many segments one merge takes at least where there are so many, and the part of the size that these
 # should have: a merge of less frees too little room, and the next one would follow at once.
 MERGE_FAN_IN, MERGE_SHARE = 4, 0.75
+# What the line above a segment takes, rounded up.
+RANGE_TOKENS = 44
 # A merged digest is smaller than a new one. The more segments there is room for, the fewer merges
 # a message goes through.
 MERGED_DIGEST_PART = 7
+
+
+def merging_size(segments: Sequence[StoredSegment]) -> int:
+    """The size of segments by which a merge is due.
+
+    A short one counts as much as the line above it, so that no row of short ones fills the summary with
+    such lines.
+    """
+    return sum(max(segment.tokens, RANGE_TOKENS) for segment in segments)
 
 
 def segments_to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[StoredSegment, ...]:
@@ -171,14 +182,12 @@ def segments_to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[Sto
     number of segments.
     """
     final_segments = [segment for segment in segments if not segment.provisional]
-    if len(final_segments) < 2 or sum(segment.tokens for segment in final_segments) <= size:
+    if len(final_segments) < 2 or merging_size(final_segments) <= size:
         return ()
     lowest = min(max(one.level, other.level) for one, other in pairwise(final_segments))
     run = max(_runs_up_to(final_segments, lowest), key=len)
-    tokens = 0
-    for number, segment in enumerate(run, start=1):
-        tokens += segment.tokens
-        if number >= MERGE_FAN_IN and tokens >= MERGE_SHARE * size:
+    for number in range(MERGE_FAN_IN, len(run)):
+        if merging_size(run[:number]) >= MERGE_SHARE * size:
             return tuple(run[:number])
     return tuple(run)
 

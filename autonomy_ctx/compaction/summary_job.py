@@ -23,6 +23,7 @@ from autonomy_ctx.compaction.plan import (
     expected_messages,
     is_due,
     last_cut,
+    merging_size,
     segments_to_merge,
     window_start,
 )
@@ -285,7 +286,7 @@ class SummaryJob:
         """Keep the digests of a long outage within the size together."""
         state = await self._memory.store.summary(self._key)
         waiting = [one for one in state.segments if one.provisional]
-        if len(waiting) < 2 or sum(one.tokens for one in state.segments) <= self._segments_size(state):
+        if len(waiting) < 2 or merging_size(state.segments) <= self._segments_size(state):
             return
         draft = await self._writer.extract(
             [one.text for one in waiting], self._memory.token_counter, await self._outdated_facts()

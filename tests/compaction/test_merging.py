@@ -12,7 +12,7 @@ from strategies import some
 from summary_models import ScriptedModel, asks, shown, summarized
 
 from autonomy_ctx import Memory, Message
-from autonomy_ctx.compaction.plan import MERGE_FAN_IN, MERGED_DIGEST_PART, segments_to_merge
+from autonomy_ctx.compaction.plan import MERGE_FAN_IN, MERGED_DIGEST_PART, merging_size, segments_to_merge
 from autonomy_ctx.items.digest import digest, digest_texts
 from autonomy_ctx.stores import StoredSegment
 from autonomy_ctx.tokens import TokenCounter
@@ -57,8 +57,14 @@ def test_without_a_full_run_the_lowest_neighbours_are_merged() -> None:
 
 def test_a_merge_of_small_segments_frees_enough_room() -> None:
     """Four of them would be written anew without becoming shorter, one level up, again and again."""
-    rows = row(*[0] * 21, tokens=20)
-    assert segments_to_merge(rows, 400) == tuple(rows[:15])
+    rows = row(*[0] * 9, tokens=50)
+    assert segments_to_merge(rows, 400) == tuple(rows[:6])
+
+
+def test_short_segments_are_merged_before_the_lines_above_them_fill_the_summary() -> None:
+    rows = row(*[0] * 10, tokens=5)
+    assert segments_to_merge(rows[:9], 400) == ()
+    assert segments_to_merge(rows, 400) == tuple(rows[:7])
 
 
 def test_stand_ins_are_never_merged_with_what_a_model_wrote() -> None:
@@ -74,7 +80,7 @@ def test_what_is_merged_are_neighbours_and_only_above_the_size(
 ) -> None:
     rows = [segment(at, at, tokens, level) for at, (tokens, level) in enumerate(made, start=1)]
     chosen = segments_to_merge(rows, size)
-    if sum(one.tokens for one in rows) <= size or len(rows) < 2:
+    if merging_size(rows) <= size or len(rows) < 2:
         assert chosen == ()
     else:
         assert len(chosen) >= 2

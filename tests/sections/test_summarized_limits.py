@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import few
 from summary_models import HeldModel, ScriptedModel, Shown, asks, calls, results, shown, summarized, users
@@ -232,6 +232,8 @@ async def test_a_huge_cold_conversation_is_shown_at_once_and_caught_up(memory: M
 # -- the hard limit in tokens ---------------------------------------------------------------------------
 
 sizes = st.lists(st.sampled_from([1, 5, 20, 60, 200, 900]), min_size=1, max_size=60)
+# Many digests of a few words each, with a line above each of them.
+SHORT_DIGESTS = [*[1] * 10, 60, 60, 60, 5, 200, 200, 200, 1]
 
 
 class Sized:
@@ -299,6 +301,7 @@ async def test_a_small_hard_limit_in_tokens_holds_too(alive: bool) -> None:
 def test_a_hard_limit_in_tokens_hides_nothing_among_tools(alive: bool) -> None:
     @few
     @given(sizes=sizes)
+    @example(sizes=SHORT_DIGESTS)
     def check(sizes: list[int]) -> None:
         async def run() -> None:
             await Sized(800, 128, alive).run(sizes, tools=True)
