@@ -12,7 +12,8 @@ from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.relative_dates import resolve_dates
 from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.store import Entry, searchable_text
+from autonomy_ctx.memory.search_text import searchable_text
+from autonomy_ctx.memory.store import Entry
 
 # The fewest tokens of facts that a summarizer is shown, however short its batch is.
 MIN_LISTED_TOKENS = 128

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
 from autonomy_ctx.errors import ConflictingMessage, StoreClosed, TurnLost
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
-from autonomy_ctx.memory.encoding import encode_row, same_content
-from autonomy_ctx.memory.facts import USERS_SEGMENT, FactRows
+from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positions
+from autonomy_ctx.memory.encoding import same_content
+from autonomy_ctx.memory.facts import USERS_SEGMENT
 from autonomy_ctx.memory.forks import fork_position
-from autonomy_ctx.memory.rows import RecordRows, SegmentRows, TurnRows, WorkRows
+from autonomy_ctx.memory.rows import TurnRows, WorkRows
+from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import (
-    MAX_POSITION,
     ConversationInfo,
     Draft,
     Entry,
@@ -37,7 +37,6 @@ from autonomy_ctx.memory.store import (
     check_drop,
     check_put,
     check_read,
-    query_terms,
 )
 from autonomy_ctx.memory.turn_signals import TurnSignals
 
@@ -46,151 +45,13 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.search_index import SearchIndex
 
 
-class _LogRange(NamedTuple):
-    """The positions `first` to `last` of a log."""
-
-    log: _ConversationLog
-    first: int
-    last: int
-
-
-class _ConversationLog:
-    """One log: its own entries by position, positions by id; and what was made from it.
-
-    A fork also has ranges of other logs, all before its own entries.
-    """
-
-    __slots__ = (
-        "entries",
-        "facts",
-        "forks",
-        "head",
-        "key",
-        "pins",
-        "positions",
-        "records",
-        "segments",
-        "shared",
-        "wholes",
-    )
-
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.head = Head()
-        self.shared: list[_LogRange] = []
-        # The logs that have a range of this one.
-        self.forks: list[_ConversationLog] = []
-        self.entries: list[Entry] = []
-        self.positions: dict[str, int] = {}
-        self.wholes: dict[int, str] = {}
-        self.segments = SegmentRows()
-        self.facts = FactRows()
-        self.records = RecordRows()
-        self.pins: set[int] = set()
-
-    def body(self, message_id: str) -> str | None:
-        """What an id stands for, uncut, to tell a retry from a conflict."""
-        found = self.find(message_id)
-        if found is None:
-            return None
-        owner, position = found
-        return owner.wholes.get(position) or encode_row(owner.entry(position).message)
-
-    def find(self, message_id: str) -> tuple[_ConversationLog, int] | None:
-        """The log that a message is kept in, and its position."""
-        own = self.positions.get(message_id)
-        if own is not None:
-            return self, own
-        for log, first, last in self.shared:
-            position = log.positions.get(message_id)
-            if position is not None and first <= position <= last:
-                return log, position
-        return None
-
-    def ranges(self) -> list[_LogRange]:
-        """Where the entries are: those of other logs, then its own."""
-        return [*self.shared, _LogRange(self, 1 + self.shared_until, MAX_POSITION)]
-
-    @property
-    def shared_until(self) -> int:
-        """The last position of other logs; its own entries come after it."""
-        return self.shared[-1].last if self.shared else 0
-
-    def entry(self, position: int) -> Entry:
-        """The entry at a position where there is one."""
-        [entry] = self.between(position - 1, position + 1, None)
-        return entry
-
-    def after(self, position: int) -> list[Entry]:
-        """Its own entries after a position."""
-        return self.entries[bisect_right(self.entries, position, key=_position) :]
-
-    def between(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
-        """The newest `limit` entries between two positions."""
-        found = _slice(self.entries, after, before, limit)
-        for log, first, last in reversed(self.shared):
-            if last <= after or (limit is not None and len(found) >= limit):
-                break
-            end = last + 1 if before is None else min(last + 1, before)
-            rest = None if limit is None else limit - len(found)
-            found = _slice(log.entries, max(after, first - 1), end, rest) + found
-        return found
-
-    def first_entry(self) -> Entry:
-        """The oldest entry of a log that has one."""
-        for log, first, last in self.ranges():
-            at = bisect_left(log.entries, first, key=_position)
-            if at < len(log.entries) and log.entries[at].position <= last:
-                return log.entries[at]
-        raise AssertionError("a log without entries has no first one")
-
-    def count_between(self, first: int, last: int) -> int:
-        """How many entries of its own are at these positions."""
-        start = bisect_left(self.entries, first, key=_position)
-        return bisect_right(self.entries, last, key=_position) - start
-
-    def newest_user(self) -> int:
-        """The position of the newest message of a user; 0 when there is none."""
-        for log, first, last in reversed(self.ranges()):
-            end = bisect_right(log.entries, last, key=_position)
-            for index in range(end - 1, -1, -1):
-                position, message = log.entries[index]
-                if position < first:
-                    break
-                if message.role is ChatRole.USER:
-                    return position
-        return 0
-
-    def has(self, position: int) -> bool:
-        """Whether there is an entry at a position."""
-        return bool(self.between(position - 1, position + 1, None))
-
-    def remove(self, positions: set[int]) -> None:
-        """Take out entries of its own."""
-        for position in positions:
-            self.wholes.pop(position, None)
-        self.entries = [entry for entry in self.entries if entry.position not in positions]
-        self.positions = {entry.message.id: entry.position for entry in self.entries}
-
-    def leave_sources(self) -> None:
-        """Share nothing with the logs it came from."""
-        for one in self.shared:
-            one.log.forks.remove(self)
-        self.shared = []
-
-    def revise(self, *, new_generation: bool = False) -> None:
-        """Note that the segments in force, the pins or the facts have changed."""
-        head = self.head
-        self.head = replace(head, revision=head.revision + 1, generation=head.generation + new_generation)
-
-
 class InProcessStore:
     """Logs in plain lists."""
 
     in_memory = True
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._conversations: dict[Key, _ConversationLog] = {}
+        self._conversations: dict[Key, ConversationLog] = {}
         self._work = WorkRows()
         self._turns, self._turn_signals = TurnRows(), TurnSignals()
         self._index: SearchIndex | None = None
@@ -250,12 +111,12 @@ class InProcessStore:
 
     def _has(self, key: Key, drafts: Sequence[Draft]) -> bool:
         """Whether all of it is stored already."""
-        log = self._conversations.get(key) or _ConversationLog(key)
+        log = self._conversations.get(key) or ConversationLog(key)
         known = [(log.body(draft.message.id), _whole_body(draft)) for draft in drafts]
         return all(body is not None and same_content(body, other) for body, other in known)
 
     def _append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
-        log = self._conversations.get(key) or _ConversationLog(key)
+        log = self._conversations.get(key) or ConversationLog(key)
         positions: dict[str, int] = {}
         fresh: dict[str, Draft] = {}
         for draft in drafts:
@@ -395,7 +256,7 @@ class InProcessStore:
 
     async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
         self._check_open()
-        log = self._conversations.setdefault(key, _ConversationLog(key))
+        log = self._conversations.setdefault(key, ConversationLog(key))
         found = log.facts.write(changes, segment=USERS_SEGMENT)
         log.revise()
         return found
@@ -447,7 +308,7 @@ class InProcessStore:
     ) -> list[int]:
         self._check_open()
         check_put(kind, records, keep)
-        log = self._conversations.get(key) or _ConversationLog(key)
+        log = self._conversations.get(key) or ConversationLog(key)
         if generation not in (None, log.head.generation):
             return []
         self._conversations[key] = log
@@ -536,7 +397,7 @@ class InProcessStore:
         head = Head() if source is None else source.head
         at = fork_position(key, head, at, name, name_exists=target in self._conversations)
         assert source is not None
-        log = _ConversationLog(target)
+        log = ConversationLog(target)
         log.shared = [one._replace(last=min(one.last, at)) for one in source.ranges() if one.first <= at]
         for one in log.shared:
             one.log.forks.append(log)
@@ -578,33 +439,33 @@ class InProcessStore:
 
     def _matching(
         self, scope: str, agent: str | None, conversation: str | None
-    ) -> Iterator[tuple[Key, _ConversationLog]]:
+    ) -> Iterator[tuple[Key, ConversationLog]]:
         for key, log in self._conversations.items():
             if key.scope != scope or agent not in (None, key.agent):
                 continue
             if conversation in (None, key.conversation):
                 yield key, log
 
-    def _delete_some(self, log: _ConversationLog, ids: Sequence[str]) -> int:
+    def _delete_some(self, log: ConversationLog, ids: Sequence[str]) -> int:
         """Delete messages of a log, from every log that has them."""
-        places: dict[_ConversationLog, set[int]] = {}
+        places: dict[ConversationLog, set[int]] = {}
         for message_id in set(ids):
             if (found := log.find(message_id)) is not None:
                 places.setdefault(found[0], set()).add(found[1])
-        losses: dict[_ConversationLog, set[int]] = {}
+        losses: dict[ConversationLog, set[int]] = {}
         for owner, positions in places.items():
             owner.remove(positions)
             losses.setdefault(owner, set()).update(positions)
             for fork in owner.forks:
-                losses.setdefault(fork, set()).update(_shared_positions(fork, owner, positions))
+                losses.setdefault(fork, set()).update(shared_positions(fork, owner, positions))
         for one, positions in losses.items():
             self._note_loss(one, positions)
         return sum(len(positions) for positions in places.values())
 
-    def _delete_all(self, log: _ConversationLog) -> int:
+    def _delete_all(self, log: ConversationLog) -> int:
         """Delete a log and all that was made from it; its own messages go from its forks too."""
         own = set(log.positions.values())
-        losses = {fork: _shared_positions(fork, log, own) for fork in log.forks}
+        losses = {fork: shared_positions(fork, log, own) for fork in log.forks}
         log.remove(own)
         for fork, positions in losses.items():
             fork.shared = [one for one in fork.shared if one.log is not log]
@@ -617,7 +478,7 @@ class InProcessStore:
         self._set_count(log, 0, derived)
         return len(own)
 
-    def _note_loss(self, log: _ConversationLog, positions: set[int]) -> None:
+    def _note_loss(self, log: ConversationLog, positions: set[int]) -> None:
         """Take away what was made from messages that are gone."""
         if not positions:
             return
@@ -627,7 +488,7 @@ class InProcessStore:
         log.records.delete_all(only_derived=True)
         self._set_count(log, log.head.count - len(positions), derived)
 
-    def _set_count(self, log: _ConversationLog, count: int, derived: int) -> None:
+    def _set_count(self, log: ConversationLog, count: int, derived: int) -> None:
         head = log.head
         if not count:
             self._work.delete(log.key)
@@ -651,28 +512,5 @@ class InProcessStore:
             raise StoreClosed("this process")
 
 
-def _slice(entries: list[Entry], after: int, before: int | None, limit: int | None) -> list[Entry]:
-    start = bisect_right(entries, after, key=_position) if after else 0
-    stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
-    if limit is not None:
-        start = max(start, stop - limit)
-    return entries[start:stop]
-
-
-def _shared_positions(fork: _ConversationLog, owner: _ConversationLog, positions: set[int]) -> set[int]:
-    """Those of the owner's positions that a fork has too."""
-    return {
-        position
-        for log, first, last in fork.shared
-        if log is owner
-        for position in positions
-        if first <= position <= last
-    }
-
-
 def _whole_body(draft: Draft) -> str:
     return draft.whole or draft.body
-
-
-def _position(entry: Entry) -> int:
-    return entry.position

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.items.terms import index_terms
+from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.connection import translate_error
 from autonomy_ctx.memory.sqlite.migrate import migrate
-from autonomy_ctx.memory.store import Entry, Key, searchable_text
+from autonomy_ctx.memory.store import Entry, Key
 
 # How many messages go into the index together.
 _INDEX_BATCH_SIZE = 1000

@@ -6,7 +6,8 @@ from typing import Any
 
 import anyio
 
-from autonomy_ctx.memory.store import INDEXED_END_CHARACTERS, Key, SearchHit, Store
+from autonomy_ctx.memory.search_text import INDEXED_END_CHARACTERS
+from autonomy_ctx.memory.store import Key, SearchHit, Store
 from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, StoreActions, make_drafts, make_message
 
 

@@ -13,7 +13,7 @@ from autonomy_ctx.items.message import new_id, now
 from autonomy_ctx.items.terms import MAX_TERM_LENGTH, STOP_WORDS, index_terms
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.encoding import coerce_message, make_draft
-from autonomy_ctx.memory.store import plain_body_text, searchable_text
+from autonomy_ctx.memory.search_text import plain_body_text, searchable_text
 
 
 @given(value=stamped_dicts())

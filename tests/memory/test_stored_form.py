@@ -25,7 +25,7 @@ from autonomy_ctx.memory.encoding import (
     same_content,
     to_microseconds,
 )
-from autonomy_ctx.memory.store import plain_body_text
+from autonomy_ctx.memory.search_text import plain_body_text
 from autonomy_ctx.testing import numbered_ids
 
 any_messages = messages | summaries() | message_dicts | stamped_dicts()

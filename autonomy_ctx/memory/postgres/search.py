@@ -20,7 +20,8 @@ from autonomy_ctx.items.terms import BM25_B, BM25_K1, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database
 from autonomy_ctx.memory.postgres.log import key_digest
-from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit, plain_body_text, searchable_text
+from autonomy_ctx.memory.search_text import plain_body_text, searchable_text
+from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
 
 # How much of the log one transaction takes into the index.
 _BLOCK_ROWS, _BLOCK_BYTES = 512, 256 * 1024

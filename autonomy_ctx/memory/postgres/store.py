@@ -18,6 +18,7 @@ from autonomy_ctx.memory.postgres import records as record_rows
 from autonomy_ctx.memory.postgres import search as search_rows
 from autonomy_ctx.memory.postgres.connection import Connection, Database, connect_options
 from autonomy_ctx.memory.postgres.notifications import Notifications
+from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import (
     ConversationInfo,
     Draft,
@@ -35,7 +36,6 @@ from autonomy_ctx.memory.store import (
     check_drop,
     check_put,
     check_read,
-    query_terms,
 )
 from autonomy_ctx.validation import check_int, check_seconds
 

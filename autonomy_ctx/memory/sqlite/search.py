@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.memory.encoding import decode_entry
+from autonomy_ctx.memory.search_text import plain_body_text, searchable_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import Transaction
-from autonomy_ctx.memory.store import IndexedMessage, SearchHit, plain_body_text, searchable_text
+from autonomy_ctx.memory.store import IndexedMessage, SearchHit
 
 # How much of the log one transaction takes into the index, so that appends of others get their turn: about
 # 10 milliseconds.

@@ -18,6 +18,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries, turns
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
@@ -42,7 +43,6 @@ from autonomy_ctx.memory.store import (
     check_drop,
     check_put,
     check_read,
-    query_terms,
 )
 from autonomy_ctx.memory.turn_signals import TurnSignals
 from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob

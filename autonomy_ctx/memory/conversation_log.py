@@ -1,0 +1,174 @@
+"""`ConversationLog`: one conversation of the in-process store, in plain lists."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import replace
+from typing import NamedTuple
+
+from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.memory.encoding import encode_row
+from autonomy_ctx.memory.facts import FactRows
+from autonomy_ctx.memory.rows import RecordRows, SegmentRows
+from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key
+
+
+class LogRange(NamedTuple):
+    """The positions `first` to `last` of a log."""
+
+    log: ConversationLog
+    first: int
+    last: int
+
+
+class ConversationLog:
+    """One log: its own entries by position, positions by id; and what was made from it.
+
+    A fork also has ranges of other logs, all before its own entries.
+    """
+
+    __slots__ = (
+        "entries",
+        "facts",
+        "forks",
+        "head",
+        "key",
+        "pins",
+        "positions",
+        "records",
+        "segments",
+        "shared",
+        "wholes",
+    )
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.head = Head()
+        self.shared: list[LogRange] = []
+        # The logs that have a range of this one.
+        self.forks: list[ConversationLog] = []
+        self.entries: list[Entry] = []
+        self.positions: dict[str, int] = {}
+        self.wholes: dict[int, str] = {}
+        self.segments = SegmentRows()
+        self.facts = FactRows()
+        self.records = RecordRows()
+        self.pins: set[int] = set()
+
+    def body(self, message_id: str) -> str | None:
+        """What an id stands for, uncut, to tell a retry from a conflict."""
+        found = self.find(message_id)
+        if found is None:
+            return None
+        owner, position = found
+        return owner.wholes.get(position) or encode_row(owner.entry(position).message)
+
+    def find(self, message_id: str) -> tuple[ConversationLog, int] | None:
+        """The log that a message is kept in, and its position."""
+        own = self.positions.get(message_id)
+        if own is not None:
+            return self, own
+        for log, first, last in self.shared:
+            position = log.positions.get(message_id)
+            if position is not None and first <= position <= last:
+                return log, position
+        return None
+
+    def ranges(self) -> list[LogRange]:
+        """Where the entries are: those of other logs, then its own."""
+        return [*self.shared, LogRange(self, 1 + self.shared_until, MAX_POSITION)]
+
+    @property
+    def shared_until(self) -> int:
+        """The last position of other logs; its own entries come after it."""
+        return self.shared[-1].last if self.shared else 0
+
+    def entry(self, position: int) -> Entry:
+        """The entry at a position where there is one."""
+        [entry] = self.between(position - 1, position + 1, None)
+        return entry
+
+    def after(self, position: int) -> list[Entry]:
+        """Its own entries after a position."""
+        return self.entries[bisect_right(self.entries, position, key=_position) :]
+
+    def between(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
+        """The newest `limit` entries between two positions."""
+        found = _slice(self.entries, after, before, limit)
+        for log, first, last in reversed(self.shared):
+            if last <= after or (limit is not None and len(found) >= limit):
+                break
+            end = last + 1 if before is None else min(last + 1, before)
+            rest = None if limit is None else limit - len(found)
+            found = _slice(log.entries, max(after, first - 1), end, rest) + found
+        return found
+
+    def first_entry(self) -> Entry:
+        """The oldest entry of a log that has one."""
+        for log, first, last in self.ranges():
+            at = bisect_left(log.entries, first, key=_position)
+            if at < len(log.entries) and log.entries[at].position <= last:
+                return log.entries[at]
+        raise AssertionError("a log without entries has no first one")
+
+    def count_between(self, first: int, last: int) -> int:
+        """How many entries of its own are at these positions."""
+        start = bisect_left(self.entries, first, key=_position)
+        return bisect_right(self.entries, last, key=_position) - start
+
+    def newest_user(self) -> int:
+        """The position of the newest message of a user; 0 when there is none."""
+        for log, first, last in reversed(self.ranges()):
+            end = bisect_right(log.entries, last, key=_position)
+            for index in range(end - 1, -1, -1):
+                position, message = log.entries[index]
+                if position < first:
+                    break
+                if message.role is ChatRole.USER:
+                    return position
+        return 0
+
+    def has(self, position: int) -> bool:
+        """Whether there is an entry at a position."""
+        return bool(self.between(position - 1, position + 1, None))
+
+    def remove(self, positions: set[int]) -> None:
+        """Take out entries of its own."""
+        for position in positions:
+            self.wholes.pop(position, None)
+        self.entries = [entry for entry in self.entries if entry.position not in positions]
+        self.positions = {entry.message.id: entry.position for entry in self.entries}
+
+    def leave_sources(self) -> None:
+        """Share nothing with the logs it came from."""
+        for one in self.shared:
+            one.log.forks.remove(self)
+        self.shared = []
+
+    def revise(self, *, new_generation: bool = False) -> None:
+        """Note that the segments in force, the pins or the facts have changed."""
+        head = self.head
+        self.head = replace(head, revision=head.revision + 1, generation=head.generation + new_generation)
+
+
+def shared_positions(fork: ConversationLog, owner: ConversationLog, positions: set[int]) -> set[int]:
+    """Those of the owner's positions that a fork has too."""
+    return {
+        position
+        for log, first, last in fork.shared
+        if log is owner
+        for position in positions
+        if first <= position <= last
+    }
+
+
+def _slice(entries: list[Entry], after: int, before: int | None, limit: int | None) -> list[Entry]:
+    start = bisect_right(entries, after, key=_position) if after else 0
+    stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
+    if limit is not None:
+        start = max(start, stop - limit)
+    return entries[start:stop]
+
+
+def _position(entry: Entry) -> int:
+    return entry.position

@@ -1,0 +1,73 @@
+"""The text by which a message is found, and the terms of a question. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from autonomy_ctx.errors import StoredFormTooNew
+from autonomy_ctx.items.message import Message, TextContent
+from autonomy_ctx.items.stored_form import unpack_form
+from autonomy_ctx.items.terms import search_terms, text_ends
+from autonomy_ctx.validation import check_int
+
+# Of a large message the beginning and the end can be found, this many characters of each.
+INDEXED_END_CHARACTERS = 20_000
+MAX_QUERY_TERMS = 64
+# What a row may have besides its content that says nothing about how to read it.
+_PLAIN_FIELDS = frozenset(
+    ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
+)
+_TEXT_FIELDS = frozenset(("type", "text"))
+
+
+def query_terms(query: str, limit: int) -> list[str]:
+    """What to look for; empty when nothing in the question tells messages apart."""
+    if not isinstance(query, str):
+        raise TypeError(f"query must be a string, not {type(query).__name__}")
+    check_int("limit", limit)
+    return search_terms(text_ends(query, INDEXED_END_CHARACTERS))[:MAX_QUERY_TERMS]
+
+
+def searchable_text(message: Message) -> str:
+    """The text by which a message can be found: what was said, and the arguments of calls."""
+    said = [part.text for part in message.parts if isinstance(part, TextContent)]
+    written = "\n".join([*said, *(_argument_text(call.arguments) for call in message.tool_calls)])
+    return text_ends(written, INDEXED_END_CHARACTERS)
+
+
+def plain_body_text(body: str) -> str | None:
+    """The same of the body of a row that holds nothing but text; None for any other."""
+    try:
+        form = unpack_form(json.loads(body))
+    except (ValueError, StoredFormTooNew):
+        return None
+    if not _PLAIN_FIELDS.issuperset(form) or form.get("tool_calls"):
+        return None
+    content = form.get("content")
+    if type(content) is dict and content.keys() == _TEXT_FIELDS and content["type"] == "text":
+        content = content["text"]
+    return text_ends(content, INDEXED_END_CHARACTERS) if type(content) is str else None
+
+
+def _argument_text(text: str) -> str:
+    """Arguments without the escapes of JSON, as far as they are JSON and not large."""
+    if "\\" not in text or len(text) > 2 * INDEXED_END_CHARACTERS:
+        return text
+    try:
+        return "\n".join(_string_values(json.loads(text)))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _string_values(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _string_values(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _string_values(inner)
+    else:
+        yield str(value)
