@@ -6,6 +6,7 @@ from autonomy_ctx._lazy import lazy_names
 
 _MODULES = {
     "Calibration": "autonomy_ctx.items.tokens",
+    "EstimatedTextCounter": "autonomy_ctx.items.tokens",
     "ExactTextCounter": "autonomy_ctx.items.tokens",
     "Price": "autonomy_ctx.models.catalog",
     "TextCounter": "autonomy_ctx.items.tokens",
@@ -15,13 +16,20 @@ _MODULES = {
 }
 
 if TYPE_CHECKING:
-    from autonomy_ctx.items.tokens import Calibration, ExactTextCounter, TextCounter, TokenCounter
+    from autonomy_ctx.items.tokens import (
+        Calibration,
+        EstimatedTextCounter,
+        ExactTextCounter,
+        TextCounter,
+        TokenCounter,
+    )
     from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 __all__ = [
     "Calibration",
+    "EstimatedTextCounter",
     "ExactTextCounter",
     "Price",
     "TextCounter",

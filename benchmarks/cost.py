@@ -24,7 +24,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import find_window_start
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from benchmarks.honest import SHARE, record
 from benchmarks.provider import BilledModel, Provider, rendered
 from benchmarks.table import Figure

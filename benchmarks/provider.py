@@ -14,7 +14,7 @@ from typing import Any
 
 from autonomy_ctx import Message
 from autonomy_ctx.items import wire
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from benchmarks.honest import summary_of
 from benchmarks.model_server import common
 

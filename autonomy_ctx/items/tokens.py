@@ -1,8 +1,7 @@
 """Token counts for texts, messages and tools.
 
-The built-in estimate needs no vocabulary and no download: it counts words, numbers and runs of
-punctuation, and is within about 15 % for most languages. `Calibration` corrects it with the counts that
-providers report; `ExactTextCounter` uses the tokenizer of a model where one is installed.
+The built-in estimate (`token_estimate`) needs no vocabulary and no download. `Calibration` corrects it with
+the counts that providers report; `ExactTextCounter` uses the tokenizer of a model where one is installed.
 """
 
 from __future__ import annotations
@@ -11,77 +10,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Protocol, cast, runtime_checkable
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, TextContent, ThinkingContent
-
-# Thousandths of a token, so that sums are exact. Least squares of the relative error against o200k over 2 KB
-# pieces of prose, manuals and program messages in 18 languages, source code, JSON, logs and identifiers.
-# About 20 % low on Polish, Ukrainian, Thai and traditional Chinese, 20 % high on Vietnamese and Hindi.
-PER_CHARACTER = 68
-PER_CAPITAL_OR_DIGIT = 216
-PER_WORD = 613
-PER_NUMBER = 996
-PER_MARKS = 827
-PER_ACCENTED = 1214  # splits its word in two; an emoji costs about as much
-PER_CYRILLIC = 106
-PER_OTHER_SCRIPT = 211  # Greek, Hebrew, Arabic, Indic, Thai
-PER_WIDE = 663  # Han, kana, full-width forms, typographic marks
-PER_HANGUL = 431
-
-_LOWER, _UPPER, _DIGITS = ascii_lowercase.encode(), ascii_uppercase.encode(), digits.encode()
-_UPPER_AND_DIGITS = _UPPER + _DIGITS
-_NOT_LEAD_BYTES = bytes(range(0xC0))  # ASCII, and every byte of a character after its first
-
-
-def _script_letter(byte: int) -> int:
-    """Return the letter for the script that the first byte of a UTF-8 sequence announces."""
-    if byte in (0xD0, 0xD1):
-        return ord("c")
-    if byte < 0xCE or byte >= 0xF0:
-        return ord("a")
-    if byte < 0xE2:
-        return ord("o")
-    return ord("h") if 0xEA <= byte <= 0xED else ord("w")
-
-
-def _run_table(members: bytes) -> bytes:
-    """Return the table that turns the bytes of a class into `x` and all others into a space."""
-    return bytes(ord("x") if byte in members else ord(" ") for byte in range(256))
-
-
-_SCRIPT_TABLE = bytes(map(_script_letter, range(256)))
-_WORD_TABLE = _run_table(_LOWER + _UPPER + bytes(range(0x80, 0x100)))
-_NUMBER_TABLE = _run_table(_DIGITS)
-# Line breaks and capitals are marks too: a capital opens a new token within its word (camelCase, base64).
-_MARK_TABLE = _run_table(bytes(byte for byte in range(0x80) if byte not in b" " + _LOWER + _DIGITS))
-
-
-def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text costs: 0 if it is empty, otherwise at least 1."""
-    data = text.encode("utf-8", "surrogatepass")
-    # `count` is fastest if its pattern ends in the commoner byte: so starts of words, but ends of the others.
-    cost = (
-        PER_CHARACTER * len(text)
-        + PER_CAPITAL_OR_DIGIT * (len(data) - len(data.translate(None, _UPPER_AND_DIGITS)))
-        + PER_WORD * data.translate(_WORD_TABLE).count(b" x")
-        + PER_NUMBER * data.translate(_NUMBER_TABLE).count(b"x ")
-        + PER_MARKS * data.translate(_MARK_TABLE).count(b"x ")
-    )
-    if not text.isascii():
-        scripts = data.translate(_SCRIPT_TABLE, _NOT_LEAD_BYTES)
-        cost += (
-            PER_ACCENTED * scripts.count(b"a")
-            + PER_CYRILLIC * scripts.count(b"c")
-            + PER_OTHER_SCRIPT * scripts.count(b"o")
-            + PER_WIDE * scripts.count(b"w")
-            + PER_HANGUL * scripts.count(b"h")
-        )
-    return -(-cost // 1000)
-
+from autonomy_ctx.items.token_estimate import estimate_tokens
 
 MIN_REPORT_WEIGHT = 0.2
 MIN_FACTOR_CHANGE = 0.05
@@ -174,13 +108,38 @@ class TextCounter(Protocol):
     def count(self, text: str) -> int: ...
 
 
-class EstimatedTextCounter:
-    """The built-in estimate: no download, no dependency."""
+# Models whose vocabulary has one token per digit.
+_DIGITS_APART = (
+    "qwen",
+    "gemma",
+    "gemini",
+    "mistral",
+    "mixtral",
+    "ministral",
+    "codestral",
+    "devstral",
+    "llama-2",
+)
 
-    name = "estimate-1"
+
+class EstimatedTextCounter:
+    """The built-in estimate: no download, no dependency.
+
+    With `digits_apart` every digit counts as a token, as in the vocabularies of Qwen, Gemma and Mistral;
+    `EstimatedTextCounter.for_model("qwen3-32b")` chooses by the name of a model.
+    """
+
+    def __init__(self, *, digits_apart: bool = False) -> None:
+        self.digits_apart = digits_apart
+        self.name = "estimate-2-digits-apart" if digits_apart else "estimate-2"
+
+    @classmethod
+    def for_model(cls, model: str) -> EstimatedTextCounter:
+        """The estimate for a model's vocabulary, as far as its name tells it."""
+        return cls(digits_apart=_bare_model_name(model).startswith(_DIGITS_APART))
 
     def count(self, text: str) -> int:
-        return estimate_tokens(text)
+        return estimate_tokens(text, digits_apart=self.digits_apart)
 
 
 class TokenCounter:
@@ -277,6 +236,11 @@ _VOCABULARIES = (
 )
 
 
+def _bare_model_name(model: str) -> str:
+    """The name of a model without that of its provider."""
+    return model.rsplit("/", 1)[-1].lower()
+
+
 @runtime_checkable
 class CountsTokens(Protocol):
     """A memory that counts the tokens of what it keeps; a template counts in the same way."""
@@ -304,7 +268,7 @@ class ExactTextCounter:
             raise ImportError(
                 "exact token counts need the extra: pip install 'autonomy-ctx[tokens]'"
             ) from None
-        bare = model.rsplit("/", 1)[-1].lower()
+        bare = _bare_model_name(model)
         vocabulary = next((name for prefix, name in _VOCABULARIES if bare.startswith(prefix)), bare)
         try:
             self._tokenizer: Any = Tokenizer.from_pretrained(vocabulary)

@@ -14,7 +14,7 @@ from autonomy_ctx.errors import InvalidDocument
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.items.transcript import nonce
 from autonomy_ctx.knowledge.knowledge import replace_surrogates
 

@@ -19,7 +19,7 @@ from autonomy_ctx.completion.summary_gate import (
 )
 from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 
 SOURCE = """\
 User: Deploy commit 9f8e7d6c to prod-eu-3, never to prod-us-1. The budget is 11500 euros.

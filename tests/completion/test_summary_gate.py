@@ -20,7 +20,7 @@ from autonomy_ctx.completion.summary_gate import (
     trim_to_cap,
 )
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.items.transcript import MARK_PATTERN
 
 SECRET = "0123456789abcdef"

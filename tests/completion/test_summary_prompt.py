@@ -15,7 +15,7 @@ from autonomy_ctx.completion.summary_prompt import (
     merge_prompt,
     repair_prompt,
 )
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.items.transcript import MARK_PATTERN, nonce, wrap_untrusted
 
 SECRET = "0123456789abcdef"

@@ -19,7 +19,7 @@ from autonomy_ctx.items.fact import (
     render_facts,
     split_facts,
 )
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 
 AT = datetime(2026, 5, 3, 22, 30, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import some
 
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.knowledge.documents import CHUNK_TOKENS, OVERLAP_TOKENS, chunks
 
 PARAGRAPH = "The ferry leaves every twenty minutes. It is cheap. " * 6

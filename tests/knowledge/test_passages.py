@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import any_text, json_values, some
 
 from autonomy_ctx.errors import InvalidPassage
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.knowledge import Passage
 from autonomy_ctx.knowledge.knowledge import (
     PASSAGES_PREAMBLE,

@@ -294,7 +294,7 @@ async def test_a_summary_is_worth_more_than_the_messages_after_it() -> None:
     tight = await composed(Talk(pin, summary, *talk(9)), max_tokens=90)
     assert [type(message) for message in tight.messages] == [Summary, Message]
     assert tight.messages[1].text.startswith("u9")
-    less = await composed(Talk(pin, summary, *talk(9)), max_tokens=80)
+    less = await composed(Talk(pin, summary, *talk(9)), max_tokens=76)
     assert [type(message) for message in less.messages] == [Summary, Message]
     assert "[..." in less.messages[0].text
     assert [(cut.what, cut.messages) for cut in less.cut] == [("left out", 18), ("shortened", 1)]
@@ -389,10 +389,10 @@ async def test_when_what_is_required_does_not_fit_the_error_has_the_numbers() ->
     with pytest.raises(BudgetExceeded) as caught:
         await composed(system, Says("extra"), Talk(*talk(3)), max_tokens=100)
     error = caught.value
-    assert error.sections == {"system_instructions": 194, "conversation_history": 24}
-    assert (error.needed, error.budget, error.max_tokens) == (218, 100, 100)
+    assert error.sections == {"system_instructions": 180, "conversation_history": 23}
+    assert (error.needed, error.budget, error.max_tokens) == (203, 100, 100)
     assert str(error) == (
-        "what may not be left out needs 218 tokens (`system_instructions` 194, `conversation_history` 24), "
+        "what may not be left out needs 203 tokens (`system_instructions` 180, `conversation_history` 23), "
         "but of `max_tokens` 100 messages may have 100; no context was composed: "
         "raise `max_tokens`, or give a required section one of its own"
     )

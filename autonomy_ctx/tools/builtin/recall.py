@@ -15,7 +15,7 @@ from autonomy_ctx.errors import InvalidRange
 from autonomy_ctx.items.clamp import clamp_text
 from autonomy_ctx.items.digest import score_message
 from autonomy_ctx.items.fact import fact_line
-from autonomy_ctx.items.tokens import estimate_tokens
+from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall import MAX_MESSAGE_TOKENS, Page, RecallHit, read_page, render_recall_async
 from autonomy_ctx.memory.store import Entry
