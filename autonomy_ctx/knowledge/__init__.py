@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from autonomy_ctx._lazy import lazy_names
 
 _MODULES = {
-    "Embedder": "autonomy_ctx.knowledge.embedders",
+    "Embedder": "autonomy_ctx.embedders",
     "FusedKnowledge": "autonomy_ctx.knowledge.fused",
     "HttpEmbedder": "autonomy_ctx.knowledge.embedders",
     "InProcessVectorStore": "autonomy_ctx.knowledge.vector",
@@ -18,7 +18,8 @@ _MODULES = {
 }
 
 if TYPE_CHECKING:
-    from autonomy_ctx.knowledge.embedders import Embedder, HttpEmbedder
+    from autonomy_ctx.embedders import Embedder
+    from autonomy_ctx.knowledge.embedders import HttpEmbedder
     from autonomy_ctx.knowledge.fused import FusedKnowledge
     from autonomy_ctx.knowledge.knowledge import Knowledge, Passage
     from autonomy_ctx.knowledge.text import TextKnowledge

@@ -1,25 +1,21 @@
-"""Embedders: what turns texts into vectors.
-
-`HttpEmbedder` calls a server with `/v1/embeddings` through the request loop of the models. `as_embedder`
-wraps a library's model or a function, plain or async, as an `Embedder`.
+"""`HttpEmbedder`: an embedder that calls a server with `/v1/embeddings` through the request loop of the
+models.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from array import array
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import random
-from typing import Any, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from autonomy_ctx.background import AsyncResource, current_loop
+from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.errors import InvalidModelReply
 from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.knowledge.knowledge import replace_surrogates
@@ -28,101 +24,6 @@ from autonomy_ctx.models.providers import PROVIDERS, ProviderChoice, checked_url
 from autonomy_ctx.validation import check_int
 
 EMBED_TIMEOUT_SECONDS = 60.0
-
-
-class Embedder(Protocol):
-    """Makes vectors of texts: the nearer two vectors, the more alike what the texts say."""
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text, all equally long."""
-
-
-class HasEmbed(Protocol):
-    """An `Embedder`, or an object of a library whose `embed` computes."""
-
-    def embed(self, texts: list[str], /) -> Any:
-        """One vector for each text."""
-
-
-class HasEncode(Protocol):
-    """A model as sentence-transformers and model2vec have it."""
-
-    def encode(self, texts: list[str], /) -> Any:
-        """One vector for each text."""
-
-
-EmbedderLike: TypeAlias = HasEmbed | HasEncode | Callable[[list[str]], Any]
-
-
-def as_embedder(value: EmbedderLike) -> Embedder:
-    """The value as an embedder: as it is, or wrapped.
-
-    What is `async` is awaited; anything else computes, and runs in a worker thread.
-    """
-    embed, encode = (getattr(value, name, None) for name in ("embed", "encode"))
-    # A class has the methods of its objects, and a text, such as a model's name, has `encode`.
-    if isinstance(value, type | str) or not any(map(callable, (embed, encode, value))):
-        what = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-        raise TypeError(
-            f"{what} is no embedder: give an object with `embed(texts)` such as HttpEmbedder, a model with "
-            f"`encode(texts)` such as model2vec's StaticModel, or a function of a list of texts"
-        )
-    if callable(embed):
-        # What is async here has the one method of an embedder.
-        return value if _is_async(embed) else ThreadEmbedder(embed)  # type: ignore[return-value]
-    call: Any = encode if callable(encode) else value
-    return AsyncEmbedder(call) if _is_async(call) else ThreadEmbedder(call)
-
-
-class AsyncEmbedder:
-    """An async function as an embedder."""
-
-    def __init__(self, call: Callable[[list[str]], Awaitable[list[list[float]]]]) -> None:
-        self._call = call
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """What the function gives."""
-        return await self._call(list(texts))
-
-    def __repr__(self) -> str:
-        return f"AsyncEmbedder({_callable_name(self._call)})"
-
-
-class ThreadEmbedder:
-    """A function that computes, as an embedder: called in a worker thread, one call at a time."""
-
-    def __init__(self, call: Callable[[list[str]], Any]) -> None:
-        self._call = call
-        # Not the threads that everything shares: a model that is slow keeps only its own callers waiting.
-        self._limiters: WeakKeyDictionary[Any, anyio.CapacityLimiter] = WeakKeyDictionary()
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """What the function gives; whoever stops waiting leaves it to end by itself."""
-        limiter = self._limiters.setdefault(current_loop(), anyio.CapacityLimiter(1))
-        [found] = await anyio.to_thread.run_sync(
-            self._compute, list(texts), abandon_on_cancel=True, limiter=limiter
-        )
-        # A function may hand on the coroutine of another one.
-        vectors: list[list[float]] = await found if inspect.isawaitable(found) else found
-        return vectors
-
-    def __repr__(self) -> str:
-        return f"ThreadEmbedder({_callable_name(self._call)})"
-
-    def _compute(self, texts: list[str]) -> list[Any]:
-        found = self._call(texts)
-        # A generator computes when it is read, so it is read in this thread. In a list, because trio lets no
-        # thread give a coroutine.
-        return [list(found) if isinstance(found, Iterator) else found]
-
-
-def _is_async(call: Callable[..., Any]) -> bool:
-    # An object may have an async `__call__`.
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
-
-
-def _callable_name(call: Callable[..., Any]) -> str:
-    return getattr(call, "__qualname__", type(call).__name__)
 
 
 class HttpEmbedder(AsyncResource):

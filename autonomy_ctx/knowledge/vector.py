@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 import anyio.to_thread
 
+from autonomy_ctx.embedders import EmbedderLike, as_embedder, checked_vectors
 from autonomy_ctx.errors import InvalidVectors, KnowledgeError
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.knowledge.documents import (
@@ -31,7 +32,6 @@ from autonomy_ctx.knowledge.documents import (
     read_file,
     read_folder,
 )
-from autonomy_ctx.knowledge.embedders import EmbedderLike, as_embedder
 from autonomy_ctx.knowledge.knowledge import (
     KnowledgeResult,
     Passage,
@@ -152,29 +152,6 @@ class VectorKnowledgeBase:
     async def _embed(self, texts: list[str]) -> list[list[float]]:
         vectors = await self.embedding_provider.embed([replace_surrogates(text) for text in texts])
         return await anyio.to_thread.run_sync(checked_vectors, vectors, len(texts), abandon_on_cancel=True)
-
-
-def checked_vectors(vectors: Any, count: int) -> list[list[float]]:
-    """Vectors that can be compared with each other, from lists or from arrays of any library."""
-    vectors = _to_list(vectors)
-    if not isinstance(vectors, Sequence) or isinstance(vectors, str) or len(vectors) != count:
-        given = f"{len(vectors)} vectors" if isinstance(vectors, list | tuple) else type(vectors).__name__
-        raise InvalidVectors(f"gave {given} for {count} texts")
-    try:
-        made = [[float(number) for number in _to_list(vector)] for vector in vectors]
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidVectors("gave a vector that is no list of numbers") from None
-    lengths = sorted({len(vector) for vector in made})
-    if len(lengths) > 1 or 0 in lengths:
-        raise InvalidVectors(f"gave vectors of {' and '.join(map(str, lengths))} numbers")
-    if not all(map(math.isfinite, (number for vector in made for number in vector))):
-        raise InvalidVectors("gave numbers that are not finite")
-    return made
-
-
-def _to_list(value: Any) -> Any:
-    """An array of numpy or torch as a list."""
-    return value.tolist() if callable(getattr(value, "tolist", None)) else value
 
 
 def _read_store_hits(found: Any, limit: int) -> KnowledgeResult:

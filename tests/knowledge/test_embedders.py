@@ -20,9 +20,9 @@ from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 
+from autonomy_ctx.embedders import as_embedder
 from autonomy_ctx.errors import InvalidVectors
 from autonomy_ctx.knowledge import HttpEmbedder, InProcessVectorStore, VectorKnowledgeBase
-from autonomy_ctx.knowledge.embedders import as_embedder
 
 WORDS = {
     "ferry": [1.0, 0.0, 0.1],

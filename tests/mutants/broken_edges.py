@@ -331,14 +331,14 @@ MUTANTS = [
     ),
     Mutant(
         "a model that computes has one call at a time",
-        "knowledge/embedders.py",
+        "embedders.py",
         "abandon_on_cancel=True, limiter=limiter",
         "abandon_on_cancel=True",
         "tests/knowledge/test_embedders.py",
     ),
     Mutant(
         "an object that is no embedder is refused at once",
-        "knowledge/embedders.py",
+        "embedders.py",
         "isinstance(value, type | str) or ",
         "",
         "tests/knowledge/test_embedders.py",
