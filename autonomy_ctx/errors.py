@@ -19,6 +19,7 @@ __all__ = [
     "ContextOverflow",
     "CopyConflict",
     "CopyMismatch",
+    "EmbedderReplaced",
     "FileRefused",
     "HookError",
     "InsecureAddress",
@@ -74,6 +75,7 @@ __all__ = [
     "UnregisteredHookError",
     "UnregisteredToolError",
     "UserMessageMissing",
+    "VectorsUnsupported",
 ]
 
 
@@ -251,6 +253,17 @@ class StoredFormTooNew(StoreError):
             f"upgrade autonomy_ctx to read it"
         )
         self.found, self.known = found, known
+
+
+class VectorsUnsupported(StoreError):
+    """A memory was given an embedder, and its store keeps no vectors."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"{store} keeps no vectors, so a memory on it takes no `embedder`; give the store the methods of "
+            f"`autonomy_ctx.stores.Vectors`, or leave the embedder out"
+        )
+        self.store = store
 
 
 class CopyConflict(StoreError):
@@ -753,6 +766,17 @@ class InvalidVectors(KnowledgeError, ValueError):
             f"the embedder {problem}; it must give one list of finite numbers per text, all equally long",
         )
         self.problem = problem
+
+
+class EmbedderReplaced(AutonomyCtxError):
+    """Another process has put another embedder in force, so this one's vectors are not kept."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the vectors of this memory are made by another embedder than {name!r} now; give all processes "
+            f"the same embedder, and open this memory again"
+        )
+        self.name = name
 
 
 class ServerError(AutonomyCtxError):

@@ -37,6 +37,7 @@ _MODULES = {
     "TurnHold": "autonomy_ctx.memory.store",
     "TurnStart": "autonomy_ctx.memory.store",
     "Turns": "autonomy_ctx.memory.store",
+    "Vectors": "autonomy_ctx.memory.vectors",
     "Window": "autonomy_ctx.memory.store",
     "Work": "autonomy_ctx.memory.store",
     "copy_memory": "autonomy_ctx.memory.transfer",
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         Work,
     )
     from autonomy_ctx.memory.transfer import CopyProgress, CopyReport, copy_memory
+    from autonomy_ctx.memory.vectors import Vectors
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
@@ -113,6 +115,7 @@ __all__ = [
     "TurnHold",
     "TurnStart",
     "Turns",
+    "Vectors",
     "Window",
     "Work",
     "copy_memory",

@@ -43,6 +43,11 @@ from autonomy_ctx.memory.turn_signals import TurnSignals
 if TYPE_CHECKING:
     from autonomy_ctx.memory.name_index import NameIndex
     from autonomy_ctx.memory.search_index import SearchIndex
+    from autonomy_ctx.memory.vector_rows import VectorRows
+    from autonomy_ctx.memory.vectors import TextBlock, VectorBlock
+
+# With fewer numbers than this, a thread would take longer than to compare.
+_INLINE_NUMBERS = 500_000
 
 
 class InProcessStore:
@@ -57,6 +62,8 @@ class InProcessStore:
         self._index: SearchIndex | None = None
         # Made by the first listing.
         self._names: NameIndex | None = None
+        # Made for the first embedder.
+        self._vectors: VectorRows | None = None
         self._clock = clock
         self._closed = False
 
@@ -371,6 +378,61 @@ class InProcessStore:
             if (log := logs[name]) is not None and log.has(position)
         ]
 
+    async def use_embedder(self, name: str, dimensions: int) -> int:
+        self._check_open()
+        if self._vectors is None:
+            # Imported here: it needs numpy.
+            from autonomy_ctx.memory.vector_rows import VectorRows
+
+            self._vectors = VectorRows()
+        return self._vectors.use_embedder(name, dimensions)
+
+    async def read_unembedded(
+        self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
+    ) -> list[TextBlock] | None:
+        rows = self._vectors_of(embedder)
+        logs = self._scope_logs(agent, scope, conversation)
+        return None if rows is None else rows.read_unembedded(logs, limit)
+
+    async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
+        rows = self._vectors_of(embedder)
+        if rows is None:
+            return False
+        for block in blocks:
+            if (log := self._conversations.get(block.key)) is not None:
+                rows.put(block, log)
+        return True
+
+    async def nearest(
+        self,
+        agent: str,
+        scope: str,
+        vector: bytes,
+        *,
+        embedder: int,
+        conversation: str | None = None,
+        limit: int,
+    ) -> list[SearchHit]:
+        rows = self._vectors_of(embedder)
+        ranges = None
+        if conversation is not None:
+            ranges = [one for log in self._scope_logs(agent, scope, conversation) for one in log.ranges()]
+        if rows is None:
+            return []
+        look, numbers = rows.searcher(agent, scope, vector, limit, ranges)
+        found = look() if numbers <= _INLINE_NUMBERS else await anyio.to_thread.run_sync(look)
+        return [
+            SearchHit(
+                conversation=key.conversation if conversation is None else conversation,
+                position=one.position,
+                message=log.entry(one.position).message,
+                score=one.score,
+            )
+            for one in found
+            # It may have been deleted meanwhile.
+            if (log := self._conversations.get(key := rows.key_of(one))) is not None and log.has(one.position)
+        ]
+
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
         return self._name_index().agents(scope, after, limit)
 
@@ -434,8 +496,21 @@ class InProcessStore:
     async def close(self) -> None:
         self._closed = True
         self._conversations.clear()
+        self._vectors = None
         if self._index is not None:
             self._index.retire()
+
+    def _vectors_of(self, embedder: int) -> VectorRows | None:
+        """The vectors, if they are those of this embedder."""
+        self._check_open()
+        return self._vectors if self._vectors is not None and self._vectors.embedder == embedder else None
+
+    def _scope_logs(self, agent: str, scope: str, conversation: str | None) -> list[ConversationLog]:
+        """The logs of a scope with an agent, or one of them."""
+        if conversation is None:
+            return [log for _, log in self._matching(scope, agent, None)]
+        log = self._conversations.get(Key(agent, scope, conversation))
+        return [] if log is None else [log]
 
     def _matching(
         self, scope: str, agent: str | None, conversation: str | None
@@ -455,6 +530,8 @@ class InProcessStore:
         losses: dict[ConversationLog, set[int]] = {}
         for owner, positions in places.items():
             owner.remove(positions)
+            if self._vectors is not None:
+                self._vectors.remove(owner.key, positions)
             losses.setdefault(owner, set()).update(positions)
             for fork in owner.forks:
                 losses.setdefault(fork, set()).update(shared_positions(fork, owner, positions))
@@ -467,6 +544,8 @@ class InProcessStore:
         own = set(log.positions.values())
         losses = {fork: shared_positions(fork, log, own) for fork in log.forks}
         log.remove(own)
+        if self._vectors is not None:
+            self._vectors.remove(log.key)
         for fork, positions in losses.items():
             fork.shared = [one for one in fork.shared if one.log is not log]
             self._note_loss(fork, positions)

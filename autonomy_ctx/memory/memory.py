@@ -48,7 +48,9 @@ from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
+    from autonomy_ctx.embedders import EmbedderLike
     from autonomy_ctx.memory.sqlite.threads import Synchronous
+    from autonomy_ctx.memory.vector_index import VectorIndex
 
 logger = logging.getLogger("autonomy_ctx.memory")
 
@@ -78,6 +80,9 @@ class Memory(AsyncResource):
     `Memory("postgresql://user@host/database")` on a server, for many processes and machines;
     `register_store` adds other kinds of URLs.
 
+    With an `embedder`, messages are also found by meaning: their vectors are made in the background and kept
+    by the store. A search waits for the embedder at most `embedder_timeout` seconds.
+
     An agent works on `memory.for_agent(name)`; agents that should share a log use the same view.
     """
 
@@ -91,6 +96,8 @@ class Memory(AsyncResource):
         accept_shorter: bool = False,
         pool_size: int = 10,
         listen_dsn: str | None = None,
+        embedder: EmbedderLike | None = None,
+        embedder_timeout: float = 0.3,
         token_counter: TokenCounter | None = None,
         clock: Callable[[], datetime] = now,
         new_id: Callable[[], str] = new_id,
@@ -124,6 +131,9 @@ class Memory(AsyncResource):
         resident = isinstance(self._store, InMemory) and self._store.in_memory
         self._window_cache = None if resident else WindowCache(self._store)
         self._log: Log = self._window_cache or self._store
+        self._vector_index = (
+            None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
+        )
         self._clock, self._new_id = clock, new_id
         self.hooks = validate_hooks(hooks, MemoryHook)
         self._instructions: list[Message] = []
@@ -336,12 +346,28 @@ class Memory(AsyncResource):
         """The messages of a scope, or of one conversation, that share a word with the query; best first.
 
         Words are compared without case, accents and endings; words that say nothing, such as "the", do
-        not count. Only what was said to this memory's agent is searched.
+        not count. Only what was said to this memory's agent is searched. With an embedder, messages near
+        the query in meaning are found too.
         """
         check_name("scope", scope)
         if conversation is not None:
             check_name("conversation", conversation)
+        if self._vector_index is not None:
+            return await self._vector_index.search(self.agent, scope, query, conversation, limit)
         return await self._store.search(self.agent, scope, query, conversation=conversation, limit=limit)
+
+    async def embed_messages(self, scope: str, conversation: str | None = None) -> int:
+        """Make the vectors that a scope or a conversation lacks now; how many messages were embedded.
+
+        Nobody has to call it: vectors are made in the background. It is for what was stored before there
+        was an embedder, and for tests. What the embedder raises is raised here.
+        """
+        check_name("scope", scope)
+        if conversation is not None:
+            check_name("conversation", conversation)
+        if self._vector_index is None:
+            raise ValueError("this memory has no embedder; open it with Memory(url, embedder=...)")
+        return await self._vector_index.embed_messages(self.agent, scope, conversation)
 
     # -- listing --------------------------------------------------------------------------------
 
@@ -430,7 +456,8 @@ class Memory(AsyncResource):
         hits, misses = (
             (0, 0) if self._window_cache is None else (self._window_cache.hits, self._window_cache.misses)
         )
-        return {**self._metrics, "hot_hits": hits, "hot_misses": misses}
+        embedded = {} if self._vector_index is None else self._vector_index.metrics
+        return {**self._metrics, "hot_hits": hits, "hot_misses": misses, **embedded}
 
     async def health_check(self) -> bool:
         """Whether memory can be written now, found out by a write; the reason it cannot is logged."""
@@ -443,7 +470,11 @@ class Memory(AsyncResource):
 
     async def close(self) -> None:
         """Finish what was accepted and let go of files and threads."""
-        await self._store.close()
+        try:
+            if self._vector_index is not None:
+                await self._vector_index.close()
+        finally:
+            await self._store.close()
 
     async def __aenter__(self) -> Memory:
         try:
@@ -487,6 +518,8 @@ class Memory(AsyncResource):
 
     async def _note_appended(self, key: Key, said: tuple[Message, ...], positions: Sequence[int]) -> None:
         self._metrics["messages_added"] += len(positions)
+        if self._vector_index is not None and positions:
+            self._vector_index.note_appended(key)
         if said:
             await fire(self.hooks, MemoryHook.AFTER_APPEND, *key[1:], said, done=True)
 
@@ -510,6 +543,13 @@ class Memory(AsyncResource):
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)
         return deleted
+
+
+def _make_vector_index(store: Store, embedder: EmbedderLike, timeout: float) -> VectorIndex:
+    # Imported here: a memory without an embedder does not need it.
+    from autonomy_ctx.memory.vector_index import VectorIndex
+
+    return VectorIndex(store, embedder, timeout=timeout)
 
 
 def _begins_turn(message: Message) -> bool:

@@ -1,0 +1,351 @@
+"""`VectorIndex`: the vectors of a memory's messages, made in the background and searched beside the words.
+
+No append and no search waits for vectors to be made. The store says which messages lack one, so that what a
+process leaves undone, another one takes up. Two that make the same vectors at once do no harm: one block is
+stored, the other is left out. While an embedder fails or is slow, messages are found by words, as before.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from importlib import util
+from typing import Any, NamedTuple
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from cachetools import TTLCache
+
+from autonomy_ctx.background import Background
+from autonomy_ctx.callables import describe_error
+from autonomy_ctx.embedders import EmbedderLike, as_embedder, embedder_name
+from autonomy_ctx.errors import EmbedderReplaced, StoreClosed, StoreError, VectorsUnsupported
+from autonomy_ctx.memory.ranking import fuse_ranks
+from autonomy_ctx.memory.search_text import query_terms
+from autonomy_ctx.memory.store import Key, SearchHit, Store
+from autonomy_ctx.memory.vectors import (
+    BYTES_PER_NUMBER,
+    MessageVector,
+    TextBlock,
+    VectorBlock,
+    Vectors,
+    embedded_text,
+    has_vectors,
+)
+from autonomy_ctx.validation import check_seconds
+
+logger = logging.getLogger("autonomy_ctx.memory")
+
+# How many messages are embedded together: at most so many, and fewer with an embedder that takes longer than
+# this, because a search waits for the call that is under way.
+MAX_BATCH, SLOW_CALL_SECONDS, FAST_CALL_SECONDS = 64, 0.2, 0.05
+FIRST_BATCH = 16
+# What is appended within this time is embedded together.
+GATHER_SECONDS = 0.25
+# A call in the background that takes longer has failed.
+CALL_TIMEOUT_SECONDS = 60.0
+# After a failure the embedder is left alone, each time for twice as long.
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 300.0
+# Conversations that are remembered as lacking vectors; what is forgotten is found by a search.
+MAX_PENDING = 10_000
+# How often a search looks whether its scope lacks vectors, as after a process was killed; of so many scopes.
+CHECK_SECONDS, MAX_CHECKED = 60.0, 4096
+# For each message that is wanted, how many are looked at by words and by meaning.
+CANDIDATES_PER_HIT = 2
+_PROBE = "Is it a message that cannot be embedded, or does the embedder fail?"
+
+
+class _Place(NamedTuple):
+    """A conversation that may lack vectors, or with None all of a scope."""
+
+    agent: str
+    scope: str
+    conversation: str | None
+
+
+class _Pause:
+    """When an embedder that failed is asked again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until, self.seconds = 0.0, 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock() >= self._until
+
+    def begin(self) -> None:
+        self.seconds = min(max(2 * self.seconds, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+        self._until = self._clock() + self.seconds
+
+    def end(self) -> None:
+        self._until = self.seconds = 0.0
+
+
+class VectorIndex:
+    """Makes the vectors of messages with an embedder, and finds messages by words and by meaning."""
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: EmbedderLike,
+        *,
+        timeout: float,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._embedder, self.name = as_embedder(embedder), embedder_name(embedder)
+        self._timeout = check_seconds("embedder_timeout", timeout)
+        self._store: Store = store
+        if not has_vectors(store):
+            raise VectorsUnsupported(type(store).__name__)
+        if util.find_spec("numpy") is None:
+            raise ImportError("a memory with an embedder needs numpy: pip install 'autonomy-ctx[embeddings]'")
+        self._vectors: Vectors = store
+        self._sleep, self._clock = sleep, clock
+        self._background = Background()
+        self._pending: dict[_Place, None] = {}
+        self._checked: TTLCache[_Place, bool] = TTLCache(MAX_CHECKED, CHECK_SECONDS, timer=clock)
+        self._is_filling = False
+        self._batch_size = FIRST_BATCH
+        self._fill_pause, self._query_pause = _Pause(clock), _Pause(clock)
+        # The number under which the store knows the embedder, once its dimensions are known.
+        self._number: int | None = None
+        self._dimensions: int | None = None
+        self._is_replaced = False
+        self._pack_vectors: Callable[[Any, int, int | None], list[bytes]] | None = None
+        self.metrics = {"messages_embedded": 0, "embedder_failures": 0, "searches_without_meaning": 0}
+
+    def note_appended(self, key: Key) -> None:
+        """Have what was appended embedded soon."""
+        self._note(_Place(*key))
+
+    async def search(
+        self, agent: str, scope: str, query: str, conversation: str | None, limit: int
+    ) -> list[SearchHit]:
+        """The messages that share a word with the query or are near it in meaning; best first."""
+        # It refuses what is no question.
+        query_terms(query, limit)
+        vector: bytes | None = None
+        words: list[SearchHit] = []
+        failure: Exception | None = None
+
+        async def embed() -> None:
+            nonlocal vector
+            vector = await self._embed_query(query)
+
+        self._note_search(_Place(agent, scope, None))
+        # Not raised inside: a group would wrap it.
+        async with anyio.create_task_group() as group:
+            group.start_soon(embed)
+            try:
+                words = await self._store.search(
+                    agent, scope, query, conversation=conversation, limit=CANDIDATES_PER_HIT * limit
+                )
+            except Exception as error:
+                failure = error
+                group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        near: list[SearchHit] = []
+        if vector is not None and self._number is not None:
+            near = await self._vectors.nearest(
+                agent,
+                scope,
+                vector,
+                embedder=self._number,
+                conversation=conversation,
+                limit=CANDIDATES_PER_HIT * limit,
+            )
+        return fuse_ranks(words, near, limit)
+
+    async def embed_messages(self, agent: str, scope: str, conversation: str | None) -> int:
+        """Make all vectors that are missing now; how many messages were embedded."""
+        place, made = _Place(agent, scope, conversation), 0
+        while not self._is_replaced and (blocks := await self._read_blocks(place, MAX_BATCH)):
+            made += await self._embed_blocks(blocks)
+        if self._is_replaced:
+            raise EmbedderReplaced(self.name)
+        return made
+
+    async def close(self) -> None:
+        """Stop making vectors; what is missing is made later, here or elsewhere."""
+        self._pending.clear()
+        await self._background.aclose()
+
+    def _note(self, place: _Place) -> None:
+        if self._is_replaced or len(self._pending) >= MAX_PENDING:
+            return
+        self._pending[place] = None
+        if not self._is_filling:
+            # A daemon: a close does not wait for vectors.
+            self._is_filling = self._background.start(self._fill, daemon=True)
+
+    def _note_search(self, place: _Place) -> None:
+        if place not in self._checked:
+            self._checked[place] = True
+            self._note(place)
+
+    async def _fill(self) -> None:
+        """Make vectors until none is missing that is known of."""
+        try:
+            await self._sleep(GATHER_SECONDS)
+            while self._pending and not self._is_replaced:
+                places = list(self._pending)
+                try:
+                    await self._fill_batch()
+                    self._fill_pause.end()
+                except StoreClosed:
+                    return
+                except Exception as error:
+                    self._pending |= dict.fromkeys(places)
+                    self._note_failure(error, self._fill_pause, "messages get no vectors for now")
+                    self._batch_size = max(self._batch_size // 4, 1)
+                    await self._sleep(self._fill_pause.seconds)
+                # Others get their turn, whatever store and embedder do.
+                await anyio.lowlevel.checkpoint()
+        finally:
+            self._is_filling = False
+
+    async def _fill_batch(self) -> None:
+        """Embed the next messages of whoever waits longest, as many as a batch has."""
+        blocks: list[TextBlock] = []
+        for place in list(self._pending):
+            room = self._batch_size - sum(len(block.texts) for block in blocks)
+            if room <= 0:
+                break
+            # Before it is read: what is appended from now on is noted again.
+            del self._pending[place]
+            found = await self._read_blocks(place, room)
+            blocks += found
+            if found:
+                # At the end of the line; there may be more.
+                self._pending[place] = None
+        if not blocks:
+            return
+        try:
+            began = self._clock()
+            await self._embed_blocks(blocks)
+            seconds = self._clock() - began
+        except StoreError:
+            raise
+        except Exception as error:
+            texts = [one for block in blocks for one in block.texts]
+            if len(texts) != 1 or not await self._can_embed(_PROBE):
+                raise
+            logger.warning(
+                "a message gets no vector, because the embedder fails on it: %s", describe_error(error)
+            )
+            await self._put([VectorBlock(block.key, block.start, block.end, ()) for block in blocks])
+            return
+        if seconds > SLOW_CALL_SECONDS:
+            self._batch_size = max(self._batch_size // 2, 1)
+        elif seconds < FAST_CALL_SECONDS:
+            self._batch_size = min(self._batch_size * 2, MAX_BATCH)
+
+    async def _read_blocks(self, place: _Place, limit: int) -> list[TextBlock]:
+        if self._number is None:
+            await self._embed([_PROBE])
+        assert self._number is not None
+        agent, scope, conversation = place
+        found = await self._vectors.read_unembedded(
+            agent, scope, embedder=self._number, conversation=conversation, limit=limit
+        )
+        if found is None:
+            self._note_replaced()
+        return found or []
+
+    async def _embed_blocks(self, blocks: Sequence[TextBlock]) -> int:
+        """Make and store the vectors of some blocks; how many."""
+        texts = [one.text for block in blocks for one in block.texts if one.text]
+        made = iter(await self._embed(texts) if texts else [])
+        await self._put(
+            [
+                VectorBlock(
+                    block.key,
+                    block.start,
+                    block.end,
+                    tuple(
+                        MessageVector(one.position, one.message_id, next(made))
+                        for one in block.texts
+                        if one.text
+                    ),
+                )
+                for block in blocks
+            ]
+        )
+        return len(texts)
+
+    async def _put(self, blocks: Sequence[VectorBlock]) -> None:
+        assert self._number is not None
+        if await self._vectors.put_vectors(blocks, embedder=self._number):
+            self.metrics["messages_embedded"] += sum(len(block.vectors) for block in blocks)
+        else:
+            self._note_replaced()
+
+    def _note_replaced(self) -> None:
+        """Make no more vectors, which nobody would keep."""
+        if not self._is_replaced:
+            self._is_replaced = True
+            logger.warning(
+                "another process has put another embedder in force than %r; this one finds messages by "
+                "words only. Give all processes of a memory the same embedder, and start this one again",
+                self.name,
+            )
+
+    async def _can_embed(self, text: str) -> bool:
+        try:
+            await self._embed([text])
+        except Exception:
+            return False
+        return True
+
+    async def _embed(self, texts: list[str], timeout: float = CALL_TIMEOUT_SECONDS) -> list[bytes]:
+        """The vectors of texts, as they are kept; the first ones say which embedder it is."""
+        if self._pack_vectors is None:
+            self._pack_vectors = await anyio.to_thread.run_sync(_import_pack_vectors)
+        with anyio.fail_after(timeout):
+            found = await self._embedder.embed(texts)
+        pack = partial(self._pack_vectors, found, len(texts), self._dimensions)
+        vectors = pack() if len(texts) == 1 else await anyio.to_thread.run_sync(pack, abandon_on_cancel=True)
+        if self._number is None and vectors:
+            dimensions = len(vectors[0]) // BYTES_PER_NUMBER
+            number = await self._vectors.use_embedder(self.name, dimensions)
+            self._number, self._dimensions = number, dimensions
+        return vectors
+
+    async def _embed_query(self, query: str) -> bytes | None:
+        """The vector of a question, or None when there is none in time."""
+        text = embedded_text(query)
+        if not text or self._is_replaced:
+            return None
+        vector = None
+        if self._query_pause.is_over:
+            try:
+                [vector] = await self._embed([text], self._timeout)
+                self._query_pause.end()
+            except Exception as error:
+                self._note_failure(error, self._query_pause, "searches go by words for now")
+        if vector is None:
+            self.metrics["searches_without_meaning"] += 1
+        return vector
+
+    def _note_failure(self, error: Exception, pause: _Pause, effect: str) -> None:
+        """Leave it alone for a while. Said once for all failures in a row."""
+        what = "the store"
+        if not isinstance(error, StoreError):
+            self.metrics["embedder_failures"] += 1
+            what = f"the embedder {self.name!r}"
+        if not pause.seconds:
+            logger.warning("%s fails, %s: %s", what, effect, describe_error(error))
+        pause.begin()
+
+
+def _import_pack_vectors() -> Callable[[Any, int, int | None], list[bytes]]:
+    """In a thread: numpy takes a while to import."""
+    from autonomy_ctx.memory.vector_matrix import pack_vectors
+
+    return pack_vectors

@@ -1,0 +1,110 @@
+"""The protocol of a store that keeps vectors beside its log, and the values it takes and gives.
+
+A store that has it finds messages by meaning. Others do without: it is no part of `Store`. Vectors are made
+by `VectorIndex`, a block at a time. How far a conversation has come is a mark that moves with each block, so
+that whoever comes next goes on there.
+`autonomy_ctx.testing.VectorsContract` tests a store against the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+
+from autonomy_ctx.items.formats.outgoing import replace_surrogates
+from autonomy_ctx.items.terms import text_ends
+from autonomy_ctx.memory.store import Key, SearchHit
+
+# Of a long message the beginning and the end are embedded, this many characters of each: about 500 tokens in
+# all, which every embedder takes.
+EMBEDDED_END_CHARACTERS = 1_000
+# How a number of a vector is kept: two bytes, the smaller first.
+VECTOR_TYPE = "<f2"
+BYTES_PER_NUMBER = 2
+
+
+class UnembeddedText(NamedTuple):
+    """A message without a vector: where it stands, its id, and the text to embed."""
+
+    position: int
+    message_id: str
+    text: str
+
+
+class TextBlock(NamedTuple):
+    """The messages of a conversation from after `start` to `end`; those before have been embedded."""
+
+    key: Key
+    start: int
+    end: int
+    texts: tuple[UnembeddedText, ...]
+
+
+class MessageVector(NamedTuple):
+    """The vector of a message, of length 1, as bytes of half-precision numbers."""
+
+    position: int
+    message_id: str
+    vector: bytes
+
+
+class VectorBlock(NamedTuple):
+    """What was made of a block of texts. A message without text has no vector."""
+
+    key: Key
+    start: int
+    end: int
+    vectors: tuple[MessageVector, ...]
+
+
+@runtime_checkable
+class Vectors(Protocol):
+    """Keeps a vector for each message that is a conversation's own; forks find those that they share.
+
+    One embedder is in force, under a number that is never used again. A vector goes with its message, in the
+    same transaction.
+    """
+
+    async def use_embedder(self, name: str, dimensions: int) -> int:
+        """Put an embedder in force and give its number. The vectors of another one go, and are made anew."""
+
+    async def read_unembedded(
+        self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
+    ) -> list[TextBlock] | None:
+        """The next blocks without vectors, with at most `limit` messages; none when all have been embedded.
+
+        Only a conversation's own messages are in its blocks. None if the embedder is not in force.
+        """
+
+    async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
+        """Store vectors and move the marks; false, and nothing is stored, if the embedder is not in force.
+
+        A message that was deleted gets no vector. A block that somebody else has stored is left out.
+        """
+
+    async def nearest(
+        self,
+        agent: str,
+        scope: str,
+        vector: bytes,
+        *,
+        embedder: int,
+        conversation: str | None = None,
+        limit: int,
+    ) -> list[SearchHit]:
+        """The messages of a scope with an agent, or of one conversation, nearest in meaning; best first.
+
+        The score is the cosine. Nothing if the embedder is not in force.
+        """
+
+
+def has_vectors(store: Any) -> TypeGuard[Vectors]:
+    """Whether a store keeps vectors, or wraps one that does."""
+    # Not `isinstance`, which does not see what a wrapper passes on through `__getattr__`.
+    names = ("use_embedder", "read_unembedded", "put_vectors", "nearest")
+    return all(callable(getattr(store, name, None)) for name in names)
+
+
+def embedded_text(text: str) -> str:
+    """What is embedded of a text, as every embedder can read it."""
+    return replace_surrogates(text_ends(text, EMBEDDED_END_CHARACTERS)).strip()
