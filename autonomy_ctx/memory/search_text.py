@@ -10,6 +10,7 @@ from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.stored_form import unpack_form
 from autonomy_ctx.items.terms import search_terms, text_ends
+from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.validation import check_int
 
 # Of a large message the beginning and the end can be found, this many characters of each.
@@ -49,6 +50,14 @@ def plain_body_text(body: str) -> str | None:
     if type(content) is dict and content.keys() == _TEXT_FIELDS and content["type"] == "text":
         content = content["text"]
     return text_ends(content, INDEXED_END_CHARACTERS) if type(content) is str else None
+
+
+def row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
+    """The text by which the message of a row is found; a plain one need not be made for that."""
+    text = plain_body_text(body)
+    if text is None:
+        text = searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
+    return text
 
 
 def _argument_text(text: str) -> str:

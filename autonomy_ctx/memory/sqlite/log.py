@@ -36,6 +36,7 @@ from autonomy_ctx.memory.sqlite.forks import (
 from autonomy_ctx.memory.sqlite.fulltext import unlist_entries
 from autonomy_ctx.memory.sqlite.progress import Progress
 from autonomy_ctx.memory.sqlite.segments import restore_segments
+from autonomy_ctx.memory.sqlite.vectors import delete_vectors
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
 
 # An append of a few messages writes 3 to 13 pages of 4 KB.
@@ -233,6 +234,7 @@ class Transaction:
         execute("DELETE FROM record WHERE conversation_id = ?", meant)
         facts = execute("DELETE FROM fact WHERE conversation_id = ?", meant).rowcount
         unlist_entries(self._connection, conversation_id)
+        delete_vectors(self._connection, conversation_id)
         # Also when nothing is left: what was dropped before may still stand in the write-ahead log.
         self.has_deleted = True
         [(count,)] = execute("SELECT count FROM conversation WHERE id = ?", meant).fetchall()
@@ -313,6 +315,7 @@ class Transaction:
                 place,
             )
         unlist_entries(self._connection, *place)
+        delete_vectors(self._connection, *place)
         return [place]
 
     def _count_rows(self, shared: SharedRange, owner: int) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.search_text import plain_body_text, searchable_text
+from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import Transaction
@@ -111,7 +111,7 @@ def read_index_blocks(
             rows, size = rows - block_rows, size - (block_size or 0)
             is_full = rows <= 0 or size <= 0
             [block] = connection.execute(_SELECT_BLOCK, (conversation_id, start, end)).fetchone()
-            terms = {row[0]: index_terms(_row_text(*row)) for row in json.loads(block)}
+            terms = {row[0]: index_terms(row_text(*row)) for row in json.loads(block)}
             blocks.append(IndexBlock(conversation_id, generation, start, end if is_full else head, terms))
             if is_full:
                 break
@@ -137,14 +137,6 @@ def write_index_blocks(
             connection.execute(
                 "UPDATE conversation SET indexed = ? WHERE id = ?", (block.end, block.conversation_id)
             )
-
-
-def _row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
-    """The text by which the message of a row is found; a plain one need not be made for that."""
-    text = plain_body_text(body)
-    if text is None:
-        text = searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
-    return text
 
 
 def purge_step(transaction: Transaction) -> bool:

@@ -22,6 +22,7 @@ from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries, turns
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
+from autonomy_ctx.memory.sqlite import vectors as vector_rows
 from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location, connect
 from autonomy_ctx.memory.sqlite.fulltext import needs_purge
 from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, read_rows, read_whole
@@ -49,7 +50,9 @@ from autonomy_ctx.memory.worker_thread import JobOutcome, WorkerJob
 from autonomy_ctx.validation import check_seconds
 
 if TYPE_CHECKING:
+    from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
     from autonomy_ctx.memory.transfer import ConversationCopy, MessageRow
+    from autonomy_ctx.memory.vectors import TextBlock, VectorBlock
 
 T = TypeVar("T")
 
@@ -86,6 +89,8 @@ class SqliteStore:
         self._accept_shorter = accept_shorter
         self._clock = clock
         self._turn_signals = TurnSignals()
+        # Made by the first search by meaning.
+        self._vector_cache: VectorCache | None = None
         self._closed = False
         self._start()
         _warn_about_old_sqlite()
@@ -174,6 +179,8 @@ class SqliteStore:
             return deleted, needs_purge(transaction.flushed_connection())
 
         deleted, purge = await self._write(work)
+        if self._vector_cache is not None:
+            self._vector_cache.forget(scope)
         if purge:
             await self._purge()
         return deleted
@@ -324,6 +331,47 @@ class SqliteStore:
         if found is None:
             found = await self._read_in_thread(lambda connection: read(connection))
         return found or []
+
+    async def use_embedder(self, name: str, dimensions: int) -> int:
+        return await self._write(
+            lambda transaction: vector_rows.use_embedder(transaction.flushed_connection(), name, dimensions)
+        )
+
+    async def read_unembedded(
+        self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
+    ) -> list[TextBlock] | None:
+        return await self._read_in_thread(
+            lambda connection: vector_rows.read_unembedded(
+                connection, agent, scope, conversation, embedder, limit
+            )
+        )
+
+    async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
+        return await self._write(
+            lambda transaction: vector_rows.put_vectors(transaction.flushed_connection(), blocks, embedder)
+        )
+
+    async def nearest(
+        self,
+        agent: str,
+        scope: str,
+        vector: bytes,
+        *,
+        embedder: int,
+        conversation: str | None = None,
+        limit: int,
+    ) -> list[SearchHit]:
+        if self._vector_cache is None:
+            # Imported here: it needs numpy.
+            from autonomy_ctx.memory.sqlite.vector_cache import VectorCache
+
+            self._vector_cache = VectorCache()
+        cache, search_scope = self._vector_cache, search_rows.SearchScope(agent, scope, conversation)
+
+        def look(connection: sqlite3.Connection) -> list[SearchHit]:
+            return cache.search(connection, self.identity, search_scope, vector, embedder, limit)
+
+        return await self._read_in_thread(look)
 
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
         return await self._read_in_thread(
