@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import util
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from cachetools import TTLCache
 
-from autonomy_ctx.background import Background
+from autonomy_ctx.background import Background, current_loop
 from autonomy_ctx.callables import describe_error
 from autonomy_ctx.embedders import EmbedderLike, as_embedder, embedder_name
 from autonomy_ctx.errors import EmbedderReplaced, StoreClosed, StoreError, VectorsUnsupported
@@ -85,6 +86,14 @@ class _Pause:
         self._until = self.seconds = 0.0
 
 
+class _Registration:
+    """A call of a store that puts an embedder in force, for all who wait for it."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.failure: Exception | None = None
+
+
 class VectorIndex:
     """Makes the vectors of messages with an embedder, and finds messages by words and by meaning."""
 
@@ -116,6 +125,7 @@ class VectorIndex:
         self._number: int | None = None
         self._dimensions: int | None = None
         self._is_replaced = False
+        self._registrations: WeakKeyDictionary[Any, _Registration] = WeakKeyDictionary()
         self._pack_vectors: Callable[[Any, int, int | None], list[bytes]] | None = None
         self.metrics = {"messages_embedded": 0, "embedder_failures": 0, "searches_without_meaning": 0}
 
@@ -309,13 +319,35 @@ class VectorIndex:
             self._pack_vectors = await anyio.to_thread.run_sync(_import_pack_vectors)
         with anyio.fail_after(timeout):
             found = await self._embedder.embed(texts)
-        pack = partial(self._pack_vectors, found, len(texts), self._dimensions)
-        vectors = pack() if len(texts) == 1 else await anyio.to_thread.run_sync(pack, abandon_on_cancel=True)
-        if self._number is None and vectors:
-            dimensions = len(vectors[0]) // BYTES_PER_NUMBER
+            pack = partial(self._pack_vectors, found, len(texts), self._dimensions)
+            vectors = (
+                pack() if len(texts) == 1 else await anyio.to_thread.run_sync(pack, abandon_on_cancel=True)
+            )
+            if self._number is None:
+                await self._register(len(vectors[0]) // BYTES_PER_NUMBER)
+        return vectors
+
+    async def _register(self, dimensions: int) -> None:
+        """Wait until the store has put the embedder in force; it goes on when nobody waits any more."""
+        loop = current_loop()
+        registration = self._registrations.get(loop)
+        if registration is None:
+            registration = self._registrations[loop] = _Registration()
+            if not self._background.start(partial(self._use_embedder, registration, loop, dimensions)):
+                raise StoreClosed("this memory")
+        await registration.done.wait()
+        if registration.failure is not None:
+            raise registration.failure
+
+    async def _use_embedder(self, registration: _Registration, loop: Any, dimensions: int) -> None:
+        try:
             number = await self._vectors.use_embedder(self.name, dimensions)
             self._number, self._dimensions = number, dimensions
-        return vectors
+        except Exception as error:
+            registration.failure = error
+        finally:
+            del self._registrations[loop]
+            registration.done.set()
 
     async def _embed_query(self, query: str) -> bytes | None:
         """The vector of a question, or None when there is none in time."""

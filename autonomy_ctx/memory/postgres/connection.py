@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
@@ -238,6 +239,17 @@ class Database:
                     return transaction.result
                 continue
             await self._recover(failure, deadline)
+
+    async def survives(self, statement: sql.Composed) -> bool:
+        """Whether the server computes something, and does not end with it. It is asked once, on its own."""
+        self.check_usable()
+        try:
+            async with await psycopg.AsyncConnection.connect(self.url, **self.options) as connection:
+                await connection.execute(statement)
+        except psycopg.Error as error:
+            logger.warning("%s: the server did not compute a distance: %s", self.name, describe(error))
+            return False
+        return True
 
     async def close(self) -> None:
         """Let go of all connections."""

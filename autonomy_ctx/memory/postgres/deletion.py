@@ -25,6 +25,7 @@ _DELETE_WHOLLY = f"""
     facts AS (DELETE FROM autonomy_ctx.fact {_OF_THESE} RETURNING conversation_id),
     wholes AS (DELETE FROM autonomy_ctx.whole {_OF_THESE}),
     entries AS (DELETE FROM autonomy_ctx.search_entry {_OF_THESE}),
+    vectors AS (DELETE FROM autonomy_ctx.vector {_OF_THESE}),
     records AS (DELETE FROM autonomy_ctx.record {_OF_THESE}),
     owed AS (DELETE FROM autonomy_ctx.work {_OF_THESE}),
     ranges AS (
@@ -150,7 +151,7 @@ async def _delete_some(
     if not places:
         return 0
     columns = [[*column] for column in zip(*places, strict=True)]
-    for table in ("message", "whole", "search_entry"):
+    for table in ("message", "whole", "search_entry", "vector"):
         await connection.execute(_DELETE_ROWS.format(table=table), columns)
     await _note_losses(connection, [RangeLoss(loser, position, position, 1) for _, position, loser in rows])
     return len(places)

@@ -12,7 +12,7 @@ from autonomy_ctx.errors import SchemaTooNew, StoreUnavailable
 
 MIN_SERVER_VERSION = 130000
 # "actx" in ASCII. One process migrates, the others wait; the lock goes with the transaction.
-_LOCK_NUMBER = 0x61637478
+LOCK_NUMBER = 0x61637478
 # From the catalogue, not by `to_regclass`: that may answer from before others have made the tables.
 _HAS_TABLES = """
     SELECT EXISTS (
@@ -58,7 +58,7 @@ async def prepare_schema(connection: psycopg.AsyncConnection[Any], path: str, *,
         # Whatever level is set for this user: what others have made while this one waited must be seen.
         await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         try:
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_NUMBER,))
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_NUMBER,))
             await _migrate(connection, path)
         except BaseException:
             await connection.rollback()

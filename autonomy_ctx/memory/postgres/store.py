@@ -6,6 +6,7 @@ exactly once, whatever happens to the connection. All times are those of the ser
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -16,6 +17,7 @@ from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import records as record_rows
 from autonomy_ctx.memory.postgres import search as search_rows
+from autonomy_ctx.memory.postgres import vectors as vector_rows
 from autonomy_ctx.memory.postgres.connection import Connection, Database, connect_options
 from autonomy_ctx.memory.postgres.notifications import Notifications
 from autonomy_ctx.memory.search_text import query_terms
@@ -41,6 +43,9 @@ from autonomy_ctx.validation import check_int, check_seconds
 
 if TYPE_CHECKING:
     from autonomy_ctx.memory.transfer import ConversationCopy, MessageRow
+    from autonomy_ctx.memory.vectors import TextBlock, VectorBlock
+
+logger = logging.getLogger("autonomy_ctx.memory")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +54,7 @@ DEFAULT_POOL_SIZE = 10
 # How often a turn looks whether it is next, when no notification comes.
 TURN_POLL_SECONDS = 2.0
 _MIN_TURN_POLL_SECONDS = 0.01
+_TRIAL_POLL_SECONDS = 0.1
 
 
 class PostgresStore:
@@ -69,6 +75,9 @@ class PostgresStore:
         self.timeout = check_seconds("timeout", timeout)
         check_int("pool_size", pool_size)
         self._database = Database(url, timeout=timeout, pool_size=pool_size)
+        # How the vectors of the embedder are kept that this store was told to use.
+        self._embedder: vector_rows.EmbedderInForce | None = None
+        self._has_warned = False
         dsn = url if listen_dsn is None else listen_dsn or None
         self._notifications = Notifications(dsn, {} if dsn is None else connect_options(dsn))
 
@@ -245,6 +254,47 @@ class PostgresStore:
     ) -> list[IndexedMessage]:
         return await self._read(search_rows.read_indexed, agent, scope, places)
 
+    async def use_embedder(self, name: str, dimensions: int) -> int:
+        trial = await self._try_pgvector()
+        self._embedder = embedder = await self._write(vector_rows.use_embedder, name, dimensions, trial)
+        if embedder.problem and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "each search by meaning reads all vectors of its scope or conversation, because pgvector "
+                "cannot be used: %s",
+                embedder.problem,
+            )
+        return embedder.number
+
+    async def read_unembedded(
+        self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
+    ) -> list[TextBlock] | None:
+        search_scope = search_rows.SearchScope(agent, scope, conversation)
+        return await self._read(vector_rows.read_unembedded, search_scope, embedder, limit)
+
+    async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
+        in_use = self._embedder
+        if in_use is None or in_use.number != embedder:
+            return False
+        return await self._write(vector_rows.put_vectors, blocks, in_use)
+
+    async def nearest(
+        self,
+        agent: str,
+        scope: str,
+        vector: bytes,
+        *,
+        embedder: int,
+        conversation: str | None = None,
+        limit: int,
+    ) -> list[SearchHit]:
+        in_use, search_scope = self._embedder, search_rows.SearchScope(agent, scope, conversation)
+        if in_use is None or in_use.number != embedder:
+            self._database.check_usable()
+            return []
+        look = vector_rows.nearest_by_bytes if in_use.vector_schema is None else vector_rows.nearest
+        return await self._read(look, search_scope, vector, in_use, limit)
+
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
         return await self._read(listing.list_agents, scope, after, limit)
 
@@ -296,6 +346,20 @@ class PostgresStore:
         finally:
             # Afterwards: who waits is woken, and finds that the store is closed.
             await self._notifications.close()
+
+    async def _try_pgvector(self) -> vector_rows.Trial:
+        """Whether the server can compare vectors, found out once for all processes."""
+        trial = await self._write(vector_rows.begin_trial)
+        with anyio.move_on_after(vector_rows.TRIAL_SECONDS):
+            while trial.is_running:
+                await anyio.sleep(_TRIAL_POLL_SECONDS)
+                trial = await self._write(vector_rows.begin_trial)
+        if not trial.is_due:
+            return trial
+        if not await self._database.survives(trial.distance_statement()):
+            return await self._write(vector_rows.begin_trial)
+        await self._write(vector_rows.pass_trial, trial)
+        return trial
 
     async def _append_in_turn(
         self, key: Key, drafts: Sequence[Draft], turn: TurnHold, ends: bool
