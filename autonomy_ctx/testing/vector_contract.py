@@ -163,6 +163,18 @@ class VectorsContract:
         assert await self.find(store, "cat", number, key=HELPER) == ["a helper's cat"]
         assert await self.find(store, "cat", number, key=Key("helper", "bob", "trip")) == []
 
+    async def test_what_others_have_takes_no_place_of_what_is_found(self, store: Store) -> None:
+        for key, text in (
+            (MAIN, "my kitten"),
+            (BOB, "their cat"),
+            (HELPER, "a helper's cat"),
+            (OTHER, "a train"),
+        ):
+            await self.say(store, text, key=key)
+        number = await self.embed_all(store, MAIN, BOB, HELPER)
+        assert await self.find(store, "cat", number, limit=1) == ["my kitten"]
+        assert await self.find(store, "cat", number, key=OTHER, whole_scope=False, limit=1) == ["a train"]
+
     async def test_a_conversation_finds_its_own_messages_only(self, store: Store) -> None:
         await self.say(store, "my cat")
         await self.say(store, "another cat", key=OTHER)
@@ -178,6 +190,8 @@ class VectorsContract:
         assert len(await self.find(store, "cat", number)) == 3
         await store.delete("ana", "", "trip", ["second cat"])
         assert await self.find(store, "cat", number) == ["first cat", "a train"]
+        # No place is left for it.
+        assert await self.find(store, "cat", number, limit=1) == ["first cat"]
         assert await self.find(store, "cat", number, whole_scope=False) == ["first cat", "a train"]
 
     async def test_vectors_go_with_their_conversation_and_scope(self, store: Store) -> None:
@@ -185,7 +199,7 @@ class VectorsContract:
             await self.say(store, text, key=key)
         number = await self.embed_all(store, MAIN, BOB)
         await store.delete("ana", "", "trip")
-        assert await self.find(store, "cat", number) == ["another cat"]
+        assert await self.find(store, "cat", number, limit=1) == ["another cat"]
         await store.delete("ana")
         assert await self.find(store, "cat", number) == []
         assert await self.find(store, "cat", number, key=BOB) == ["their cat"]
@@ -201,6 +215,10 @@ class VectorsContract:
         await store.delete("ana", "", "trip", ["first cat"])
         assert await vectors.put_vectors(blocks, embedder=number)
         assert await self.find(store, "cat", number) == ["second cat"]
+        await store.delete("ana", "", "trip", ["second cat"])
+        await self.say(store, "a kitten")
+        await self.embed_all(store)
+        assert await self.find(store, "cat", number, limit=1) == ["a kitten"]
         await self.say(store, "third cat")
         blocks = self.embed(await self.blocks(store, number))
         await store.delete("ana")

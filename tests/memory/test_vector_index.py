@@ -41,6 +41,7 @@ class SteppedEmbedder:
     """An embedder that does as it is told: answers, fails, or waits."""
 
     def __init__(self) -> None:
+        self.name = "SteppedEmbedder"
         self.calls: list[list[str]] = []
         self.failure: Exception | None = None
         self.answer: Any = None
@@ -308,12 +309,9 @@ async def test_another_embedder_makes_vectors_anew_and_the_first_one_stops(
 ) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
 
-    class Other(SteppedEmbedder):
-        name = "other"
-
     async with (
         Memory(url, embedder=embed_topics, embedder_timeout=30) as first,
-        Memory(url, embedder=Other(), embedder_timeout=30) as second,
+        Memory(url, embedder=SteppedEmbedder(), embedder_timeout=30) as second,
     ):
         await say(first, "Our dog is called Bella")
         assert await first.embed_messages("ana") == 1
@@ -473,3 +471,93 @@ def test_vectors_are_packed_with_length_one_however_large_they_are() -> None:
     assert scores[1] == pytest.approx(7 / 5 / math.sqrt(2), abs=1e-3)
     assert scores[2] == 0.0
     assert scores[3] == pytest.approx(0.6, abs=1e-3)
+
+
+KILLED = """
+import anyio, os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from test_vector_index import embed_topics, say
+from autonomy_ctx import Memory
+
+calls = 0
+
+
+def embed(texts):
+    global calls
+    calls += 1
+    if calls == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return embed_topics(texts)
+
+
+embed.__qualname__ = "embed_topics"
+
+
+async def main():
+    memory = Memory(sys.argv[1], embedder=embed)
+    await say(memory, *(f"dog {number}" for number in range(400)))
+    await memory.embed_messages("ana")
+
+
+anyio.run(main)
+"""
+
+
+async def test_after_a_kill_the_rest_is_embedded_and_nothing_twice(tmp_path: Path) -> None:
+    url, here = f"sqlite:///{tmp_path}/memory.db", str(Path(__file__).parent)
+    killed = await anyio.run_process([sys.executable, "-c", KILLED, url, here], check=False)
+    assert killed.returncode == -9, killed.stderr
+    embedder = SteppedEmbedder()
+    embedder.name = "embed_topics"
+    async with Memory(url, embedder=embedder, embedder_timeout=30) as memory:
+        assert await memory.get_message_count("ana", "trip") == 400
+        made = await memory.embed_messages("ana")
+        assert 0 < made < 400
+        found = await find(memory, "animal", limit=1000)
+        assert len(found) == len(set(found)) == 400
+
+
+async def test_a_scope_that_is_deleted_while_it_is_embedded_leaves_nothing(url: str | None) -> None:
+    embedder = SteppedEmbedder()
+    async with Memory(url, embedder=embedder, embedder_timeout=30) as memory:
+        await memory.search("ana", "anything")
+        await say(memory, "my dog")
+        embedder.is_waiting = True
+
+        async def embed() -> None:
+            await memory.embed_messages("ana")
+
+        async with anyio.create_task_group() as group:
+            embedder.was_called = anyio.Event()
+            group.start_soon(embed)
+            await embedder.was_called.wait()
+            await memory.delete_scope("ana")
+            embedder.is_waiting = False
+            embedder.may_answer.set()
+        await say(memory, "my cat")
+        await memory.embed_messages("ana")
+        assert await find(memory, "animal", limit=1) == ["my cat"]
+
+
+async def test_an_embedder_that_hangs_in_a_thread_holds_up_neither_search_nor_close() -> None:
+    may_end = threading.Event()
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        may_end.wait(30)
+        return embed_topics(texts)
+
+    try:
+        async with Memory(embedder=embed, embedder_timeout=0.01) as memory:
+            await say(memory, "Our dog is called Bella")
+            assert await find(memory, "Bella") == ["Our dog is called Bella"]
+            assert await find(memory, "Bella") == ["Our dog is called Bella"]
+    finally:
+        may_end.set()
+
+
+async def test_a_fork_is_found_by_meaning_under_its_own_name(memory: Memory) -> None:
+    await say(memory, "Our dog is called Bella", "The train leaves at nine")
+    await memory.embed_messages("ana")
+    fork = await memory.fork("ana", "trip", at=1, name="fork")
+    [hit] = await memory.search("ana", "animal", conversation=fork)
+    assert (hit.conversation, hit.message.text) == ("fork", "Our dog is called Bella")

@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant(
         "processes make the tables one after another",
         "memory/postgres/migrate.py",
-        '            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_NUMBER,))\n',
+        '            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_NUMBER,))\n',
         "",
         SCHEMA,
     ),

@@ -74,8 +74,8 @@ MUTANTS = [
     Mutant(
         "a deleted message is not found in PostgreSQL",
         "memory/postgres/deletion.py",
-        '    for table in ("message", "whole", "search_entry"):\n',
-        '    for table in ("message", "whole"):\n',
+        '    for table in ("message", "whole", "search_entry", "vector"):\n',
+        '    for table in ("message", "whole", "vector"):\n',
         SEARCH,
     ),
     Mutant(

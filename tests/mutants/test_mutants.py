@@ -22,13 +22,14 @@ from mutants import (
     broken_postgres_search,
     broken_postgres_turns,
     broken_turns,
+    broken_vectors,
 )
 from mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
-    *(broken_contexts, broken_agents, broken_edges, broken_turns),
+    *(broken_contexts, broken_agents, broken_edges, broken_turns, broken_vectors),
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 
