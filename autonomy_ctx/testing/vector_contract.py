@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from autonomy_ctx.memory.store import Key, Store
-from autonomy_ctx.memory.vector_matrix import pack_vectors
 from autonomy_ctx.memory.vectors import MessageVector, TextBlock, VectorBlock, Vectors, has_vectors
 from autonomy_ctx.testing.values import BOB, HELPER, MAIN, OTHER, make_drafts, make_message
 
@@ -19,10 +18,18 @@ TOPICS: Mapping[str, tuple[float, float, float]] = {
 }
 
 
+def pack_vector(*numbers: float) -> bytes:
+    """Numbers as a store keeps them, with length 1."""
+    # Imported here: it needs numpy, which other tests do without.
+    from autonomy_ctx.memory.vector_matrix import pack_vectors
+
+    [vector] = pack_vectors([numbers], 1)
+    return vector
+
+
 def pack_topic(text: str) -> bytes:
     """The vector of a text that names one topic."""
-    [vector] = pack_vectors([TOPICS[text.split()[-1]]], 1)
-    return vector
+    return pack_vector(*TOPICS[text.split()[-1]])
 
 
 class VectorsContract:
@@ -281,7 +288,7 @@ class VectorsContract:
         second = await vectors.use_embedder("topics", 4)
         assert second != first
         [block] = await self.blocks(store, second)
-        [vector] = pack_vectors([[1.0, 0.0, 0.0, 0.0]], 1)
+        vector = pack_vector(1.0, 0.0, 0.0, 0.0)
         made = VectorBlock(MAIN, block.start, block.end, (MessageVector(1, "a cat", vector),))
         assert await vectors.put_vectors([made], embedder=second)
         [hit] = await vectors.nearest("", "ana", vector, embedder=second, limit=9)
