@@ -38,6 +38,7 @@ from benchmarks import (
     tls,
     turn_lease,
     turns,
+    vectors,
 )
 from benchmarks.table import show
 
@@ -53,6 +54,7 @@ ALL = {
     "postgres_size": postgres_size.measure,
     "search": search.measure,
     "recall": recall.measure,
+    "vectors": vectors.measure,
     "turns": turns.measure,
     "turn_lease": turn_lease.measure,
     "machines": machines.measure,

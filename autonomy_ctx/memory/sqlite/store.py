@@ -368,10 +368,14 @@ class SqliteStore:
             self._vector_cache = VectorCache()
         cache, search_scope = self._vector_cache, search_rows.SearchScope(agent, scope, conversation)
 
+        def look_inline(connection: sqlite3.Connection) -> list[SearchHit] | None:
+            return cache.search_small(connection, self.identity, search_scope, vector, embedder, limit)
+
         def look(connection: sqlite3.Connection) -> list[SearchHit]:
             return cache.search(connection, self.identity, search_scope, vector, embedder, limit)
 
-        return await self._read_in_thread(look)
+        found = await self._read_inline(look_inline) if limit <= SMALL_READ_MESSAGES else None
+        return await self._read_in_thread(look) if found is None else found
 
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
         return await self._read_in_thread(

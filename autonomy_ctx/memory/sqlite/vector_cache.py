@@ -1,21 +1,21 @@
 """`VectorCache`: the vectors of an SQLite file in memory, so that a search reads only what is new.
 
-A matrix for each scope and each conversation that was searched, up to a limit in bytes. It is used by the
-reader's thread. What it finds is read from the file: a message that was deleted is not found, by whichever
-process that was.
+A matrix for each scope and each conversation that was searched, up to a limit in bytes. What it finds is read
+from the file: a message that was deleted is not found, by whichever process that was.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import closing
 from heapq import nlargest
 from typing import NamedTuple, TypeAlias
 
 from autonomy_ctx.memory.sqlite.forks import read_ranges
 from autonomy_ctx.memory.sqlite.search import SearchScope, read_indexed
-from autonomy_ctx.memory.sqlite.vectors import is_in_force
 from autonomy_ctx.memory.store import SearchHit
 from autonomy_ctx.memory.vector_matrix import NearVector, VectorMatrix
 from autonomy_ctx.memory.vectors import BYTES_PER_NUMBER
@@ -23,8 +23,14 @@ from autonomy_ctx.memory.vectors import BYTES_PER_NUMBER
 # All matrices together. One that is larger is read by each search.
 MAX_CACHE_BYTES = 256 * 1024 * 1024
 _READ_ROWS = 4096
+# What is compared in a tenth of a millisecond.
+SMALL_SEARCH_NUMBERS = 500_000
 
-_SELECT_SCOPE = "SELECT id, removals FROM vector_scope WHERE agent = ? AND scope = ?"
+# Nothing when another embedder is in force.
+_SELECT_STATE = """
+    SELECT s.id, s.removals FROM embedder e CROSS JOIN vector_scope s
+    WHERE e.number = ? AND s.agent = ? AND s.scope = ?
+"""
 _SELECT_SCOPE_VECTORS = """
     SELECT id, conversation_id, position, vector FROM vector
     WHERE scope_id = ?1 AND id > ?2 AND embedder = ?3 ORDER BY id
@@ -41,15 +47,25 @@ _SELECT_NAME = "SELECT conversation FROM conversation WHERE id = ? AND agent = ?
 _CacheKey: TypeAlias = tuple[str, str, int | None]
 
 
-class _CachedMatrix(NamedTuple):
-    """A matrix, and how much of the file is in it."""
+class _FileState(NamedTuple):
+    """What a matrix was read from. When it changes, all of it is read again."""
 
     identity: object
     embedder: int
     scope_id: int
     removals: int
+
+
+class _CachedMatrix(NamedTuple):
+    """A matrix, and the last row of the file that is in it."""
+
+    state: _FileState
     last_id: int
     matrix: VectorMatrix
+
+
+class TooLarge(Exception):
+    """A search would take too long in the thread of the caller."""
 
 
 class VectorCache:
@@ -58,6 +74,8 @@ class VectorCache:
     def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._matrices: OrderedDict[_CacheKey, _CachedMatrix] = OrderedDict()
+        # Taken before a snapshot: what is read later is never older than what is in a matrix.
+        self._lock = threading.Lock()
 
     def search(
         self,
@@ -69,14 +87,29 @@ class VectorCache:
         limit: int,
     ) -> list[SearchHit]:
         """The nearest messages, in one snapshot. `identity` says which file it is."""
-        connection.execute("BEGIN")
+        with self._lock:
+            return self._search(connection, identity, search_scope, vector, embedder, limit, 2**62)
+
+    def search_small(
+        self,
+        connection: sqlite3.Connection,
+        identity: object,
+        search_scope: SearchScope,
+        vector: bytes,
+        embedder: int,
+        limit: int,
+    ) -> list[SearchHit] | None:
+        """The same, if it can be done at once; else None."""
+        if not self._lock.acquire(blocking=False):
+            return None
         try:
-            if not is_in_force(connection, embedder):
-                return []
-            found = self._find(connection, identity, search_scope, vector, embedder, limit)
-            return _read_hits(connection, search_scope, found)
+            return self._search(
+                connection, identity, search_scope, vector, embedder, limit, SMALL_SEARCH_NUMBERS
+            )
+        except TooLarge:
+            return None
         finally:
-            connection.execute("COMMIT")
+            self._lock.release()
 
     def forget(self, scope: str) -> None:
         """Let go of a scope from which something was deleted."""
@@ -89,7 +122,7 @@ class VectorCache:
         """What all matrices take in memory."""
         return sum(one.matrix.size_bytes for one in list(self._matrices.values()))
 
-    def _find(
+    def _search(
         self,
         connection: sqlite3.Connection,
         identity: object,
@@ -97,48 +130,83 @@ class VectorCache:
         vector: bytes,
         embedder: int,
         limit: int,
+        max_numbers: int,
+    ) -> list[SearchHit]:
+        agent, scope, _ = search_scope
+        connection.execute("BEGIN")
+        try:
+            found = connection.execute(_SELECT_STATE, (embedder, agent, scope)).fetchone()
+            if found is None:
+                return []
+            state = _FileState(identity, embedder, *found)
+            near = self._find(connection, state, search_scope, vector, limit, max_numbers)
+            return _read_hits(connection, search_scope, near)
+        finally:
+            connection.execute("COMMIT")
+
+    def _find(
+        self,
+        connection: sqlite3.Connection,
+        state: _FileState,
+        search_scope: SearchScope,
+        vector: bytes,
+        limit: int,
+        max_numbers: int,
     ) -> list[NearVector]:
         agent, scope, conversation = search_scope
-        state = connection.execute(_SELECT_SCOPE, (agent, scope)).fetchone()
-        if state is None:
-            return []
-        scope_id, removals = state
-        matrix = VectorMatrix(len(vector) // BYTES_PER_NUMBER)
-        empty = _CachedMatrix(identity, embedder, scope_id, removals, 0, matrix)
         if conversation is None:
-            return self._refresh(connection, (agent, scope, None), empty).nearest(vector, limit)
+            matrix = self._refresh(connection, (agent, scope, None), state, vector, max_numbers)
+            return matrix.nearest(vector, limit)
         found = connection.execute(_SELECT_CONVERSATION_ID, search_scope).fetchone()
         if found is None:
             return []
         near: list[NearVector] = []
         for shared in read_ranges(connection, found[0]):
-            matrix = self._refresh(connection, (agent, scope, shared.conversation_id), empty)
+            key = (agent, scope, shared.conversation_id)
+            matrix = self._refresh(connection, key, state, vector, max_numbers)
             near += matrix.nearest(vector, limit, [shared])
         return nlargest(limit, near, key=lambda one: (one.score, one.position))
 
-    def _refresh(self, connection: sqlite3.Connection, key: _CacheKey, empty: _CachedMatrix) -> VectorMatrix:
-        """A matrix with all that the file has now."""
-        cached = self._matrices.pop(key, None)
-        if cached is None or cached[:4] != empty[:4]:
-            cached = empty._replace(matrix=VectorMatrix(empty.matrix.dimensions))
-        conversation_id = key[2]
-        if conversation_id is None:
-            statement, number = _SELECT_SCOPE_VECTORS, cached.scope_id
-        else:
-            statement, number = _SELECT_CONVERSATION_VECTORS, conversation_id
-        cursor = connection.execute(statement, (number, cached.last_id, cached.embedder))
+    def _refresh(
+        self,
+        connection: sqlite3.Connection,
+        key: _CacheKey,
+        state: _FileState,
+        vector: bytes,
+        max_numbers: int,
+    ) -> VectorMatrix:
+        """A matrix with all that the file has now; `TooLarge` when it has more numbers than it may."""
+        dimensions, cached = len(vector) // BYTES_PER_NUMBER, self._matrices.get(key)
+        if cached is None or cached.state != state:
+            if max_numbers <= SMALL_SEARCH_NUMBERS:
+                # How much there is to read is not known.
+                raise TooLarge
+            cached = _CachedMatrix(state, 0, VectorMatrix(dimensions))
+        if len(cached.matrix) * dimensions > max_numbers:
+            raise TooLarge
+        statement, number = _SELECT_SCOPE_VECTORS, state.scope_id
+        if key[2] is not None:
+            statement, number = _SELECT_CONVERSATION_VECTORS, key[2]
+        # Out of the cache while it changes: what an error cuts short is not used again.
+        self._matrices.pop(key, None)
         last_id = cached.last_id
-        while rows := cursor.fetchmany(_READ_ROWS):
-            cached.matrix.add([row[1:] for row in rows])
-            last_id = max(last_id, max(row[0] for row in rows))
+        with closing(connection.execute(statement, (number, last_id, state.embedder))) as cursor:
+            while rows := cursor.fetchmany(_READ_ROWS):
+                cached.matrix.add([row[1:] for row in rows])
+                last_id = max(last_id, max(row[0] for row in rows))
         self._matrices[key] = cached._replace(last_id=last_id)
         self._shrink()
         return cached.matrix
 
     def _shrink(self) -> None:
         """Let go of what was not searched for longest."""
-        while self._matrices and self.size_bytes > self._max_bytes:
-            self._matrices.popitem(last=False)
+        size = self.size_bytes
+        for key in list(self._matrices):
+            if size <= self._max_bytes:
+                break
+            # A deletion may have let go of it just now.
+            gone = self._matrices.pop(key, None)
+            size -= 0 if gone is None else gone.matrix.size_bytes
 
 
 def _read_hits(
