@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from autonomy_ctx.memory.store import Store
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.vector_contract import VectorsContract
 
+ROOT = Path(__file__).parents[2]
 HAS_COLUMN = "SELECT count(*) FROM information_schema.columns WHERE column_name = 'halfvec'"
 
 
@@ -175,3 +177,25 @@ async def test_a_build_of_pgvector_that_ends_the_server_is_tried_once(
         assert await search() == "my dog"
     [record] = caplog.records
     assert "another processor" in record.getMessage()
+
+
+async def test_a_user_who_only_writes_rows_uses_the_column_that_the_owner_has_added(
+    pgvector: None, limited_url: str, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Memory(database_url):
+        pass
+    page = (ROOT / "docs" / "how-to" / "recall-by-meaning.md").read_text(encoding="utf-8")
+    [statements] = re.findall("```sql\n(.*?)```", page, re.DOTALL)
+    execute(database_url, statements)
+    user = limited_url.partition("//")[2].partition("@")[0]
+    execute(database_url, f"GRANT USAGE ON SCHEMA autonomy_ctx TO {user}")
+    execute(database_url, f"GRANT ALL ON ALL TABLES IN SCHEMA autonomy_ctx TO {user}")
+    execute(database_url, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA autonomy_ctx TO {user}")
+    with caplog.at_level(logging.WARNING, logger="autonomy_ctx.memory"):
+        async with Memory(limited_url, embedder=embed, embedder_timeout=30) as memory:
+            await memory.append("ana", "trip", Message("user", "my dog"), Message("user", "a train"))
+            await memory.embed_messages("ana")
+            [hit] = await memory.search("ana", "animal", limit=1)
+            assert hit.message.text == "my dog"
+    assert caplog.records == []
+    assert execute(database_url, "SELECT count(halfvec) FROM autonomy_ctx.vector") == [(2,)]

@@ -10,9 +10,10 @@ is computed once per server, outside of all transactions, before a column of its
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -31,6 +32,9 @@ from autonomy_ctx.memory.vectors import (
     VectorBlock,
     embedded_text,
 )
+
+if TYPE_CHECKING:
+    from autonomy_ctx.memory.vector_matrix import NearVector
 
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 _HAS_COLUMN = """
@@ -311,17 +315,12 @@ async def nearest_by_bytes(
     connection: Connection, search_scope: SearchScope, vector: bytes, embedder: EmbedderInForce, limit: int
 ) -> list[SearchHit]:
     """The nearest messages, compared here, for a server without pgvector."""
-    # Imported here: it needs numpy.
-    from autonomy_ctx.memory.vector_matrix import VectorMatrix
-
     statement = sql.SQL(_SELECT_VECTORS).format(vectors=_source_of(search_scope))
-    matrix, names = VectorMatrix(len(vector) // BYTES_PER_NUMBER), dict[int, str]()
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(statement, _search_values(search_scope, embedder))
-        while rows := await cursor.fetchmany(4096):
-            names |= {number: name for name, number, _, _ in rows}
-            matrix.add([(number, position, one) for _, number, position, one in rows])
-    found = matrix.nearest(vector, limit)
+        rows = await cursor.fetchall()
+    found = await asyncio.to_thread(_compare, rows, vector, limit)
+    names = {number: name for name, number, _, _ in rows}
     places = [(names[one.conversation_id], one.position) for one in found]
     read = await read_indexed(connection, search_scope.agent, search_scope.scope, places)
     messages = {(name, position): message for name, position, message in read}
@@ -331,6 +330,16 @@ async def nearest_by_bytes(
         # It may have been deleted meanwhile.
         if place in messages
     ]
+
+
+def _compare(rows: Sequence[tuple[str, int, int, bytes]], vector: bytes, limit: int) -> list[NearVector]:
+    """The nearest of vectors that were read. It takes a while: call it in a thread."""
+    # Imported here: it needs numpy.
+    from autonomy_ctx.memory.vector_matrix import VectorMatrix
+
+    matrix = VectorMatrix(len(vector) // BYTES_PER_NUMBER)
+    matrix.add([(number, position, one) for _, number, position, one in rows])
+    return matrix.nearest(vector, limit)
 
 
 def _insert_statement(
