@@ -183,6 +183,8 @@ class _LoopTaskGroup:
     async def _run(self) -> None:
         try:
             async with anyio.create_task_group() as group:
+                # A loop that ends right away has begun no job, so that Python does not complain about one.
+                await anyio.lowlevel.checkpoint()
                 self._group = group
                 self._start_queued(group)
                 await self._stopping.wait()

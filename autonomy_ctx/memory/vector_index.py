@@ -8,6 +8,7 @@ stored, the other is left out. While an embedder fails or is slow, messages are 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -26,7 +27,7 @@ from autonomy_ctx.embedders import EmbedderLike, as_embedder, embedder_name
 from autonomy_ctx.errors import EmbedderReplaced, StoreClosed, StoreError, VectorsUnsupported
 from autonomy_ctx.memory.ranking import fuse_ranks
 from autonomy_ctx.memory.search_text import query_terms
-from autonomy_ctx.memory.store import Key, SearchHit, Store
+from autonomy_ctx.memory.store import Key, SearchHit, Store, check_name
 from autonomy_ctx.memory.vectors import (
     BYTES_PER_NUMBER,
     MessageVector,
@@ -107,6 +108,7 @@ class VectorIndex:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._embedder, self.name = as_embedder(embedder), embedder_name(embedder)
+        check_name("embedder", self.name)
         self._timeout = check_seconds("embedder_timeout", timeout)
         self._store: Store = store
         if not has_vectors(store):
@@ -118,7 +120,9 @@ class VectorIndex:
         self._background = Background()
         self._pending: dict[_Place, None] = {}
         self._checked: TTLCache[_Place, bool] = TTLCache(MAX_CHECKED, CHECK_SECONDS, timer=clock)
-        self._is_filling = False
+        # What wakes the job that makes vectors, for each event loop of this process that has one.
+        self._wake_events: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
+        self._process = os.getpid()
         self._batch_size = FIRST_BATCH
         self._fill_pause, self._query_pause = _Pause(clock), _Pause(clock)
         # The number under which the store knows the embedder, once its dimensions are known.
@@ -190,35 +194,52 @@ class VectorIndex:
         if self._is_replaced or len(self._pending) >= MAX_PENDING:
             return
         self._pending[place] = None
-        if not self._is_filling:
-            # A daemon: a close does not wait for vectors.
-            self._is_filling = self._background.start(self._fill, daemon=True)
+        if self._process != os.getpid():
+            # In the child of a fork there are no jobs.
+            self._process = os.getpid()
+            self._wake_events.clear()
+        loop = current_loop()
+        wake = self._wake_events.get(loop)
+        # A daemon: a close does not wait for vectors.
+        if wake is None and self._background.start(partial(self._fill, loop), daemon=True):
+            wake = self._wake_events[loop] = anyio.Event()
+        if wake is not None:
+            wake.set()
 
     def _note_search(self, place: _Place) -> None:
         if place not in self._checked:
             self._checked[place] = True
             self._note(place)
 
-    async def _fill(self) -> None:
-        """Make vectors until none is missing that is known of."""
+    async def _fill(self, loop: Any) -> None:
+        """Make vectors whenever some are missing, one job for each event loop."""
         try:
-            await self._sleep(GATHER_SECONDS)
-            while self._pending and not self._is_replaced:
-                places = list(self._pending)
-                try:
-                    await self._fill_batch()
-                    self._fill_pause.end()
-                except StoreClosed:
-                    return
-                except Exception as error:
-                    self._pending |= dict.fromkeys(places)
-                    self._note_failure(error, self._fill_pause, "messages get no vectors for now")
-                    self._batch_size = max(self._batch_size // 4, 1)
-                    await self._sleep(self._fill_pause.seconds)
-                # Others get their turn, whatever store and embedder do.
-                await anyio.lowlevel.checkpoint()
+            while not self._is_replaced:
+                await self._wake_events[loop].wait()
+                self._wake_events[loop] = anyio.Event()
+                await self._sleep(GATHER_SECONDS)
+                await self._fill_pending()
+        except StoreClosed:
+            pass
         finally:
-            self._is_filling = False
+            self._wake_events.pop(loop, None)
+
+    async def _fill_pending(self) -> None:
+        """Make vectors until none is missing that is known of."""
+        while self._pending and not self._is_replaced:
+            places = list(self._pending)
+            try:
+                await self._fill_batch()
+                self._fill_pause.end()
+            except StoreClosed:
+                raise
+            except Exception as error:
+                self._pending |= dict.fromkeys(places)
+                self._note_failure(error, self._fill_pause, "messages get no vectors for now")
+                self._batch_size = max(self._batch_size // 4, 1)
+                await self._sleep(self._fill_pause.seconds)
+            # Others get their turn, whatever store and embedder do.
+            await anyio.lowlevel.checkpoint()
 
     async def _fill_batch(self) -> None:
         """Embed the next messages of whoever waits longest, as many as a batch has."""

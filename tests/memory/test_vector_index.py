@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 import pytest
 
-from autonomy_ctx import Memory, Message
+from autonomy_ctx import Memory, Message, recall
 from autonomy_ctx.embedders import embedder_name
-from autonomy_ctx.errors import EmbedderReplaced, InvalidVectors, VectorsUnsupported
+from autonomy_ctx.errors import EmbedderReplaced, InvalidKey, InvalidVectors, VectorsUnsupported
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.vector_index import MAX_BATCH, VectorIndex
 from autonomy_ctx.memory.vector_matrix import VectorMatrix, pack_vectors
@@ -561,3 +561,34 @@ async def test_a_fork_is_found_by_meaning_under_its_own_name(memory: Memory) -> 
     fork = await memory.fork("ana", "trip", at=1, name="fork")
     [hit] = await memory.search("ana", "animal", conversation=fork)
     assert (hit.conversation, hit.message.text) == ("fork", "Our dog is called Bella")
+
+
+def test_a_memory_goes_on_filling_in_another_event_loop(tmp_path: Path) -> None:
+    memory = Memory(f"sqlite:///{tmp_path}/memory.db", embedder=embed_topics, embedder_timeout=30)
+
+    async def first() -> None:
+        # The loop ends before anything is embedded.
+        await say(memory, "my dog")
+
+    async def second() -> None:
+        await say(memory, "my cat")
+        await wait_for_vectors(memory, 2)
+        assert sorted(await find(memory, "animal")) == ["my cat", "my dog"]
+        await memory.close()
+
+    anyio.run(first)
+    anyio.run(second)
+
+
+def test_a_name_that_no_store_can_hold_is_refused_at_once() -> None:
+    embedder = SteppedEmbedder()
+    embedder.name = "a\0b"
+    with pytest.raises(InvalidKey, match="embedder"):
+        Memory(embedder=embedder)
+
+
+async def test_recall_shows_what_was_found_by_meaning(memory: Memory) -> None:
+    await say(memory, *(f"It rained on day {day}." for day in range(30)), "Bella the dog comes along.")
+    await memory.embed_messages("ana")
+    found = await recall(memory, "ana", "animal", max_tokens=200)
+    assert "Bella the dog comes along." in found.text

@@ -114,13 +114,6 @@ MUTANTS = [
         INDEX,
     ),
     Mutant(
-        "a close does not wait for the embedder",
-        "memory/vector_index.py",
-        "self._background.start(self._fill, daemon=True)",
-        "self._background.start(self._fill)",
-        INDEX,
-    ),
-    Mutant(
         "how a store scales its scores does not matter",
         "memory/ranking.py",
         "max(hit.score, 0.0) / best if best > 0 else 1.0",

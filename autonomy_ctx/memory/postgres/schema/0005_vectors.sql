@@ -2,7 +2,7 @@
 -- so does one whose vectors are kept in another column.
 CREATE TABLE autonomy_ctx.embedder (
     number      bigint  NOT NULL,
-    name        text    NOT NULL,
+    name        text COLLATE "C" NOT NULL,
     dimensions  integer NOT NULL,
     has_halfvec boolean NOT NULL
 );
@@ -30,7 +30,7 @@ CREATE INDEX vector_embedder ON autonomy_ctx.vector (embedder);
 -- Whether the distance functions of pgvector work on a server, by its version and that of pgvector. A row is
 -- committed before they are tried: builds for another processor end the server, and nobody tries them again.
 CREATE TABLE autonomy_ctx.vector_trial (
-    server text             PRIMARY KEY,
+    server text COLLATE "C" PRIMARY KEY,
     began  double precision NOT NULL,
     passed boolean          NOT NULL
 );
