@@ -144,6 +144,16 @@ class VectorsContract:
         assert await vectors.put_vectors(blocks, embedder=number)
         assert await self.find(store, "cat", number) == ["a cat", "a train"]
 
+    async def test_a_block_that_comes_late_moves_no_mark_back(self, store: Store) -> None:
+        await self.say(store, "a cat", "a train", "a soup")
+        vectors = self.vectors_of(store)
+        number = await vectors.use_embedder("topics", 3)
+        late = self.embed(await self.blocks(store, number, limit=1))
+        await self.embed_all(store)
+        assert await vectors.put_vectors(late, embedder=number)
+        assert await self.blocks(store, number) == []
+        assert len(await self.find(store, "cat", number)) == 3
+
     async def test_a_message_without_text_has_no_vector_and_holds_nothing_up(self, store: Store) -> None:
         call = {"id": "c1", "name": "look", "arguments": ""}
         await store.append(

@@ -86,7 +86,7 @@ MUTANTS = [
         VECTORS,
     ),
     Mutant(
-        "a block is stored once",
+        "a block of vectors that comes late moves no mark back",
         "memory/sqlite/vectors.py",
         "        if found is None or found[1] != start:\n",
         "        if found is None:\n",
