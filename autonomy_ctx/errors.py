@@ -183,6 +183,17 @@ class UnknownFact(AutonomyCtxError, LookupError):
         self.fact_id = fact_id
 
 
+class NotPinned(AutonomyCtxError, LookupError):
+    """The message that a pin should replace is not pinned; nothing was changed."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(
+            f"message {message_id!r} is not pinned in this conversation, so no pin can replace it; "
+            f"`(await memory.summary(scope, conversation)).pins` lists those that are"
+        )
+        self.message_id = message_id
+
+
 class StoreError(AutonomyCtxError):
     """Memory could not be read or written; what was acknowledged before is untouched."""
 

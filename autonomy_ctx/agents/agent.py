@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import anyio
@@ -29,6 +28,7 @@ from autonomy_ctx.agents.options import (
     AgentOptions,
     TurnEnvironment,
     TurnLimits,
+    agent_tools,
     check_agent_name,
     check_mail,
     check_memory,
@@ -66,7 +66,7 @@ from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tool
 from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
-from autonomy_ctx.tools.tool import Tool, tools_by_name
+from autonomy_ctx.tools.tool import Tool
 
 if TYPE_CHECKING:
     from autonomy_ctx.compaction.config import ContextSummaryConfig
@@ -76,8 +76,6 @@ logger = logging.getLogger("autonomy_ctx.agents")
 # The scope and conversation of a turn that names none.
 SCOPE = CONVERSATION = "default"
 QUEUE_LIMIT = 10
-# Where an agent's files are when no other folder is named, beneath the working folder.
-FILES_FOLDER = "agent-files"
 # How many tokens of contexts are cached, and what even a short one counts for.
 CACHE_TOKENS = 2_000_000
 MIN_ENTRY_TOKENS = 1_000
@@ -441,9 +439,16 @@ class Agent(AsyncResource):
         """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
         return self.memory.facts(scope, conversation)
 
-    async def pin(self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
-        """Show a message verbatim in every later context, also once it is summarized; false if unknown."""
-        return await self.memory.pin(scope, conversation, message_id)
+    async def pin(
+        self,
+        message_id: str,
+        *,
+        replaces: str | None = None,
+        scope: str = SCOPE,
+        conversation: str = CONVERSATION,
+    ) -> bool:
+        """Show a message verbatim in every later context, perhaps in place of another; false if unknown."""
+        return await self.memory.pin(scope, conversation, message_id, replaces=replaces)
 
     async def unpin(self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
         """Let a pinned message be summarized like any other; false if there is no such message."""
@@ -646,37 +651,6 @@ def agent_as_tool(agent: Agent, name: str | None, description: str | None) -> To
         # The agent has limits of its own.
         timeout=math.inf,
     )
-
-
-def agent_tools(
-    options: AgentOptions, subagent_tools: Sequence[Tool[..., Any]], *, reads_items: bool
-) -> dict[str, Tool[..., Any]]:
-    """All tools of an agent by name: those it was given come first, then the built-in ones."""
-    tools: list[Any] = list(options.tools)
-    # Built-in tools are made when their modules are imported; an agent has few of them.
-    if options.builtin_tools:
-        from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
-
-        time = {tool.name: tool for tool in (get_current_time_utc, get_current_time)}
-        tools += [time[name] for name in options.builtin_tools]
-    if reads_items:
-        from autonomy_ctx.tools.builtin.lookup import read_context_item
-
-        tools.append(read_context_item)
-    if options.enable_filesystem:
-        from autonomy_ctx.tools.builtin.files import filesystem_tools
-
-        root = options.filesystem_root or Path(FILES_FOLDER)
-        tools += filesystem_tools(root, options.filesystem_visibility)  # type: ignore[arg-type]  # checked there
-    if options.enable_recall:
-        from autonomy_ctx.tools.builtin.recall import recall_tools
-
-        tools += recall_tools()
-    if options.enable_ask_for_user_input:
-        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-
-        tools.append(ask_user_for_input)
-    return tools_by_name([*tools, *subagent_tools])
 
 
 async def close_models(owners: Iterable[ModelOwner]) -> None:

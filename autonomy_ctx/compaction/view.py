@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from hashlib import sha256
+from typing import NamedTuple
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.plan import RANGE_TOKENS, CountMessage
 from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
-from autonomy_ctx.items.dates import format_days
+from autonomy_ctx.items.dates import format_day, format_days
 from autonomy_ctx.items.fact import Fact, RenderedFacts, render_facts
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.items.summary import Segment, Summary, SummaryRole
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.store import Entry, StoredSegment, SummaryState
+from autonomy_ctx.memory.store import Entry, Pin, StoredSegment, SummaryState
 
 SUMMARY_HEADING = (
     "CONVERSATION SUMMARY\n"
@@ -87,21 +88,55 @@ def window_budget(settings: CompactionSettings, state: SummaryState) -> int | No
     return max(settings.limits.hard_tokens - summary - pins - HEADING_TOKENS, MIN_MESSAGE_TOKENS)
 
 
-def select_pins(pins: Sequence[Entry], before: int, tokens: int, counter: TokenCounter) -> list[Entry]:
-    """Pinned messages up to a position, the newest that fit, each without calls or results around it."""
-    shown: list[Entry] = []
+class SelectedPins(NamedTuple):
+    """The pins that fit, as they are shown, and the positions of those that do not."""
+
+    entries: tuple[Entry, ...]
+    omitted: tuple[int, ...]
+
+
+def select_pins(
+    pins: Sequence[Pin], before: int, tokens: int, counter: TokenCounter, zone: tzinfo = UTC
+) -> SelectedPins:
+    """Pinned messages up to a position, the newest that fit, each with the day on which it was said."""
+    entries: list[Entry] = []
     left = tokens
-    for entry in reversed([pin for pin in pins if pin.position <= before]):
-        message = _detach_message(entry.message)
+    hidden = [pin for pin in pins if pin.position <= before]
+    for pin in reversed(hidden):
+        message = render_pin(pin.message, zone)
         cost = counter.count_uncalibrated(message)
         if cost > left:
-            if shown or left < MIN_MESSAGE_TOKENS:
+            if entries or left < MIN_MESSAGE_TOKENS:
                 break
             message = clamp_message(message, left, counter)
             cost = counter.count_uncalibrated(message)
         left -= cost
-        shown.append(Entry(entry.position, message))
-    return shown[::-1]
+        entries.append(Entry(pin.position, message))
+    omitted = tuple(pin.position for pin in hidden[: len(hidden) - len(entries)])
+    return SelectedPins(tuple(reversed(entries)), omitted)
+
+
+def render_pin(message: Message, zone: tzinfo = UTC) -> Message:
+    """A pinned message as it stands by itself: a line with its day, then all of it.
+
+    The line depends on the message alone, so it is the same in every context. What an assistant or a tool
+    said is quoted in a user's message: there it needs no call or question before it.
+    """
+    day, role = format_day(message.created_at.astimezone(zone)), message.role
+    if role is ChatRole.TOOL:
+        line = f"[Pinned result of {message.name or 'a tool'}, {day}]\n"
+    elif role is ChatRole.ASSISTANT:
+        line = f"[Pinned, said by the assistant on {day}]\n"
+    else:
+        line = f"[Pinned, said on {day}]\n"
+    calls = "\n".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
+    parts = [part for part in message.parts if not isinstance(part, ThinkingContent)]
+    texts = [part for part in parts if isinstance(part, TextContent)]
+    content: str | list[Part] = line + "\n".join(filter(None, [message.text, calls]))
+    if len(texts) < len(parts):
+        content = [TextContent(line), *parts, *([TextContent(calls)] if calls else [])]
+    spoken = ChatRole.USER if role in (ChatRole.TOOL, ChatRole.ASSISTANT) else role
+    return Message(spoken, content, id=message.id, created_at=message.created_at, agent=message.agent)
 
 
 def fit_entries(
@@ -143,7 +178,7 @@ def detach_late_results(entries: Sequence[Entry]) -> list[Entry]:
     """
     lost = orphaned_results([entry.message for entry in entries])
     return [
-        Entry(entry.position, _detach_message(entry.message, "Late result"))
+        Entry(entry.position, _detach_result(entry.message))
         if entry.message.role is ChatRole.TOOL and entry.message.tool_call_id in lost
         else entry
         for entry in entries
@@ -189,12 +224,7 @@ def _missing_part(first: int, last: int) -> Segment:
     return Segment(text=text, first=first, last=last, provisional=True)
 
 
-def _detach_message(message: Message, kind: str = "Pinned result") -> Message:
-    """A message that stands without what came before and after it."""
-    if message.role is not ChatRole.TOOL and not message.tool_calls:
-        return message
-    said = message.text
-    calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
-    what = f"{kind} of {message.name or 'a tool'}" if message.role is ChatRole.TOOL else "Pinned"
-    text = f"[{what}]\n" + "\n".join([said, *calls] if said else calls)
+def _detach_result(message: Message) -> Message:
+    """A tool's result that stands without its call."""
+    text = f"[Late result of {message.name or 'a tool'}]\n{message.text}"
     return Message("user", text, id=message.id, created_at=message.created_at, agent=message.agent)

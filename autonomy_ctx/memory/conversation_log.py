@@ -9,7 +9,7 @@ from typing import NamedTuple
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encode_row
 from autonomy_ctx.memory.facts import FactRows
-from autonomy_ctx.memory.rows import RecordRows, SegmentRows
+from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
 from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key
 
 
@@ -53,7 +53,7 @@ class ConversationLog:
         self.segments = SegmentRows()
         self.facts = FactRows()
         self.records = RecordRows()
-        self.pins: set[int] = set()
+        self.pins = PinRows()
 
     def body(self, message_id: str) -> str | None:
         """What an id stands for, uncut, to tell a retry from a conflict."""

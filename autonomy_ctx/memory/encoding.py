@@ -21,7 +21,15 @@ from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.message import from_microseconds as from_microseconds
 from autonomy_ctx.items.stored_form import pack_form, read_stored, unpack_form, whole_form
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.store import ConversationInfo, Draft, Entry, Head, StoredSegment
+from autonomy_ctx.memory.store import (
+    ConversationInfo,
+    Draft,
+    Entry,
+    Head,
+    Pin,
+    PinSource,
+    StoredSegment,
+)
 
 MESSAGE_LIMIT = 8 * 1024 * 1024
 RESULT_LIMIT = 1024 * 1024
@@ -177,6 +185,12 @@ def encode_text(text: str) -> str:
     except UnicodeEncodeError:
         return json.dumps(text)
     return json.dumps(text, ensure_ascii=False)
+
+
+def make_pin(entry: Entry, pinned_at: float | None, source: PinSource) -> Pin:
+    """A pinned message, as it is read from a store."""
+    at = None if pinned_at is None else datetime.fromtimestamp(pinned_at, UTC)
+    return Pin(entry.position, entry.message, at, source)
 
 
 def decode_segment(row: Sequence[Any]) -> StoredSegment:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from autonomy_ctx.errors import ConflictingMessage, StoreClosed, TurnLost
+from autonomy_ctx.errors import ConflictingMessage, NotPinned, StoreClosed, TurnLost
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positions
-from autonomy_ctx.memory.encoding import same_content
+from autonomy_ctx.memory.encoding import make_pin, same_content
 from autonomy_ctx.memory.facts import USERS_SEGMENT
 from autonomy_ctx.memory.forks import fork_position
-from autonomy_ctx.memory.rows import TurnRows, WorkRows
+from autonomy_ctx.memory.rows import PinRows, TurnRows, WorkRows
 from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import (
     ConversationInfo,
@@ -27,6 +27,7 @@ from autonomy_ctx.memory.store import (
     IndexedMessage,
     Key,
     Lease,
+    PinSource,
     Record,
     SearchHit,
     StoredSegment,
@@ -194,7 +195,7 @@ class InProcessStore:
         log = self._conversations.get(key)
         if log is None:
             return SummaryState(Head())
-        pins = tuple(log.entry(position) for position in sorted(log.pins))
+        pins = tuple(make_pin(log.entry(pin.position), pin.pinned_at, pin.source) for pin in log.pins)
         return SummaryState(log.head, log.segments.in_force, pins, log.facts.in_force())
 
     async def commit_segment(
@@ -244,15 +245,26 @@ class InProcessStore:
                 log.revise(new_generation=True)
         return dropped
 
-    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
+    async def pin(
+        self,
+        key: Key,
+        message_id: str,
+        pinned: bool,
+        *,
+        replaces: str | None = None,
+        source: PinSource = "user",
+    ) -> bool:
         self._check_open()
         log = self._conversations.get(key)
         place = None if log is None else log.find(message_id)
         if log is None or place is None:
             return False
-        position = place[1]
-        if pinned != (position in log.pins):
-            log.pins ^= {position}
+        if replaces is not None:
+            before = log.find(replaces)
+            if before is None or not log.pins.drop([before[1]]):
+                raise NotPinned(replaces)
+        changed = log.pins.add(place[1], self._clock(), source) if pinned else log.pins.drop([place[1]])
+        if changed or replaces is not None:
             log.revise()
         return True
 
@@ -465,7 +477,7 @@ class InProcessStore:
             one.log.forks.append(log)
         log.segments = source.segments.fork(at)
         log.facts = source.facts.fork(log.segments.in_force, at)
-        log.pins = {position for position in source.pins if position <= at}
+        log.pins = source.pins.fork(at)
         log.head = Head(
             position=at,
             count=sum(one.log.count_between(one.first, one.last) for one in log.shared),
@@ -552,7 +564,7 @@ class InProcessStore:
         log.forks = []
         log.leave_sources()
         derived = log.segments.delete_from(0) + len(log.pins) + log.facts.clear()
-        log.pins = set()
+        log.pins = PinRows()
         log.records.delete_all(only_derived=False)
         self._set_count(log, 0, derived)
         return len(own)
@@ -561,9 +573,8 @@ class InProcessStore:
         """Take away what was made from messages that are gone."""
         if not positions:
             return
-        derived = log.segments.delete_from(min(positions)) + len(log.pins & positions)
+        derived = log.segments.delete_from(min(positions)) + log.pins.drop(positions)
         derived += log.facts.drop(lambda row: row.segment not in log.segments or row.position in positions)
-        log.pins -= positions
         log.records.delete_all(only_derived=True)
         self._set_count(log, log.head.count - len(positions), derived)
 

@@ -34,6 +34,7 @@ from autonomy_ctx.memory.store import (
     InMemory,
     Key,
     Log,
+    PinSource,
     SearchHit,
     Store,
     SummaryState,
@@ -416,10 +417,27 @@ class Memory(AsyncResource):
         """The segments of the summary in force, how each was made, the pinned messages and the facts."""
         return await self._store.summary(make_key(self.agent, scope, conversation))
 
-    async def pin(self, scope: str, conversation: str, message_id: str) -> bool:
-        """Show a message verbatim in every later context, also once it is summarized; false if unknown."""
+    async def pin(
+        self,
+        scope: str,
+        conversation: str,
+        message_id: str,
+        *,
+        replaces: str | None = None,
+        source: PinSource = "user",
+    ) -> bool:
+        """Show a message verbatim in every later context, also once it is summarized; false if unknown.
+
+        The pinned message with the id `replaces` is let go in the same transaction; `NotPinned` if it is
+        not pinned.
+        """
         encoding.check_id(message_id)
-        return await self._store.pin(make_key(self.agent, scope, conversation), message_id, True)
+        if replaces is not None:
+            encoding.check_id(replaces)
+            if replaces == message_id:
+                raise ValueError("replaces is the message to pin itself; name another pinned message")
+        key = make_key(self.agent, scope, conversation)
+        return await self._store.pin(key, message_id, True, replaces=replaces, source=source)
 
     async def unpin(self, scope: str, conversation: str, message_id: str) -> bool:
         """Let a pinned message be summarized like any other; false if there is no such message."""

@@ -1,11 +1,11 @@
-"""Segments, turns, leased work and records in plain objects: what `InProcessStore` keeps beside the logs.
+"""Segments, pins, turns, leased work and records in plain objects: what `InProcessStore` has beside logs.
 
 They are reusable in other stores. Facts have such rows in `facts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_segments
@@ -13,6 +13,8 @@ from autonomy_ctx.memory.store import (
     Head,
     Key,
     Lease,
+    PinRow,
+    PinSource,
     Record,
     StoredSegment,
     TurnHold,
@@ -118,6 +120,37 @@ class SegmentRows:
     def _sort(self) -> None:
         active = (row.segment for row in self._rows.values() if row.replaced_by is None)
         self.in_force = tuple(sorted(active, key=lambda segment: segment.first))
+
+
+class PinRows:
+    """The pins of one conversation, in the order of their positions."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: Iterable[PinRow] = ()) -> None:
+        self._rows = {row.position: row for row in rows}
+
+    def __iter__(self) -> Iterator[PinRow]:
+        return iter(sorted(self._rows.values()))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, position: int, now: float, source: PinSource) -> bool:
+        """Pin a message; whether that changes something."""
+        known = self._rows.get(position)
+        if known is not None and (known.source == source or source == "model"):
+            return False
+        self._rows[position] = PinRow(position, now if known is None else known.pinned_at, source)
+        return True
+
+    def drop(self, positions: Iterable[int]) -> int:
+        """Let messages go; how many of them were pinned."""
+        return sum(self._rows.pop(position, None) is not None for position in positions)
+
+    def fork(self, at: int) -> PinRows:
+        """The pins of a fork at a position."""
+        return PinRows(row for row in self._rows.values() if row.position <= at)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import InvalidKey
 from autonomy_ctx.items.fact import Fact, FactChange
@@ -321,7 +321,7 @@ class SummaryState:
 
     head: Head
     segments: tuple[StoredSegment, ...] = ()
-    pins: tuple[Entry, ...] = ()
+    pins: tuple[Pin, ...] = ()
     # Those that hold, and the ones that each of them has replaced.
     facts: tuple[Fact, ...] = ()
 
@@ -373,8 +373,20 @@ class Summaries(Protocol):
     ) -> int:
         """Forget all segments of a conversation or scope; a new generation. How many were in force."""
 
-    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
-        """Pin a message or let it go; false when there is no such message."""
+    async def pin(
+        self,
+        key: Key,
+        message_id: str,
+        pinned: bool,
+        *,
+        replaces: str | None = None,
+        source: PinSource = "user",
+    ) -> bool:
+        """Pin a message or let it go; false when there is no such message.
+
+        The message with the id `replaces` is let go in the same transaction; `NotPinned` if it is not pinned.
+        What a user pins is the user's, also if a model has pinned it before.
+        """
 
 
 @runtime_checkable
@@ -468,6 +480,27 @@ class Entry(NamedTuple):
 
     position: int
     message: Message
+
+
+# Who pinned a message: the application for its user, or a model with a tool.
+PinSource = Literal["user", "model"]
+
+
+class Pin(NamedTuple):
+    """A pinned message at its place in the log, when it was pinned (None: not known), and by whom."""
+
+    position: int
+    message: Message
+    pinned_at: datetime | None = None
+    source: PinSource = "user"
+
+
+class PinRow(NamedTuple):
+    """A pin as it is stored: `pinned_at` in seconds since 1970 by the store's clock."""
+
+    position: int
+    pinned_at: float | None
+    source: PinSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from autonomy_ctx.errors import CopyConflict, CopyMismatch, StoreUnavailable
 from autonomy_ctx.memory.facts import EndedFact
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
-from autonomy_ctx.memory.store import Head, Key, StoredSegment, check_name
+from autonomy_ctx.memory.store import Head, Key, PinRow, StoredSegment, check_name
 
 KEYS_PER_PAGE = 500
 MESSAGES_PER_PAGE = 500
@@ -71,7 +71,7 @@ class ConversationCopy:
     ranges: tuple[RangeCopy, ...] = ()
     segments: tuple[SegmentCopy, ...] = ()
     facts: tuple[EndedFact, ...] = ()
-    pins: tuple[int, ...] = ()
+    pins: tuple[PinRow, ...] = ()
     records: tuple[RecordCopy, ...] = ()
 
     def digest(self) -> str:

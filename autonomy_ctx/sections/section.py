@@ -35,13 +35,28 @@ class Section(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
-    """Stored messages, or standing facts, a section did not show: how many, between which positions, why."""
+    """What a section did not show: how many, between which positions, and why.
+
+    Stored messages; standing facts; or pinned messages, which a summary tells of.
+    """
 
     first: int
     last: int
     count: int
     reason: str
-    what: Literal["messages", "facts"] = "messages"
+    what: Literal["messages", "facts", "pins"] = "messages"
+
+
+def pin_omission(positions: Sequence[int], reason: str) -> Omission:
+    """Pinned messages for which there is no room, named by their positions; a summary tells of them."""
+    places = ", ".join(map(str, positions))
+    return Omission(
+        first=min(positions),
+        last=max(positions),
+        count=len(positions),
+        reason=f"{reason}: no room for what is pinned at {places}",
+        what="pins",
+    )
 
 
 @dataclass(frozen=True, slots=True)

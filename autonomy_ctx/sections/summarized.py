@@ -33,6 +33,7 @@ from autonomy_ctx.compaction.summarizer import Summarizer
 from autonomy_ctx.compaction.swap import SwapTracker
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, eager
 from autonomy_ctx.compaction.view import (
+    SelectedPins,
     detach_late_results,
     fit_entries,
     render_standing,
@@ -54,7 +55,14 @@ from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params, composition_of
+from autonomy_ctx.sections.section import (
+    ContributingSection,
+    Contribution,
+    Omission,
+    Params,
+    composition_of,
+    pin_omission,
+)
 
 
 class MemoryMirrors:
@@ -224,6 +232,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._summaries: ConversationCache[StoreKey, tuple[Any, Summary | None, Sequence[Fact]]] = (
             ConversationCache(CACHED_CONVERSATIONS)
         )
+        self._selected_pins: ConversationCache[StoreKey, tuple[Any, SelectedPins]] = ConversationCache(
+            CACHED_CONVERSATIONS
+        )
         self._lag_started: ConversationCache[StoreKey, float] = ConversationCache(CACHED_CONVERSATIONS)
 
     @classmethod
@@ -253,6 +264,11 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     def size(self) -> int:
         """The most tokens of a summary."""
         return self.config.size
+
+    @property
+    def pin_tokens(self) -> int:
+        """The most tokens of pinned messages together, as the limits are now."""
+        return self._settings.pin_tokens
 
     @property
     def batch_size(self) -> int:
@@ -360,14 +376,13 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if newest and newest <= view.last_hidden:
             asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
             window = [*asked.entries, *window]
-        pins = select_pins(snapshot.state.pins, view.last_hidden, self._settings.pin_tokens, counter)
-        pins = [pin for pin in pins if pin.position != newest]
+        pins = self._pins(memory, key, snapshot, view.last_hidden, newest)
         if view.last_hidden:
             window = detach_late_results(window)
         shorten = partial(self._shorten_entry, make_store_key(memory.store, key), counter)
         fit = fit_entries(window, window_budget(self._settings, snapshot.state), newest, count, shorten)
-        messages = [entry.message for entry in pins]
-        positions: list[int | None] = [entry.position for entry in pins]
+        messages = [entry.message for entry in pins.entries]
+        positions: list[int | None] = [entry.position for entry in pins.entries]
         summary, omitted_facts = self._summary(memory, key, view, snapshot.state.facts, window)
         if summary is not None:
             messages.append(summary)
@@ -377,11 +392,31 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         return _HistoryContribution(
             messages,
             positions,
-            (*_omissions(view.missing, window, fit), *_fact_omissions(omitted_facts)),
+            (
+                *_omissions(view.missing, window, fit),
+                *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
+                *_fact_omissions(omitted_facts),
+            ),
             store_key=make_store_key(memory.store, key),
             generation=snapshot.head.generation,
             floor=self.config.floor,
         )
+
+    def _pins(
+        self, memory: Memory, key: Key, snapshot: ConversationSnapshot, before: int, newest: int
+    ) -> SelectedPins:
+        """The pins as they are shown: the same objects turn after turn, so that they are counted once."""
+        settings, store_key = self._settings, make_store_key(memory.store, key)
+        # The message that the turn answers is shown in any case.
+        pins = tuple(pin for pin in snapshot.state.pins if pin.position <= before and pin.position != newest)
+        if not pins:
+            return SelectedPins((), ())
+        parts = (pins, settings.pin_tokens)
+        known = self._selected_pins.get(store_key)
+        if known is None or known[0] != parts:
+            found = select_pins(pins, before, settings.pin_tokens, memory.token_counter, settings.zone)
+            known = self._selected_pins[store_key] = (parts, found)
+        return known[1]
 
     def _shorten_entry(self, store_key: StoreKey, counter: TokenCounter, entry: Entry, tokens: int) -> Entry:
         """An entry cut to so many tokens; a large one is in the window for many turns and cut once."""
@@ -440,6 +475,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._snapshots.clear(scope, conversation)
         self._shortened_entries.forget(scope=scope, conversation=conversation)
         self._summaries.forget(scope=scope, conversation=conversation)
+        self._selected_pins.forget(scope=scope, conversation=conversation)
         self._summarizer.clear(scope, conversation)
         self._swap_tracker.clear(scope, conversation)
         self._requests.clear(scope, conversation)

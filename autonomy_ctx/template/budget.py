@@ -19,7 +19,7 @@ from autonomy_ctx.items.cuts import is_plain, is_summary, newest_user_index, saf
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.sections.section import Omission
+from autonomy_ctx.sections.section import Omission, pin_omission
 from autonomy_ctx.template.composed import BudgetReport, Cut
 from autonomy_ctx.template.running import HISTORY_SECTION, SectionOptions
 
@@ -138,6 +138,9 @@ class ShrunkSection:
             stored = [position for _, index in run if (position := positions[index]) is not None]
             if stored:
                 yield Omission(first=min(stored), last=max(stored), count=len(stored), reason=self.reason)
+        pins = [at for index in gone if index not in hidden and (at := positions[index]) is not None]
+        if pins:
+            yield pin_omission(pins, self.reason)
 
     def _make_cut(self, what: Literal["left out", "shortened"], messages: int, tokens: int) -> Cut:
         return Cut(section=self.content.name, what=what, messages=messages, tokens=tokens, reason=self.reason)

@@ -348,6 +348,7 @@ class ForkContract(StoreActions):
             return [entry.position for entry in (await store.summary(key)).pins]
 
         assert (await pinned(MAIN), await pinned(FORK)) == ([2, 5], [2])
+        assert (await store.summary(FORK)).pins == (await store.summary(MAIN)).pins[:1]
         assert await store.pin(FORK, "m2", False)
         assert await store.pin(FORK, "m3", True)
         assert not await store.pin(FORK, "m5", True), "it is not in the fork"

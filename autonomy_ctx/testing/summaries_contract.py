@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.memory.store import Head, Store, StoredSegment, SummaryState
 from autonomy_ctx.testing.values import (
     BOB,
@@ -229,7 +232,7 @@ class SummariesContract(StoreActions):
         assert await store.pin(MAIN, "large", True)
         state = await store.summary(MAIN)
         entries = (await store.read(MAIN)).entries
-        assert state.pins == (entries[0], entries[2], entries[3])
+        assert [pin[:2] for pin in state.pins] == [entries[0], entries[2], entries[3]]
         assert await store.pin(MAIN, "m1", False)
         assert [entry.position for entry in (await store.summary(MAIN)).pins] == [3, 4]
         assert (await store.summary(OTHER)).pins == ()
@@ -245,6 +248,42 @@ class SummariesContract(StoreActions):
             assert not await store.pin(MAIN, "unknown", pinned)
             assert not await store.pin(OTHER, "m2", pinned)
         assert await store.head(MAIN) == Head(position=3, count=3, last_user=3, revision=2)
+
+    async def test_a_pin_has_the_time_when_it_was_first_pinned_and_by_whom(
+        self, store: Store, clock: StoppedClock
+    ) -> None:
+        await self.fill(store, 3)
+        first = clock()
+        await store.pin(MAIN, "m1", True, source="model")
+        clock.advance(60)
+        await store.pin(MAIN, "m2", True)
+        await store.pin(MAIN, "m1", True, source="model")
+        pins = (await store.summary(MAIN)).pins
+        assert [(pin.pinned_at, pin.source) for pin in pins] == [(first, "model"), (clock(), "user")]
+        revision = (await store.head(MAIN)).revision
+        await store.pin(MAIN, "m2", True, source="model")
+        assert (await store.head(MAIN)).revision == revision, "it stays the user's"
+        await store.pin(MAIN, "m1", True)
+        pins = (await store.summary(MAIN)).pins
+        assert [(pin.pinned_at, pin.source) for pin in pins] == [(first, "user"), (clock(), "user")]
+
+    async def test_a_pin_takes_the_place_of_another_at_once_or_not_at_all(self, store: Store) -> None:
+        await self.fill(store, 4)
+        await self.fill(store, 4, OTHER)
+        await store.pin(MAIN, "m1", True)
+        await store.pin(OTHER, "m3", True)
+        before = await store.summary(MAIN)
+        for unpinned in ("m2", "m3", "unknown"):
+            with pytest.raises(NotPinned) as refused:
+                await store.pin(MAIN, "m4", True, replaces=unpinned)
+            assert refused.value.message_id == unpinned
+        assert not await store.pin(MAIN, "unknown", True, replaces="m1")
+        assert await store.summary(MAIN) == before
+        assert await store.pin(MAIN, "m4", True, replaces="m1")
+        after = await store.summary(MAIN)
+        assert [pin.position for pin in after.pins] == [4]
+        assert after.head.revision == before.head.revision + 1
+        assert [pin.position for pin in (await store.summary(OTHER)).pins] == [3]
 
     async def test_a_pin_goes_with_its_message(self, store: Store) -> None:
         await self.fill(store, 3)

@@ -35,6 +35,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.compaction import SummaryEvent
 from autonomy_ctx.completion.call import complete
+from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.items import validate_tool_pairing
 
 SEED_METRICS = {
@@ -759,7 +760,8 @@ async def test_a_pinned_message_is_shown_verbatim_before_the_summary(memory: Mem
         assert (await shown(section, memory)).messages == users(9)
         await section.settled()
         found = await shown(section, memory)
-        assert found.messages[0] == users(1, 2)[0]
+        assert found.texts[0].partition("\n")[2] == users(1, 2)[0].text
+        assert found.messages[0].id == "m2"
         assert (found.pins, found.window) == ([2], [6, 7, 8, 9])
         assert await memory.unpin("ana", "trip", "m2")
         assert (await shown(section, memory)).pins == []
@@ -778,6 +780,10 @@ async def test_pins_are_capped_by_tokens_newest_first(memory: Memory) -> None:
         assert found.pins
         assert found.pins[-1] == 5
         assert found.pins == list(range(6 - len(found.pins), 6))
+        [omission] = found.omitted
+        left = [at for at in range(1, 6) if at not in found.pins]
+        assert (omission.what, omission.first, omission.last) == ("pins", left[0], left[-1])
+        assert omission.reason == f"pin_tokens: no room for what is pinned at {', '.join(map(str, left))}"
         assert memory.token_counter.count_messages(found.messages[: len(found.pins)]) <= 100
 
 
@@ -804,6 +810,51 @@ async def test_a_pinned_result_stands_without_its_call(memory: Memory) -> None:
         assert "look({})" in found.texts[0]
         assert "found a" in found.texts[1]
         assert validate_tool_pairing(found.messages) == (True, None)
+
+
+async def test_a_pin_says_on_which_day_and_by_whom_it_was_said_and_stays_the_same(memory: Memory) -> None:
+    late = "2026-05-02T23:30:00Z"
+    image = [{"type": "text", "text": "the map"}, {"type": "image_url", "image_url": "https://example.org/m"}]
+    said = [
+        Message("user", "at most 80 EUR a night", id="u", created_at=late),
+        Message("assistant", "I booked the Ibis.", id="a", created_at=late),
+        Message("user", image, id="i", created_at=late),
+        Message("system", "Be kind.", id="s", created_at=late),
+    ]
+    async with summarized(ScriptedModel(), timezone="Europe/Berlin") as section:
+        await memory.append("ana", "trip", *said, *users(8, 5))
+        for message in said:
+            await memory.pin("ana", "trip", message.id)
+        await shown(section, memory)
+        await section.settled()
+        first = await shown(section, memory)
+        user, assistant, map_, system = first.messages[:4]
+        assert (user.role, user.text) == ("user", "[Pinned, said on 3 May 2026]\nat most 80 EUR a night")
+        assert assistant.role == "user", "what it has before it is not its own question"
+        assert assistant.text == "[Pinned, said by the assistant on 3 May 2026]\nI booked the Ibis."
+        assert map_.text.startswith("[Pinned, said on 3 May 2026]\n")
+        assert map_.parts[1:] == said[2].parts
+        assert (system.role, system.text) == ("system", "[Pinned, said on 3 May 2026]\nBe kind.")
+        await asks(memory, 1)
+        again = await shown(section, memory)
+        assert [message.model_dump() for message in again.messages[:4]] == [
+            message.model_dump() for message in first.messages[:4]
+        ]
+
+
+async def test_a_pin_that_replaces_another_is_shown_in_its_place(memory: Memory) -> None:
+    async with summarized(ScriptedModel()) as section:
+        await asks(memory, 9)
+        await memory.pin("ana", "trip", "m2")
+        await shown(section, memory)
+        await section.settled()
+        assert await memory.pin("ana", "trip", "m3", replaces="m2")
+        assert (await shown(section, memory)).pins == [3]
+        with pytest.raises(NotPinned, match="'m2' is not pinned in this conversation"):
+            await memory.pin("ana", "trip", "m4", replaces="m2")
+        with pytest.raises(ValueError, match="name another pinned message"):
+            await memory.pin("ana", "trip", "m3", replaces="m3")
+        assert (await shown(section, memory)).pins == [3]
 
 
 async def test_a_pin_goes_with_its_message(memory: Memory) -> None:

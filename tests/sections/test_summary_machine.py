@@ -314,7 +314,9 @@ class SummaryMachine(RuleBasedStateMachine):
         kept, newest, window = expected.kept, expected.newest_user, found.window
         assert found.params["conversation_message_count"] == len(kept)
         covered = self.check_segments(found)
-        omitted = {at for one in found.omitted for at in range(one.first, one.last + 1)}
+        omitted = {
+            at for one in found.omitted if one.what == "messages" for at in range(one.first, one.last + 1)
+        }
         fresh = [position for position in window if position > covered]
         assert {at for at in kept if at > covered} <= set(fresh) | omitted, "something is hidden"
         assert window == sorted(set(window))
@@ -408,6 +410,9 @@ class TokenMachine(SummaryMachine):
         wanted = {at for at in expected.pins if at <= covered and at != expected.newest_user}
         if found.summary is not None:
             assert set(found.pins) <= wanted
+            lost = sorted(wanted - set(found.pins))
+            named = [(one.first, one.last, one.count) for one in found.omitted if one.what == "pins"]
+            assert named == ([(lost[0], lost[-1], len(lost))] if lost else []), "a pin is hidden silently"
 
 
 class LongTokenMachine(TokenMachine):

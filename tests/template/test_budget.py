@@ -266,6 +266,23 @@ async def test_a_pin_is_shown_verbatim_or_not_at_all() -> None:
     assert names(await composed(Talk(*messages), max_tokens=170)) == ["fact", "u9"]
 
 
+async def test_a_pin_without_room_in_the_budget_is_named() -> None:
+    class Pinned(Talk):
+        async def contribute(
+            self, memory: Any, scope: str, conversation: str, params: Params
+        ) -> Contribution:
+            found = await super().contribute(memory, scope, conversation, params)
+            assert found.positions is not None
+            return replace(found, positions=[3, 7, *found.positions[2:]])
+
+    summary = Summary([Segment(text="fact " * 60, first=1, last=30)], id="s", created_at=NOON)
+    pins = [said("user", 100, "old"), said("user", 100, "new")]
+    context = await composed(Pinned(*pins, summary, *talk(9)), max_tokens=170)
+    assert names(context) == ["fact", "u9"]
+    named = [(one.first, one.last, one.count, one.reason) for one in context.omitted if one.what == "pins"]
+    assert named == [(3, 7, 2, "max_tokens=170: no room for what is pinned at 3, 7")]
+
+
 async def test_one_oversized_result_does_not_push_out_the_rest() -> None:
     call = {"id": "c1", "name": "read", "arguments": "{}"}
     messages = [

@@ -57,8 +57,9 @@ _COUNT_MESSAGES = f"""
     SELECT count(*) FROM {MESSAGES_OF_CONVERSATION} WHERE c.id = %s AND m.position BETWEEN %s AND %s
 """  # noqa: S608  # our names
 _INSERT_PINS = """
-    INSERT INTO autonomy_ctx.pin (conversation_id, position)
-    SELECT %(fork)s, position FROM autonomy_ctx.pin WHERE conversation_id = %(source)s AND position <= %(at)s
+    INSERT INTO autonomy_ctx.pin (conversation_id, position, pinned_at, source)
+    SELECT %(fork)s, position, pinned_at, source FROM autonomy_ctx.pin
+    WHERE conversation_id = %(source)s AND position <= %(at)s
 """
 # The index has its messages as those of the source.
 _INSERT_PROGRESS = """

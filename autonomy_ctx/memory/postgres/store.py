@@ -28,6 +28,7 @@ from autonomy_ctx.memory.store import (
     IndexedMessage,
     Key,
     Lease,
+    PinSource,
     Record,
     SearchHit,
     StoredSegment,
@@ -180,8 +181,16 @@ class PostgresStore:
     ) -> int:
         return await self._write(summaries.drop_segments, scope, agent, conversation)
 
-    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
-        return await self._write(summaries.pin, key, message_id, pinned)
+    async def pin(
+        self,
+        key: Key,
+        message_id: str,
+        pinned: bool,
+        *,
+        replaces: str | None = None,
+        source: PinSource = "user",
+    ) -> bool:
+        return await self._write(summaries.pin, key, message_id, pinned, replaces, source)
 
     async def facts(self, key: Key) -> list[Fact]:
         return await self._read(summaries.read_facts, key)

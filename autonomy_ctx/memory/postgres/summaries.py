@@ -9,8 +9,15 @@ from typing import Any
 
 import psycopg
 
+from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS, UnreadableRow, decode_entry, decode_segment
+from autonomy_ctx.memory.encoding import (
+    SEGMENT_COLUMNS,
+    UnreadableRow,
+    decode_entry,
+    decode_segment,
+    make_pin,
+)
 from autonomy_ctx.memory.facts import decode_fact_row, make_fact
 from autonomy_ctx.memory.postgres import facts as fact_rows
 from autonomy_ctx.memory.postgres.leases import is_leased
@@ -24,7 +31,7 @@ from autonomy_ctx.memory.postgres.log import (
 )
 from autonomy_ctx.memory.postgres.segments import insert_segment, read_active_segments
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
-from autonomy_ctx.memory.store import Head, Key, StoredSegment, SummaryState, segment_replacement
+from autonomy_ctx.memory.store import Head, Key, PinSource, StoredSegment, SummaryState, segment_replacement
 
 # Everything in one statement: one round trip, and one snapshot.
 _SELECT_SUMMARY = f"""
@@ -32,6 +39,7 @@ _SELECT_SUMMARY = f"""
         (SELECT json_agg(json_build_array({", ".join(SEGMENT_COLUMNS)}) ORDER BY first)::text
          FROM autonomy_ctx.segment WHERE conversation_id = c.id AND replaced_by IS NULL),
         (SELECT json_agg(json_build_array(
+             p.pinned_at, p.source,
              m.position, coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
          ) ORDER BY m.position)::text
          FROM autonomy_ctx.pin p
@@ -51,6 +59,15 @@ _SELECT_SUMMARY = f"""
 """  # noqa: S608  # our names
 _SELECT_POSITION = f"SELECT m.position FROM {MESSAGES_OF_CONVERSATION} WHERE c.id = %s AND m.id = %s"  # noqa: S608
 
+# What a user pins is the user's, also if a model has pinned it before.
+_INSERT_PIN = """
+    INSERT INTO autonomy_ctx.pin AS p (conversation_id, position, pinned_at, source)
+    VALUES (%s, %s, autonomy_ctx.now_seconds(), %s)
+    ON CONFLICT (conversation_id, position) DO UPDATE SET source = 'user'
+    WHERE excluded.source = 'user' AND p.source <> 'user'
+"""
+_DELETE_PIN = "DELETE FROM autonomy_ctx.pin WHERE conversation_id = %s AND position = %s"
+
 
 async def read_summary(connection: psycopg.AsyncConnection[Any], key: Key) -> SummaryState:
     """The segments in force, the pins and the facts, in one snapshot."""
@@ -64,7 +81,7 @@ async def read_summary(connection: psycopg.AsyncConnection[Any], key: Key) -> Su
     return SummaryState(
         Head(*found[:5]),
         tuple(decode_segment(row) for row in segments),
-        tuple(decode_entry(*row) for row in pins),
+        tuple(make_pin(decode_entry(*row), pinned_at, source) for pinned_at, source, *row in pins),
         tuple(facts),
     )
 
@@ -164,22 +181,40 @@ async def drop_segments(
     return in_force
 
 
-async def pin(connection: psycopg.AsyncConnection[Any], key: Key, message_id: str, pinned: bool) -> bool:
-    """Pin a message or let it go; false when there is no such message."""
+async def pin(
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    message_id: str,
+    pinned: bool,
+    replaces: str | None,
+    source: PinSource,
+) -> bool:
+    """Pin a message, perhaps in place of another, or let it go; false when there is no such message."""
     found = await find_conversation(connection, key, lock=True)
     if found is None:
         return False
     conversation_id = found[0]
-    cursor = await connection.execute(_SELECT_POSITION, (conversation_id, index_text(message_id)))
-    at = await cursor.fetchone()
-    if at is None:
+
+    async def find(one: str) -> int | None:
+        cursor = await connection.execute(_SELECT_POSITION, (conversation_id, index_text(one)))
+        row = await cursor.fetchone()
+        return None if row is None else int(row[0])
+
+    position = await find(message_id)
+    if position is None:
         return False
-    statement = (
-        "INSERT INTO autonomy_ctx.pin (conversation_id, position) VALUES (%s, %s) ON CONFLICT DO NOTHING"
-        if pinned
-        else "DELETE FROM autonomy_ctx.pin WHERE conversation_id = %s AND position = %s"
-    )
-    if (await connection.execute(statement, (conversation_id, at[0]))).rowcount:
+    changed = 0
+    if replaces is not None:
+        before = await find(replaces)
+        if before is not None:
+            changed = (await connection.execute(_DELETE_PIN, (conversation_id, before))).rowcount
+        if not changed:
+            raise NotPinned(replaces)
+    if pinned:
+        changed += (await connection.execute(_INSERT_PIN, (conversation_id, position, source))).rowcount
+    else:
+        changed += (await connection.execute(_DELETE_PIN, (conversation_id, position))).rowcount
+    if changed:
         await _increment_revision(connection, conversation_id, new_generation=False)
     return True
 

@@ -13,7 +13,7 @@ from autonomy_ctx.memory.encoding import UnreadableRow, encode_text
 from autonomy_ctx.memory.postgres.facts import insert_ended_facts, read_fact_rows
 from autonomy_ctx.memory.postgres.log import ensure_conversation, find_conversation, index_text, key_digest
 from autonomy_ctx.memory.postgres.segments import insert_segment, read_all_segments
-from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.memory.store import Head, Key, PinRow
 from autonomy_ctx.memory.transfer import (
     ConversationCopy,
     MessageRow,
@@ -87,8 +87,13 @@ _UPDATE_SEGMENTS = """
     FROM unnest(%s::int8[], %s::int8[], %s::int8[]) AS d (number, replaced_by, rest_of)
     WHERE s.number = d.number
 """
+_SELECT_PINS = """
+    SELECT position, pinned_at, source FROM autonomy_ctx.pin WHERE conversation_id = %s ORDER BY position
+"""
 _INSERT_PINS = """
-    INSERT INTO autonomy_ctx.pin (conversation_id, position) SELECT %s, unnest(%s::int8[])
+    INSERT INTO autonomy_ctx.pin (conversation_id, position, pinned_at, source)
+    SELECT %s, position, pinned_at, source
+    FROM unnest(%s::int8[], %s::float8[], %s::text[]) AS given (position, pinned_at, source)
 """
 _INSERT_RECORDS = """
     INSERT INTO autonomy_ctx.record (number, conversation_id, kind, name, long_name, at, derived, body)
@@ -151,14 +156,14 @@ async def _read_conversation(connection: psycopg.AsyncConnection[Any], key: Key)
         return await (await connection.execute(statement, (conversation_id,))).fetchall()
 
     [(last_fact,)] = await select("SELECT last_fact FROM autonomy_ctx.conversation WHERE id = %s")
-    pins = await select("SELECT position FROM autonomy_ctx.pin WHERE conversation_id = %s ORDER BY position")
+    pins = await select(_SELECT_PINS)
     return ConversationCopy(
         head,
         last_fact,
         tuple(RangeCopy(Key(*names), first, last) for *names, first, last in await select(_SELECT_RANGES)),
         tuple(SegmentCopy(*row) for row in await read_all_segments(connection, conversation_id)),
         tuple(await read_fact_rows(connection, conversation_id)),
-        tuple(position for (position,) in pins),
+        tuple(PinRow(*row) for row in pins),
         tuple(_decode_record(*row) for row in await select(_SELECT_RECORDS)),
     )
 
@@ -211,7 +216,8 @@ async def import_conversation(
         for fact in copy.facts
     ]
     await insert_ended_facts(connection, conversation_id, facts)
-    await connection.execute(_INSERT_PINS, (conversation_id, [*copy.pins]))
+    columns = [[pin[at] for pin in copy.pins] for at in range(len(PinRow._fields))]
+    await connection.execute(_INSERT_PINS, (conversation_id, *columns))
     await _import_records(connection, conversation_id, copy.records)
     head = copy.head
     values = {

@@ -95,7 +95,8 @@ def fork(connection: sqlite3.Connection, key: Key, at: int | None, name: str) ->
         "UPDATE conversation SET last_user = ? WHERE id = ?", (newest_user(connection, fork_id), fork_id)
     )
     connection.execute(
-        "INSERT INTO pin SELECT ?, position FROM pin WHERE conversation_id = ? AND position <= ?",
+        "INSERT INTO pin (conversation_id, position, pinned_at, source) "
+        "SELECT ?, position, pinned_at, source FROM pin WHERE conversation_id = ? AND position <= ?",
         (fork_id, source_id, at),
     )
     # In the order of positions: an undo takes back the last one, so that there is never a gap.

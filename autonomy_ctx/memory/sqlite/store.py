@@ -34,6 +34,7 @@ from autonomy_ctx.memory.store import (
     IndexedMessage,
     Key,
     Lease,
+    PinSource,
     Record,
     SearchHit,
     StoredSegment,
@@ -218,8 +219,20 @@ class SqliteStore:
             lambda transaction: summaries.drop_segments(transaction, scope, agent, conversation)
         )
 
-    async def pin(self, key: Key, message_id: str, pinned: bool) -> bool:
-        return await self._write(lambda transaction: summaries.pin(transaction, key, message_id, pinned))
+    async def pin(
+        self,
+        key: Key,
+        message_id: str,
+        pinned: bool,
+        *,
+        replaces: str | None = None,
+        source: PinSource = "user",
+    ) -> bool:
+        return await self._write(
+            lambda transaction: summaries.pin(
+                transaction, key, message_id, pinned, replaces, source, self._clock()
+            )
+        )
 
     async def facts(self, key: Key) -> list[Fact]:
         return await self._read_in_thread(lambda connection: summaries.read_facts(connection, key))

@@ -7,23 +7,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.items.fact import Fact, FactChange
-from autonomy_ctx.memory.encoding import decode_entry
+from autonomy_ctx.memory.encoding import decode_entry, make_pin
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite.forks import find_message
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation, find_conversation_ids
 from autonomy_ctx.memory.sqlite.segments import insert_segment, read_active_segments
-from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, segment_replacement
+from autonomy_ctx.memory.store import Head, Key, PinSource, StoredSegment, SummaryState, segment_replacement
 
 _SELECT_PINS = """
-    SELECT m.position, m.id, m.created, m.tokens, m.counter, m.body FROM pin p
+    SELECT p.pinned_at, p.source, m.position, m.id, m.created, m.tokens, m.counter, m.body FROM pin p
     LEFT JOIN shared_range r ON r.conversation_id = p.conversation_id
         AND p.position BETWEEN r.first AND r.last
     JOIN message m ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
     WHERE p.conversation_id = ? ORDER BY p.position
 """
+# What a user pins is the user's, also if a model has pinned it before.
+_INSERT_PIN = """
+    INSERT INTO pin (conversation_id, position, pinned_at, source) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET source = 'user' WHERE excluded.source = 'user' AND source <> 'user'
+"""
+_DELETE_PIN = "DELETE FROM pin WHERE conversation_id = ? AND position = ?"
 _SELECT_PINNED_BYTES = """
     SELECT coalesce(sum(m.size), 0) FROM pin p
     LEFT JOIN shared_range r ON r.conversation_id = p.conversation_id
@@ -126,20 +133,35 @@ def drop_segments(transaction: Transaction, scope: str, agent: str | None, conve
     return in_force
 
 
-def pin(transaction: Transaction, key: Key, message_id: str, pinned: bool) -> bool:
-    """Pin a message or let it go; false when there is no such message."""
+def pin(
+    transaction: Transaction,
+    key: Key,
+    message_id: str,
+    pinned: bool,
+    replaces: str | None,
+    source: PinSource,
+    now: float,
+) -> bool:
+    """Pin a message, perhaps in place of another, or let it go; false when there is no such message."""
     connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     place = None if found is None else find_message(connection, found[0], message_id)
     if found is None or place is None:
         return False
-    statement = (
-        "INSERT INTO pin (conversation_id, position) VALUES (?, ?) ON CONFLICT DO NOTHING"
-        if pinned
-        else "DELETE FROM pin WHERE conversation_id = ? AND position = ?"
-    )
-    if connection.execute(statement, (found[0], place.position)).rowcount:
-        _increment_revision(connection, found[0], new_generation=False)
+    conversation_id, changed = found[0], 0
+    if replaces is not None:
+        before = find_message(connection, conversation_id, replaces)
+        if before is not None:
+            changed = connection.execute(_DELETE_PIN, (conversation_id, before.position)).rowcount
+        if not changed:
+            raise NotPinned(replaces)
+    if pinned:
+        row = (conversation_id, place.position, now, source)
+        changed += connection.execute(_INSERT_PIN, row).rowcount
+    else:
+        changed += connection.execute(_DELETE_PIN, (conversation_id, place.position)).rowcount
+    if changed:
+        _increment_revision(connection, conversation_id, new_generation=False)
     return True
 
 
@@ -179,8 +201,9 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _read_state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
-    pins: list[Entry] = [
-        decode_entry(*row) for row in connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
+    pins = [
+        make_pin(decode_entry(*row), pinned_at, source)
+        for pinned_at, source, *row in connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
     ]
     segments = tuple(read_active_segments(connection, conversation_id))
     facts = fact_rows.read_facts_in_force(connection, conversation_id)

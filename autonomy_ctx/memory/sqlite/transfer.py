@@ -11,7 +11,7 @@ from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.sqlite.facts import insert_ended_fact, read_fact_rows
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation
 from autonomy_ctx.memory.sqlite.segments import insert_segment, read_all_segments
-from autonomy_ctx.memory.store import Head, Key
+from autonomy_ctx.memory.store import Head, Key, PinRow
 from autonomy_ctx.memory.transfer import (
     ConversationCopy,
     MessageRow,
@@ -109,7 +109,7 @@ def export_conversation(connection: sqlite3.Connection, key: Key) -> Conversatio
             "SELECT last_fact FROM conversation WHERE id = ?", meant
         ).fetchall()
         pins = connection.execute(
-            "SELECT position FROM pin WHERE conversation_id = ? ORDER BY position", meant
+            "SELECT position, pinned_at, source FROM pin WHERE conversation_id = ? ORDER BY position", meant
         )
         return ConversationCopy(
             head,
@@ -120,7 +120,7 @@ def export_conversation(connection: sqlite3.Connection, key: Key) -> Conversatio
             ),
             tuple(SegmentCopy(*row) for row in read_all_segments(connection, conversation_id)),
             tuple(read_fact_rows(connection, conversation_id)),
-            tuple(position for (position,) in pins.fetchall()),
+            tuple(PinRow(*row) for row in pins.fetchall()),
             tuple(
                 RecordCopy(kind, name, at, bool(derived), json.loads(body))
                 for kind, name, at, derived, body in connection.execute(_SELECT_RECORDS, meant).fetchall()
@@ -171,8 +171,8 @@ def import_conversation(transaction: Transaction, key: Key, copy: ConversationCo
         row = replace(fact.row, segment=numbers.get(fact.row.segment, fact.row.segment and -1))
         insert_ended_fact(connection, conversation_id, fact._replace(row=row))
     connection.executemany(
-        "INSERT INTO pin (conversation_id, position) VALUES (?, ?)",
-        [(conversation_id, position) for position in copy.pins],
+        "INSERT INTO pin (conversation_id, position, pinned_at, source) VALUES (?, ?, ?, ?)",
+        [(conversation_id, *pin) for pin in copy.pins],
     )
     for kind, name, at, derived, body in copy.records:
         encoded = encode_text(body)

@@ -242,7 +242,7 @@ class _MemoryAccess:
 async def _most_important(access: _MemoryAccess, session: str, limit: int) -> Rows:
     """Pinned messages in order, then by weight; of equal ones the newest first."""
     pins = (await access.memory.summary(access.scope, session)).pins[:limit]
-    pinned = {entry.position for entry in pins}
+    pinned = {pin.position for pin in pins}
     window = await access.memory.read(access.scope, session, limit=RANKED_MESSAGES)
     weighed: list[tuple[float, int, Entry]] = []
     async for some in Chunks(window.entries, 10):
@@ -250,7 +250,7 @@ async def _most_important(access: _MemoryAccess, session: str, limit: int) -> Ro
             if entry.position not in pinned and entry.message.text.strip():
                 weighed.append((score_message(entry.message), entry.position, entry))
     best = heapq.nlargest(limit - len(pins), weighed, key=lambda one: one[:2])
-    rows = [{**_row(session, entry), "pinned": True} for entry in pins]
+    rows = [{**_row(session, Entry(pin.position, pin.message)), "pinned": True} for pin in pins]
     return rows + [_row(session, entry) for _, _, entry in best]
 
 
