@@ -194,6 +194,14 @@ class NotPinned(AutonomyCtxError, LookupError):
         self.message_id = message_id
 
 
+class InvalidPin(AutonomyCtxError, ValueError):
+    """A model wants to pin what it may not, or what has no room; nothing was changed."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"not pinned: {problem}")
+        self.problem = problem
+
+
 class StoreError(AutonomyCtxError):
     """Memory could not be read or written; what was acknowledged before is untouched."""
 

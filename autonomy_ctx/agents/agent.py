@@ -130,6 +130,7 @@ class Agent(AsyncResource):
         enable_ask_for_user_input: bool = False,
         enable_filesystem: bool = False,
         enable_recall: bool = False,
+        enable_pins: bool = False,
         builtin_tools: Iterable[str] = BUILTIN_TOOLS,
         filesystem_visibility: str = "conversation",
         filesystem_root: str | os.PathLike[str] | None = None,
@@ -156,6 +157,7 @@ class Agent(AsyncResource):
             enable_ask_for_user_input=enable_ask_for_user_input,
             enable_filesystem=enable_filesystem,
             enable_recall=enable_recall,
+            enable_pins=enable_pins,
             builtin_tools=check_builtin_tools(builtin_tools),
             filesystem_visibility=filesystem_visibility,
             filesystem_root=filesystem_root,
@@ -213,6 +215,7 @@ class Agent(AsyncResource):
             enable_filesystem=enable_filesystem,
             filesystem_visibility=filesystem_visibility,
             enable_recall=enable_recall,
+            enable_pins=enable_pins,
             builtin_tools=self.options.builtin_tools,
         )
         self._items = ItemsByConversation(

@@ -117,6 +117,7 @@ class AgentOptions:
     enable_ask_for_user_input: bool
     enable_filesystem: bool
     enable_recall: bool
+    enable_pins: bool
     builtin_tools: tuple[str, ...]
     filesystem_visibility: str
     filesystem_root: str | os.PathLike[str] | None
@@ -199,6 +200,10 @@ def agent_tools(
         from autonomy_ctx.tools.builtin.recall import recall_tools
 
         tools += recall_tools()
+    if options.enable_pins:
+        from autonomy_ctx.tools.builtin.pins import pin_message
+
+        tools.append(pin_message)
     if options.enable_ask_for_user_input:
         from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
 

@@ -27,6 +27,7 @@ _PLAIN_OPTIONS = (
     "enable_ask_for_user_input",
     "enable_filesystem",
     "enable_recall",
+    "enable_pins",
     "filesystem_visibility",
     "explain_turns",
     "explain_seconds",

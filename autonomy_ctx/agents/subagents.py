@@ -33,6 +33,7 @@ SUBAGENT_OPTIONS = frozenset(
         "context_template",
         "enable_filesystem",
         "enable_recall",
+        "enable_pins",
         "builtin_tools",
         "filesystem_visibility",
         "filesystem_root",

@@ -103,7 +103,7 @@ def select_pins(
     left = tokens
     hidden = [pin for pin in pins if pin.position <= before]
     for pin in reversed(hidden):
-        message = render_pin(pin.message, zone)
+        message = render_pin(pin, zone)
         cost = counter.count_uncalibrated(message)
         if cost > left:
             if entries or left < MIN_MESSAGE_TOKENS:
@@ -116,19 +116,19 @@ def select_pins(
     return SelectedPins(tuple(reversed(entries)), omitted)
 
 
-def render_pin(message: Message, zone: tzinfo = UTC) -> Message:
-    """A pinned message as it stands by itself: a line with its day, then all of it.
+def render_pin(pin: Pin, zone: tzinfo = UTC) -> Message:
+    """A pinned message as it stands by itself: a line with its position and day, then all of it.
 
     The line depends on the message alone, so it is the same in every context. What an assistant or a tool
     said is quoted in a user's message: there it needs no call or question before it.
     """
-    day, role = format_day(message.created_at.astimezone(zone)), message.role
-    if role is ChatRole.TOOL:
-        line = f"[Pinned result of {message.name or 'a tool'}, {day}]\n"
-    elif role is ChatRole.ASSISTANT:
-        line = f"[Pinned, said by the assistant on {day}]\n"
-    else:
-        line = f"[Pinned, said on {day}]\n"
+    message, role = pin.message, pin.message.role
+    who = {
+        ChatRole.TOOL: f"result of {message.name or 'a tool'}",
+        ChatRole.ASSISTANT: "said by the assistant",
+    }
+    day = format_day(message.created_at.astimezone(zone))
+    line = f"[Pinned message {pin.position}, {who.get(role, 'said')} on {day}]\n"
     calls = "\n".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
     parts = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     texts = [part for part in parts if isinstance(part, TextContent)]

@@ -169,6 +169,15 @@ class SummarizingSection(Protocol):
 
 
 @runtime_checkable
+class PinningSection(Protocol):
+    """A section that shows pinned messages, within so many tokens."""
+
+    @property
+    def pin_tokens(self) -> int:
+        """The most tokens that they take together."""
+
+
+@runtime_checkable
 class MetricsSource(Protocol):
     """A section that counts what it does."""
 

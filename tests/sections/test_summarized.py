@@ -829,12 +829,15 @@ async def test_a_pin_says_on_which_day_and_by_whom_it_was_said_and_stays_the_sam
         await section.settled()
         first = await shown(section, memory)
         user, assistant, map_, system = first.messages[:4]
-        assert (user.role, user.text) == ("user", "[Pinned, said on 3 May 2026]\nat most 80 EUR a night")
+        assert (user.role, user.text) == (
+            "user",
+            "[Pinned message 1, said on 3 May 2026]\nat most 80 EUR a night",
+        )
         assert assistant.role == "user", "what it has before it is not its own question"
-        assert assistant.text == "[Pinned, said by the assistant on 3 May 2026]\nI booked the Ibis."
-        assert map_.text.startswith("[Pinned, said on 3 May 2026]\n")
+        assert assistant.text == "[Pinned message 2, said by the assistant on 3 May 2026]\nI booked the Ibis."
+        assert map_.text.startswith("[Pinned message 3, said on 3 May 2026]\n")
         assert map_.parts[1:] == said[2].parts
-        assert (system.role, system.text) == ("system", "[Pinned, said on 3 May 2026]\nBe kind.")
+        assert (system.role, system.text) == ("system", "[Pinned message 4, said on 3 May 2026]\nBe kind.")
         await asks(memory, 1)
         again = await shown(section, memory)
         assert [message.model_dump() for message in again.messages[:4]] == [
