@@ -14,6 +14,7 @@ _MODULES = {
     "get_current_time_utc": "autonomy_ctx.tools.builtin.time",
     "knowledge_tool": "autonomy_ctx.tools.builtin.lookup",
     "memory_tools": "autonomy_ctx.tools.builtin.recall",
+    "pin_message": "autonomy_ctx.tools.builtin.pins",
     "read_context_item": "autonomy_ctx.tools.builtin.lookup",
     "recall_tools": "autonomy_ctx.tools.builtin.recall",
     "time_tools": "autonomy_ctx.tools.builtin.time",
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
     from autonomy_ctx.tools.builtin.files import filesystem_tools
     from autonomy_ctx.tools.builtin.lookup import knowledge_tool, read_context_item
+    from autonomy_ctx.tools.builtin.pins import pin_message
     from autonomy_ctx.tools.builtin.recall import memory_tools, recall_tools
     from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc, time_tools
 else:
@@ -37,6 +39,7 @@ __all__ = [
     "get_current_time_utc",
     "knowledge_tool",
     "memory_tools",
+    "pin_message",
     "read_context_item",
     "recall_tools",
     "time_tools",
