@@ -72,6 +72,7 @@ __all__ = [
     "UnknownConversation",
     "UnknownFact",
     "UnknownItem",
+    "UnknownProfileEntry",
     "UnknownTool",
     "UnknownTurn",
     "UnregisteredHookError",
@@ -183,6 +184,16 @@ class UnknownFact(AutonomyCtxError, LookupError):
     def __init__(self, fact_id: str) -> None:
         super().__init__(f"no fact {fact_id!r} holds in this conversation; `await facts` lists those that do")
         self.fact_id = fact_id
+
+
+class UnknownProfileEntry(AutonomyCtxError, LookupError):
+    """No entry with this id is in the profile; nothing was changed."""
+
+    def __init__(self, entry_id: str) -> None:
+        super().__init__(
+            f"no entry {entry_id!r} is in this profile; `await memory.profile(scope)` lists those that are"
+        )
+        self.entry_id = entry_id
 
 
 class NotPinned(AutonomyCtxError, LookupError):

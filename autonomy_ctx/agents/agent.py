@@ -61,6 +61,7 @@ from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
+from autonomy_ctx.memory.profile import ScopeProfile
 from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Turns, Window, make_key
 from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tools
 from autonomy_ctx.template.composed import ComposedContext, without_params
@@ -441,6 +442,10 @@ class Agent(AsyncResource):
     def facts(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> ConversationFacts:
         """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
         return self.memory.facts(scope, conversation)
+
+    def profile(self, *, scope: str = SCOPE) -> ScopeProfile:
+        """What holds in all conversations of a scope: `await` it for the entries, or change them."""
+        return self.memory.profile(scope)
 
     async def pin(
         self,

@@ -12,6 +12,7 @@ from datetime import UTC, tzinfo
 from hashlib import sha256
 from typing import Any, Literal
 
+from autonomy_ctx.compaction.facts import ProfileRule
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.completion.call import is_chat_model
@@ -68,6 +69,8 @@ class ContextSummaryConfig:
     summary_role: SummaryRole
     # Keep a list of what holds now (rules, decisions, values, open items) beside the summary.
     facts: bool
+    # Learn what holds in all conversations of a scope: True for our rules, or a function of a fact.
+    profile: bool | ProfileRule
     # In which days are named, for the summarizer and in the summary: a tzinfo, or a name.
     timezone: tzinfo | str
     # The name of the `Worker` that writes the summaries, in another process; None for this one.
@@ -95,6 +98,7 @@ class ContextSummaryConfig:
         cache_seconds: float = 300.0,
         summary_role: SummaryRole = "user",
         facts: bool = True,
+        profile: bool | ProfileRule = False,
         timezone: tzinfo | str = UTC,
         worker: str | None = None,
     ) -> None:
@@ -119,6 +123,7 @@ class ContextSummaryConfig:
             "cache_seconds": cache_seconds,
             "summary_role": summary_role,
             "facts": facts,
+            "profile": profile,
             "timezone": timezone,
             "worker": worker,
         }
@@ -147,6 +152,10 @@ class ContextSummaryConfig:
         for name in ("share_prefix", "facts"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} is {getattr(self, name)!r}; it must be True or False")
+        if not isinstance(self.profile, bool) and not callable(self.profile):
+            raise TypeError(f"profile is {self.profile!r}; it must be True, False or a function of a fact")
+        if self.profile and not self.facts:
+            raise ValueError("profile learns from facts, and facts is False; leave out one of them")
         if self.instructions is not None and not isinstance(self.instructions, str):
             raise TypeError(f"instructions must be a string, not {type(self.instructions).__name__}")
         if self.model is not None and not is_chat_model(self.model):
@@ -183,6 +192,7 @@ class CompactionSettings:
     reader: Any
     price: Price
     facts: bool = True
+    profile: bool | ProfileRule = False
     zone: tzinfo = UTC
     worker: str | None = None
     # The tokens that the summary and the window have together under a budget; None without one, or where
@@ -270,6 +280,7 @@ def resolve_settings(
         reader=reader if reader is not None else config.model,
         price=price_of(reader if reader is not None else config.model) or DEFAULT_PRICE,
         facts=config.facts,
+        profile=config.profile,
         zone=resolve_timezone(config.timezone),
         worker=config.worker,
         room=room if floor is None and ceiling is None else None,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import tzinfo
+from typing import TypeAlias
 
-from autonomy_ctx.items.fact import Fact, FactChange, FactLine, fact_line, standing_facts
+from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.items.fact import Fact, FactChange, FactLine, fact_line, normalize_fact, standing_facts
 from autonomy_ctx.items.fact_rules import find_facts
-from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
+from autonomy_ctx.items.profile_rules import find_profile_statements, read_statement
 from autonomy_ctx.items.relative_dates import resolve_dates
 from autonomy_ctx.items.terms import index_terms
 from autonomy_ctx.items.tokens import TokenCounter
@@ -17,6 +22,12 @@ from autonomy_ctx.memory.store import Entry
 
 # The fewest tokens of facts that a summarizer is shown, however short its batch is.
 MIN_LISTED_TOKENS = 128
+# Which part of its words a fact for the profile has from the user's message, where a model wrote it.
+MIN_OWN_WORDS = 0.5
+# Says of a fact that a user stated whether it holds in all conversations of the scope.
+ProfileRule: TypeAlias = Callable[[Fact], bool]
+
+logger = logging.getLogger("autonomy_ctx.compaction")
 
 
 def changes_by_rules(
@@ -59,6 +70,87 @@ def changes_from_lines(
             )
         )
     return changes
+
+
+def add_profile_changes(
+    changes: Sequence[FactChange],
+    entries: Sequence[Entry],
+    standing: Sequence[Fact],
+    zone: tzinfo,
+    rule: bool | ProfileRule,
+) -> list[FactChange]:
+    """The same changes with those for the profile: by our rules (True), or chosen by a rule of the user's.
+
+    Only what a user said gets there, never what a tool, another agent or the assistant did.
+    """
+    if callable(rule):
+        said = {entry.position: entry.message for entry in entries if is_said_by_user(entry.message)}
+        return [_mark_if_chosen(change, said.get(change.position), rule) for change in changes]
+    if not rule:
+        return list(changes)
+    found = list(changes)
+    indexes = {normalize_fact(change.text): at for at, change in enumerate(found)}
+    targets = {
+        statement.subject: fact.id
+        for fact in standing
+        if fact.in_profile and fact.state == "holds" and (statement := read_statement(fact.text))
+    }
+    for change, subject in _profile_statements(entries, zone):
+        at = indexes.get(normalize_fact(change.text), len(found))
+        target = targets.get(subject) if subject else None
+        if at < len(found):
+            found[at] = replace(found[at], in_profile=True)
+        elif target is None:
+            found.append(change)
+        else:
+            found.append(replace(change, action="replace", target=target))
+        indexes[normalize_fact(change.text)] = at
+        targets[subject] = f"+{at}"
+    return found
+
+
+def is_said_by_user(message: Message) -> bool:
+    """Whether a user said it; mail of other agents is shown as a user's message, too."""
+    return message.role is ChatRole.USER and mail_id(message) is None
+
+
+def _profile_statements(entries: Sequence[Entry], zone: tzinfo) -> Iterator[tuple[FactChange, str | None]]:
+    for position, message in entries:
+        if not is_said_by_user(message):
+            continue
+        at = message.created_at
+        for statement in find_profile_statements(message.text):
+            change = FactChange(
+                action="add",
+                position=position,
+                created_at=at,
+                kind=statement.kind,
+                text=resolve_dates(statement.text, at.astimezone(zone)),
+                in_profile=True,
+            )
+            yield change, statement.subject
+
+
+def _mark_if_chosen(change: FactChange, said: Message | None, rule: ProfileRule) -> FactChange:
+    if said is None or change.action == "done":
+        return change
+    words, own = set(index_terms(change.text)), set(index_terms(said.text))
+    if len(words & own) < MIN_OWN_WORDS * len(words):
+        return change
+    fact = Fact(
+        id="",
+        kind=change.kind,
+        text=change.text,
+        position=change.position,
+        created_at=change.created_at,
+        source=change.source,
+    )
+    try:
+        return replace(change, in_profile=bool(rule(fact)))
+    except Exception as error:
+        # It is the user's function: a summary must not fail for it.
+        logger.warning("the rule for profiles failed: %s", type(error).__name__)
+        return change
 
 
 def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: TokenCounter) -> list[str]:

@@ -7,14 +7,14 @@ A failure leaves the log and the older summary as they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio.to_thread
 
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.facts import changes_by_rules, changes_from_lines
+from autonomy_ctx.compaction.facts import add_profile_changes, changes_by_rules, changes_from_lines
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     CountMessage,
@@ -37,7 +37,7 @@ from autonomy_ctx.compaction.segment_writer import (
 from autonomy_ctx.compaction.snapshot import provisional_segment
 from autonomy_ctx.compaction.view import render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
-from autonomy_ctx.items.fact import FactChange
+from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
@@ -176,10 +176,25 @@ class SummaryJob:
     async def _fact_changes(
         self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
     ) -> list[FactChange] | None:
-        """What a batch changes in the facts: as the model wrote, or by rules if it does not write facts."""
-        zone = self._settings.zone
-        if not self._settings.facts:
+        """What a batch changes in the facts, with what it says for the profile."""
+        settings = self._settings
+        if not settings.facts:
             return None
+        # What was learned of these messages before goes when they are summarized, and is found again.
+        if settings.profile:
+            state = replace(state, facts=_facts_beside(state.facts, entries))
+        changes = await self._standing_changes(draft, entries, state)
+        light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
+        return await run_or_offload(
+            light,
+            partial(add_profile_changes, changes, entries, state.facts, settings.zone, settings.profile),
+        )
+
+    async def _standing_changes(
+        self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
+    ) -> list[FactChange]:
+        """As the model wrote, or by rules if it does not write facts."""
+        zone = self._settings.zone
         # One that has written facts before has nothing to say now.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
         if draft.fact_lines is not None or writes_facts:
@@ -310,6 +325,12 @@ class SummaryJob:
         if not done:
             self._metrics.add("summaries_discarded")
         return done
+
+
+def _facts_beside(facts: Sequence[Fact], entries: Sequence[Entry]) -> tuple[Fact, ...]:
+    """Those that users wrote, and those of other messages."""
+    first, last = entries[0].position, entries[-1].position
+    return tuple(fact for fact in facts if fact.source == "user" or not first <= fact.position <= last)
 
 
 def _times(entries: Sequence[Entry]) -> tuple[float, float]:

@@ -56,6 +56,8 @@ class Fact:
     replaces: str | None = None
     state: FactState = "holds"
     source: FactSource = "model"
+    # Whether it holds in all conversations of its scope with this agent.
+    in_profile: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ class FactChange:
     text: str = ""
     target: str | None = None
     source: FactSource = "rules"
+    in_profile: bool = False
 
 
 class FactLine(NamedTuple):

@@ -49,6 +49,7 @@ class FactRow:
     source: FactSource
     segment: int
     is_done: bool = False
+    in_profile: bool = False
 
 
 # The columns of a row have the names of the fields.
@@ -59,10 +60,12 @@ def decode_fact_row(row: Sequence[Any]) -> FactRow:
     """A row with `FACT_COLUMNS`, whose text is a JSON string."""
     values = dict(zip(FACT_COLUMNS, row, strict=True))
     try:
-        values.update(text=json.loads(values["text"]), is_done=bool(values["is_done"]))
+        values["text"] = json.loads(values["text"])
     except ValueError:
         # Why not might quote what users said.
         raise UnreadableRow(f"the fact with number {values['number']} cannot be read") from None
+    for name in ("is_done", "in_profile"):
+        values[name] = bool(values[name])
     return FactRow(**values)
 
 
@@ -110,6 +113,7 @@ def make_rows(
                 source=change.source,
                 segment=segment,
                 is_done=change.action == "done",
+                in_profile=change.in_profile,
             )
         )
     return rows
@@ -125,6 +129,7 @@ def make_fact(row: FactRow, state: FactState) -> Fact:
         replaces=None if row.target is None else fact_id(row.target),
         state=state,
         source=row.source,
+        in_profile=row.in_profile,
     )
 
 
@@ -154,6 +159,8 @@ def fork_facts(
         return by is not None and (by == ENDED_BY_REMOVAL or is_taken(by))
 
     def forked(row: FactRow, by: int | None) -> EndedFact:
+        # The profile has it from the conversation that it was learned in.
+        row = replace(row, in_profile=False)
         if row.source == "user":
             return EndedFact(row, by)
         segment = next(one.number for one in segments if row.position <= one.last)
@@ -185,6 +192,10 @@ class FactRows:
         before = (fact_number(fact.replaces) for fact in holding)
         replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
         return (*replaced, *holding)
+
+    def in_profile(self) -> list[Fact]:
+        """The facts that hold in all conversations of the scope."""
+        return [fact for fact in self._holding() if fact.in_profile]
 
     def all(self) -> list[Fact]:
         """Every fact that is kept, as it was written, with what became of it."""
@@ -271,18 +282,18 @@ class ConversationFacts:
 
     async def add(self, kind: FactKind, text: str) -> Fact:
         """Have a fact hold from now on. One that says the same already is given back as it is."""
-        normal = normalize_fact(_check_text(text))
-        return await self._write("add", _check_kind(kind), text, None) or next(
+        normal = normalize_fact(check_fact_text(text))
+        return await self._write("add", check_kind(kind), text, None) or next(
             fact for fact in await self._holding() if normalize_fact(fact.text) == normal
         )
 
     async def replace(self, fact_id: str, text: str, *, kind: FactKind | None = None) -> Fact:
         """Have a new text hold in place of a fact; its kind stays unless another is given."""
-        _check_text(text)
+        check_fact_text(text)
         old = await self._find(fact_id)
         if normalize_fact(old.text) == normalize_fact(text):
             return old
-        new = await self._write("replace", old.kind if kind is None else _check_kind(kind), text, old.id)
+        new = await self._write("replace", old.kind if kind is None else check_kind(kind), text, old.id)
         if new is None:
             # Another one says this already: the old one only has to go.
             await self.remove(fact_id)
@@ -323,7 +334,8 @@ class ConversationFacts:
         return found[0] if found else None
 
 
-def _check_text(text: Any) -> str:
+def check_fact_text(text: Any) -> str:
+    """The text of a fact as a user gives it."""
     if not isinstance(text, str):
         raise InvalidFact("text", f"must be a string, not {type(text).__name__}")
     if not normalize_fact(text):
@@ -333,7 +345,8 @@ def _check_text(text: Any) -> str:
     return text
 
 
-def _check_kind(kind: Any) -> FactKind:
+def check_kind(kind: Any) -> FactKind:
+    """The kind of a fact as a user gives it."""
     if kind not in FACT_KINDS:
         raise InvalidFact("kind", f"is {kind!r}; it must be one of {', '.join(FACT_KINDS)}")
     checked: FactKind = kind

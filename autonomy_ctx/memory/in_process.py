@@ -28,6 +28,7 @@ from autonomy_ctx.memory.store import (
     Key,
     Lease,
     PinSource,
+    ProfileFact,
     Record,
     SearchHit,
     StoredSegment,
@@ -273,9 +274,13 @@ class InProcessStore:
         log = self._conversations.get(key)
         return [] if log is None else log.facts.all()
 
-    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
+    async def write_facts(
+        self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
+    ) -> list[Fact]:
         self._check_open()
         log = self._conversations.setdefault(key, ConversationLog(key))
+        if generation not in (None, log.head.generation):
+            return []
         found = log.facts.write(changes, segment=USERS_SEGMENT)
         log.revise()
         return found
@@ -287,6 +292,15 @@ class InProcessStore:
             return False
         log.revise()
         return True
+
+    async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
+        self._check_open()
+        found = [
+            ProfileFact(key.conversation, fact)
+            for key, log in self._matching(scope, agent, None)
+            for fact in log.facts.in_profile()
+        ]
+        return sorted(found, key=lambda one: one.fact.created_at)
 
     async def owe(self, key: Key, *, task: str) -> bool:
         self._check_open()

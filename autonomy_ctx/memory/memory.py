@@ -24,6 +24,7 @@ from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id,
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.facts import ConversationFacts
+from autonomy_ctx.memory.profile import ScopeProfile
 from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
@@ -447,6 +448,13 @@ class Memory(AsyncResource):
     def facts(self, scope: str, conversation: str) -> ConversationFacts:
         """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
         return ConversationFacts(self._store, make_key(self.agent, scope, conversation), self._clock)
+
+    def profile(self, scope: str) -> ScopeProfile:
+        """What holds in all conversations of a scope: `await` it for the entries, or change them.
+
+        It belongs to the scope and this memory's agent, as conversations do.
+        """
+        return ScopeProfile(self._store, self.agent, scope, self._clock)
 
     async def undo_summary(self, scope: str, conversation: str) -> bool:
         """Go back to the summary before the newest segment; false when there is none."""

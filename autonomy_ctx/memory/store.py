@@ -396,11 +396,32 @@ class Facts(Protocol):
     async def facts(self, key: Key) -> list[Fact]:
         """Every fact that is kept, also those replaced or done, as they were written."""
 
-    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
-        """Make the changes of a user; the facts that they add. These stay until they are removed."""
+    async def write_facts(
+        self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
+    ) -> list[Fact]:
+        """Make changes without a segment; the facts that they add.
+
+        Those of a user stay until they are removed, others until a segment tells of their message, or any
+        message is deleted. With `generation`, nothing is written if the conversation has another one by now.
+        """
 
     async def remove_fact(self, key: Key, number: int) -> bool:
         """Forget a fact that holds; what it replaced does not come back. False when none has the number."""
+
+
+class ProfileFact(NamedTuple):
+    """A fact that holds in all conversations of its scope, and the one that it was learned in."""
+
+    conversation: str
+    fact: Fact
+
+
+@runtime_checkable
+class ProfileFacts(Protocol):
+    """A store that finds facts over all conversations of a scope; without it, profiles learn nothing."""
+
+    async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
+        """The facts of a scope with an agent that are `in_profile` and hold, oldest first."""
 
 
 def last_final_position(segments: Sequence[StoredSegment]) -> int:

@@ -37,14 +37,15 @@ class Section(Protocol):
 class Omission:
     """What a section did not show: how many, between which positions, and why.
 
-    Stored messages; standing facts; or pinned messages, which a summary tells of.
+    Stored messages; standing facts; pinned messages, which a summary tells of; or entries of a profile,
+    which have no position.
     """
 
     first: int
     last: int
     count: int
     reason: str
-    what: Literal["messages", "facts", "pins"] = "messages"
+    what: Literal["messages", "facts", "pins", "profile"] = "messages"
 
 
 def pin_omission(positions: Sequence[int], reason: str) -> Omission:

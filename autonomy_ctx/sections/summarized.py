@@ -21,6 +21,7 @@ from cachetools import LRUCache
 from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequests
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
+from autonomy_ctx.compaction.facts import ProfileRule, add_profile_changes, is_said_by_user
 from autonomy_ctx.compaction.metrics import PrefixReuse, SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
 from autonomy_ctx.compaction.snapshot import (
@@ -42,10 +43,11 @@ from autonomy_ctx.compaction.view import (
     summary_tokens,
     window_budget,
 )
+from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.clamp import clamp_message
-from autonomy_ctx.items.fact import Fact
+from autonomy_ctx.items.fact import Fact, FactChange, normalize_fact
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary, SummaryRole
@@ -171,6 +173,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         cache_seconds: float = 300.0,
         summary_role: SummaryRole = "user",
         facts: bool = True,
+        profile: bool | ProfileRule = False,
         timezone: tzinfo | str = UTC,
         worker: str | None = None,
         reader: Any = None,
@@ -199,6 +202,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             cache_seconds=cache_seconds,
             summary_role=summary_role,
             facts=facts,
+            profile=profile,
             timezone=timezone,
             worker=worker,
         )
@@ -325,9 +329,31 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if is_due(snapshot.entries, due, count, lead) or (snapshot.state.covered > snapshot.state.written):
             self._summarizer.request(memory, key)
         turn = composition.turn_position or snapshot.head.last_user
+        if self._settings.profile is True:
+            self._learn_profile(memory, key, snapshot, turn)
         found = await self._assemble(memory, key, chosen_snapshot, view, count, turn)
         self._prefix_reuse.note(store_key, found.messages, counter)
         return found
+
+    def _learn_profile(self, memory: Memory, key: Key, snapshot: ConversationSnapshot, turn: int) -> None:
+        """Learn from the message to answer, in the background: most conversations end before a summary."""
+        said = [one for one in snapshot.entries if one.position == turn and is_said_by_user(one.message)]
+        standing = snapshot.state.facts
+        known = {normalize_fact(fact.text) for fact in standing}
+        found = add_profile_changes((), said, standing, self._settings.zone, True)
+        changes = [change for change in found if normalize_fact(change.text) not in known]
+        if changes:
+            generation = snapshot.head.generation
+            self._background.start(partial(self._write_profile_facts, memory, key, changes, generation))
+
+    async def _write_profile_facts(
+        self, memory: Memory, key: Key, changes: Sequence[FactChange], generation: int
+    ) -> None:
+        try:
+            await memory.store.write_facts(key, changes, generation=generation)
+        except StoreError as error:
+            # The summary of these messages finds it again.
+            logger.warning("what was said for all conversations is not kept yet: %s", type(error).__name__)
 
     def note_composed(
         self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
@@ -383,7 +409,13 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         fit = fit_entries(window, window_budget(self._settings, snapshot.state), newest, count, shorten)
         messages = [entry.message for entry in pins.entries]
         positions: list[int | None] = [entry.position for entry in pins.entries]
-        summary, omitted_facts = self._summary(memory, key, view, snapshot.state.facts, window)
+        # What was learned of a message that is in view needs no line of its own.
+        facts = tuple(
+            fact
+            for fact in snapshot.state.facts
+            if fact.source == "user" or fact.position <= view.last_hidden
+        )
+        summary, omitted_facts = self._summary(memory, key, view, facts, window)
         if summary is not None:
             messages.append(summary)
             positions.append(None)

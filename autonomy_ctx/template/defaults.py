@@ -64,6 +64,7 @@ def create_default_template(
                 enable_pins=enable_pins,
                 builtin_tools=builtin_tools,
             ),
+            *_profile_sections(context_summary, model),
             _history_section(context_summary, model, background),
             *([ToolInstructionsSection(tools)] if tools_with_instructions(tools) else []),
         ],
@@ -74,10 +75,22 @@ def create_default_template(
     )
 
 
+def _profile_sections(context_summary: Any, model: Any) -> list[Any]:
+    """The profile, where it is learned."""
+    # Imported here and below: compaction is for those who ask for summaries.
+    from autonomy_ctx.compaction.config import read_config
+
+    config = read_config(context_summary, model=model)
+    if config is None or not config.profile:
+        return []
+    from autonomy_ctx.sections.profile import ProfileSection
+
+    return [ProfileSection(timezone=config.timezone)]
+
+
 def _history_section(
     context_summary: Any, model: Any, background: Background | None
 ) -> ConversationHistorySection | SummarizedHistorySection:
-    # Imported here and below: compaction is for those who ask for summaries.
     from autonomy_ctx.compaction.config import read_config
 
     config = read_config(context_summary, model=model)

@@ -20,6 +20,7 @@ from autonomy_ctx.memory.facts import (
     make_fact,
     make_rows,
 )
+from autonomy_ctx.memory.store import ProfileFact
 
 COLUMNS_OF_FACT = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _SELECT_HOLDING = f"""
@@ -31,6 +32,12 @@ _SELECT_ALL = f"""
     FROM autonomy_ctx.fact f
     LEFT JOIN autonomy_ctx.fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
     WHERE f.conversation_id = %s AND NOT f.is_done ORDER BY f.number
+"""  # noqa: S608  # our names
+_SELECT_PROFILE = f"""
+    SELECT c.conversation, {COLUMNS_OF_FACT} FROM autonomy_ctx.conversation c
+    JOIN autonomy_ctx.fact f ON f.conversation_id = c.id
+    WHERE c.scope = %s AND c.agent = %s AND f.in_profile AND f.ended_by IS NULL AND NOT f.is_done
+    ORDER BY f.created, c.id, f.number
 """  # noqa: S608  # our names
 _SELECT_ROWS = f"""
     SELECT {COLUMNS_OF_FACT}, f.ended_by FROM autonomy_ctx.fact f
@@ -51,7 +58,14 @@ _SELECT_FORKABLE = f"""
     WHERE f.conversation_id = %(id)s AND f.number IN
         (SELECT number FROM held UNION SELECT target FROM held UNION SELECT ended_by FROM held)
 """  # noqa: S608  # our names
-_TYPES = {"kind": "text", "text": "text", "source": "text", "created": "float8", "is_done": "bool"}
+_TYPES = {
+    "kind": "text",
+    "text": "text",
+    "source": "text",
+    "created": "float8",
+    "is_done": "bool",
+    "in_profile": "bool",
+}
 _INSERT = f"""
     INSERT INTO autonomy_ctx.fact (conversation_id, {", ".join(FACT_COLUMNS)})
     SELECT %s, * FROM unnest({", ".join(f"%s::{_TYPES.get(name, 'int8')}[]" for name in FACT_COLUMNS)})
@@ -71,6 +85,14 @@ DROP_LOST = f"""
         (SELECT 1 FROM autonomy_ctx.segment s
          WHERE s.number = f.segment AND s.conversation_id = f.conversation_id) RETURNING number
 """  # noqa: S608  # our names
+
+
+async def read_profile_facts(
+    connection: psycopg.AsyncConnection[Any], agent: str, scope: str
+) -> list[ProfileFact]:
+    """The facts of all conversations of a scope with an agent that hold in all of them, oldest first."""
+    rows = await (await connection.execute(_SELECT_PROFILE, (scope, agent))).fetchall()
+    return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
 
 
 async def read_all_facts(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[Fact]:

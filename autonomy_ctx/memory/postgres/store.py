@@ -15,6 +15,7 @@ import anyio
 
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
+from autonomy_ctx.memory.postgres import facts as fact_rows
 from autonomy_ctx.memory.postgres import records as record_rows
 from autonomy_ctx.memory.postgres import search as search_rows
 from autonomy_ctx.memory.postgres import vectors as vector_rows
@@ -29,6 +30,7 @@ from autonomy_ctx.memory.store import (
     Key,
     Lease,
     PinSource,
+    ProfileFact,
     Record,
     SearchHit,
     StoredSegment,
@@ -195,11 +197,16 @@ class PostgresStore:
     async def facts(self, key: Key) -> list[Fact]:
         return await self._read(summaries.read_facts, key)
 
-    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
-        return await self._write(summaries.write_facts, key, changes)
+    async def write_facts(
+        self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
+    ) -> list[Fact]:
+        return await self._write(summaries.write_facts, key, changes, generation)
 
     async def remove_fact(self, key: Key, number: int) -> bool:
         return await self._write(summaries.remove_fact, key, number)
+
+    async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
+        return await self._read(fact_rows.read_profile_facts, agent, scope)
 
     async def owe(self, key: Key, *, task: str) -> bool:
         return await self._write(leases.owe, key, task)

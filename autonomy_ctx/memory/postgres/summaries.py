@@ -226,10 +226,15 @@ async def read_facts(connection: psycopg.AsyncConnection[Any], key: Key) -> list
 
 
 async def write_facts(
-    connection: psycopg.AsyncConnection[Any], key: Key, changes: Sequence[FactChange]
+    connection: psycopg.AsyncConnection[Any],
+    key: Key,
+    changes: Sequence[FactChange],
+    generation: int | None,
 ) -> list[Fact]:
-    """Make the changes of a user; the facts that they add."""
-    conversation_id, _ = await ensure_conversation(connection, key)
+    """Make changes without a segment; the facts that they add."""
+    conversation_id, head = await ensure_conversation(connection, key)
+    if generation not in (None, head.generation):
+        return []
     found = await fact_rows.write_facts(connection, conversation_id, changes)
     await _increment_revision(connection, conversation_id, new_generation=False)
     return found

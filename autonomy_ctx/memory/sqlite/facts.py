@@ -18,6 +18,7 @@ from autonomy_ctx.memory.facts import (
     make_fact,
     make_rows,
 )
+from autonomy_ctx.memory.store import ProfileFact
 
 _OF_ROW = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _SELECT_HOLDING = f"""
@@ -34,6 +35,12 @@ _SELECT_ALL = f"""
     SELECT {_OF_ROW}, CASE WHEN f.ended_by IS NULL THEN NULL ELSE NOT coalesce(e.is_done, 0) END
     FROM fact f LEFT JOIN fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
     WHERE f.conversation_id = ? AND f.is_done = 0 ORDER BY f.number
+"""  # noqa: S608  # our names
+_SELECT_PROFILE = f"""
+    SELECT c.conversation, {_OF_ROW} FROM conversation c CROSS JOIN fact f INDEXED BY fact_in_profile
+    WHERE c.agent = ? AND c.scope = ? AND f.conversation_id = c.id
+      AND f.in_profile = 1 AND f.ended_by IS NULL AND f.is_done = 0
+    ORDER BY f.created, c.id, f.number
 """  # noqa: S608  # our names
 _SELECT_ROWS = f"SELECT {_OF_ROW}, f.ended_by FROM fact f WHERE f.conversation_id = ? ORDER BY f.number"  # noqa: S608
 _INSERT = f"""
@@ -66,6 +73,12 @@ def read_facts_in_force(connection: sqlite3.Connection, conversation_id: int) ->
     holding = _read(connection, _SELECT_HOLDING, meant)
     replaced = _read(connection, _SELECT_REPLACED, meant) if any(row.target for row in holding) else []
     return (*(make_fact(row, "replaced") for row in replaced), *(make_fact(row, "holds") for row in holding))
+
+
+def read_profile_facts(connection: sqlite3.Connection, agent: str, scope: str) -> list[ProfileFact]:
+    """The facts of all conversations of a scope with an agent that hold in all of them, oldest first."""
+    rows = connection.execute(_SELECT_PROFILE, (agent, scope)).fetchall()
+    return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
 
 
 def read_all_facts(connection: sqlite3.Connection, conversation_id: int) -> list[Fact]:

@@ -19,6 +19,7 @@ import anyio
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.search_text import query_terms
+from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries, turns
 from autonomy_ctx.memory.sqlite import records as record_rows
 from autonomy_ctx.memory.sqlite import search as search_rows
@@ -35,6 +36,7 @@ from autonomy_ctx.memory.store import (
     Key,
     Lease,
     PinSource,
+    ProfileFact,
     Record,
     SearchHit,
     StoredSegment,
@@ -237,11 +239,20 @@ class SqliteStore:
     async def facts(self, key: Key) -> list[Fact]:
         return await self._read_in_thread(lambda connection: summaries.read_facts(connection, key))
 
-    async def write_facts(self, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
-        return await self._write(lambda transaction: summaries.write_facts(transaction, key, changes))
+    async def write_facts(
+        self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
+    ) -> list[Fact]:
+        return await self._write(
+            lambda transaction: summaries.write_facts(transaction, key, changes, generation)
+        )
 
     async def remove_fact(self, key: Key, number: int) -> bool:
         return await self._write(lambda transaction: summaries.remove_fact(transaction, key, number))
+
+    async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
+        return await self._read_in_thread(
+            lambda connection: fact_rows.read_profile_facts(connection, agent, scope)
+        )
 
     async def owe(self, key: Key, *, task: str) -> bool:
         return await self._write(lambda transaction: leases.owe(transaction, key, task, self._clock()))

@@ -171,10 +171,15 @@ def read_facts(connection: sqlite3.Connection, key: Key) -> list[Fact]:
     return [] if found is None else fact_rows.read_all_facts(connection, found[0])
 
 
-def write_facts(transaction: Transaction, key: Key, changes: Sequence[FactChange]) -> list[Fact]:
-    """Make the changes of a user; the facts that they add."""
+def write_facts(
+    transaction: Transaction, key: Key, changes: Sequence[FactChange], generation: int | None
+) -> list[Fact]:
+    """Make changes without a segment; the facts that they add."""
     conversation_id = transaction.conversation_id(key)
     connection = transaction.flushed_connection()
+    known = find_conversation(connection, key)
+    if generation is not None and (known is None or known[1].generation != generation):
+        return []
     found = fact_rows.write_facts(connection, conversation_id, changes)
     _increment_revision(connection, conversation_id, new_generation=False)
     return found

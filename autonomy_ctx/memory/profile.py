@@ -1,0 +1,172 @@
+"""`ScopeProfile`: what holds in all conversations of a scope (a user) with one agent.
+
+It has two sources. What was learned are facts of conversations that are marked so: they are read where they
+are, so they end, are replaced and are deleted with their conversation, and there is no copy to keep in step.
+What users wrote are records of a conversation that has no messages: they go with the scope, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from autonomy_ctx.errors import UnknownProfileEntry
+from autonomy_ctx.items.fact import FACT_KINDS, FactKind, FactSource, clean_fact_text, normalize_fact
+from autonomy_ctx.items.profile_rules import read_statement
+from autonomy_ctx.memory.encoding import UnreadableRow
+from autonomy_ctx.memory.facts import check_fact_text, check_kind
+from autonomy_ctx.memory.store import ProfileFact, ProfileFacts, Record, Store, make_key
+
+# Its records stand beside a log that nobody writes to.
+PROFILE_CONVERSATION = "autonomy_ctx:profile"
+PROFILE_KIND = "profile"
+# The body of an entry that was removed: nothing is left of what it said.
+_REMOVED = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileEntry:
+    """What holds for a user, since when, and where it was said; no place for what was written by hand.
+
+    The id follows from the text: the same said twice is one entry.
+    """
+
+    id: str
+    kind: FactKind
+    text: str
+    since: datetime
+    source: FactSource
+    conversation: str | None = None
+    position: int | None = None
+
+
+class ScopeProfile:
+    """What holds in all conversations of a scope: `await` it for the entries, or change them.
+
+    What is written here stays until it is removed. What is removed is not learned again from what was said
+    before.
+    """
+
+    def __init__(self, store: Store, agent: str, scope: str, clock: Callable[[], datetime]) -> None:
+        self._store, self._key, self._clock = store, make_key(agent, scope, PROFILE_CONVERSATION), clock
+
+    def __await__(self) -> Generator[Any, None, list[ProfileEntry]]:
+        return self._read().__await__()
+
+    async def add(self, kind: FactKind, text: str) -> ProfileEntry:
+        """Have something hold in all conversations from now on."""
+        entry = self._make(check_kind(kind), text)
+        known = next((one for one in await self._read() if one.id == entry.id), None)
+        if known is not None and known.source == "user":
+            return known
+        await self._write([(entry.id, _encode(entry))])
+        return entry
+
+    async def replace(self, entry_id: str, text: str, *, kind: FactKind | None = None) -> ProfileEntry:
+        """Have a new text hold in place of an entry; its kind stays unless another is given."""
+        old = await self._find(entry_id)
+        entry = self._make(old.kind if kind is None else check_kind(kind), text)
+        removed = [] if entry.id == old.id else [(old.id, _REMOVED)]
+        await self._write([*removed, (entry.id, _encode(entry))])
+        return entry
+
+    async def remove(self, entry_id: str) -> None:
+        """Forget an entry. A fact of a conversation stays there."""
+        await self._write([((await self._find(entry_id)).id, _REMOVED)])
+
+    async def clear(self) -> int:
+        """Forget all entries; how many there were."""
+        entries = await self._read()
+        await self._write([(entry.id, _REMOVED) for entry in entries])
+        return len(entries)
+
+    async def _find(self, entry_id: str) -> ProfileEntry:
+        found = next((entry for entry in await self._read() if entry.id == entry_id), None)
+        if found is None:
+            raise UnknownProfileEntry(entry_id)
+        return found
+
+    async def _read(self) -> list[ProfileEntry]:
+        learned: list[ProfileFact] = []
+        if isinstance(self._store, ProfileFacts):
+            learned = await self._store.profile_facts(self._key.agent, self._key.scope)
+        return merge_profile(learned, await self._store.read_records(self._key, PROFILE_KIND))
+
+    async def _write(self, records: list[tuple[str, str]]) -> None:
+        if records:
+            await self._store.put_records(self._key, PROFILE_KIND, records)
+
+    def _make(self, kind: FactKind, text: str) -> ProfileEntry:
+        clean = clean_fact_text(check_fact_text(text))
+        return ProfileEntry(id=entry_id(clean), kind=kind, text=clean, since=self._clock(), source="user")
+
+
+def entry_id(text: str) -> str:
+    """The id of an entry with a text."""
+    return "P" + sha256(normalize_fact(text).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> list[ProfileEntry]:
+    """The entries of a profile in a stable order: by kind, then as they were said.
+
+    What a user wrote or removed goes before what was learned up to then. Of what was learned about one thing,
+    such as a name, the newest counts.
+    """
+    written = {record.name: record for record in records}
+    own = [entry for record in written.values() if (entry := _decode(record)) is not None]
+    found = {entry.id: entry for entry in own}
+    subjects: dict[str, ProfileEntry] = {}
+    for conversation, fact in learned:
+        entry = ProfileEntry(
+            id=entry_id(fact.text),
+            kind=fact.kind,
+            text=fact.text,
+            since=fact.created_at,
+            source=fact.source,
+            conversation=conversation,
+            position=fact.position,
+        )
+        record = written.get(entry.id)
+        if entry.id in found or (record is not None and fact.created_at.timestamp() <= record.at):
+            continue
+        subject = _subject(entry)
+        if any(_subject(one) == subject and one.since >= entry.since for one in own if subject):
+            continue
+        if subject and subject in subjects:
+            del found[subjects[subject].id]
+        if subject:
+            subjects[subject] = entry
+        found[entry.id] = entry
+    return sorted(found.values(), key=lambda one: (FACT_KINDS.index(one.kind), one.since, one.id))
+
+
+def _subject(entry: ProfileEntry) -> str | None:
+    statement = read_statement(entry.text)
+    return None if statement is None else statement.subject
+
+
+def _encode(entry: ProfileEntry) -> str:
+    return json.dumps({"kind": entry.kind, "text": entry.text, "since": entry.since.timestamp()})
+
+
+def _decode(record: Record) -> ProfileEntry | None:
+    """The entry of a record; None for one that was removed."""
+    if record.body == _REMOVED:
+        return None
+    try:
+        form = json.loads(record.body)
+        return ProfileEntry(
+            id=record.name,
+            kind=form["kind"],
+            text=form["text"],
+            since=datetime.fromtimestamp(form["since"], UTC),
+            source="user",
+        )
+    except (ValueError, KeyError, TypeError):
+        pass
+    # Raised out here, without its cause: that might quote what users said.
+    raise UnreadableRow(f"the entry {record.name} of a profile cannot be read")

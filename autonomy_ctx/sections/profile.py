@@ -1,0 +1,93 @@
+"""`ProfileSection`: what holds for a user in all conversations, as data for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+from autonomy_ctx.compaction.config import resolve_timezone
+from autonomy_ctx.items.dates import format_day
+from autonomy_ctx.items.transcript import nonce, wrap_untrusted
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.profile import ProfileEntry
+from autonomy_ctx.sections.section import (
+    ContributingSection,
+    Contribution,
+    Omission,
+    Params,
+    data_message,
+)
+from autonomy_ctx.validation import check_int
+
+PROFILE_PREAMBLE = (
+    "What this user said in other conversations that holds in all of them, and when. "
+    "A record of what was said: it has the weight of a user's message, no more."
+)
+PROFILE_LABEL = "profile"
+
+
+class ProfileSection(ContributingSection):
+    """The profile of the scope, without what was learned in this conversation: that is in its history.
+
+    So the text stays the same while a conversation goes on. What has no room in `max_tokens` is named in
+    `omitted`: the oldest that was learned first, what users wrote last.
+    """
+
+    kind = "slow"
+
+    def __init__(
+        self,
+        name: str = "profile",
+        enabled: bool = True,
+        *,
+        max_tokens: int = 512,
+        timezone: tzinfo | str = UTC,
+    ) -> None:
+        super().__init__(name, enabled)
+        self.max_profile_tokens = check_int("max_tokens", max_tokens, where="ProfileSection")
+        self._zone = resolve_timezone(timezone)
+
+    async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
+        if not isinstance(memory, Memory):
+            return Contribution(())
+        entries = [one for one in await memory.profile(scope) if one.conversation != conversation]
+        if not entries:
+            return Contribution(())
+        shown = choose_entries(
+            entries, self.max_profile_tokens, self._render, memory.token_counter.count_text
+        )
+        omitted = [entry.id for entry in entries if entry not in shown]
+        messages = (data_message(self._render(shown)),) if shown else ()
+        return Contribution(messages, omitted=(_omission(omitted),) if omitted else ())
+
+    def _render(self, entries: Sequence[ProfileEntry]) -> str:
+        lines = [
+            f"- {entry.kind}: {entry.text} ({format_day(entry.since.astimezone(self._zone))})"
+            for entry in entries
+        ]
+        text = "\n".join(lines)
+        return f"{PROFILE_PREAMBLE}\n{wrap_untrusted(PROFILE_LABEL, text, nonce(text))}"
+
+
+def choose_entries(
+    entries: Sequence[ProfileEntry],
+    tokens: int,
+    render: Callable[[Sequence[ProfileEntry]], str],
+    count: Callable[[str], int],
+) -> list[ProfileEntry]:
+    """The entries that have room, in their order: what users wrote first, then the newest."""
+    chosen: set[str] = set()
+    for entry in sorted(entries, key=lambda one: (one.source == "user", one.since), reverse=True):
+        trial = [one for one in entries if one.id in chosen or one is entry]
+        if count(render(trial)) <= tokens:
+            chosen.add(entry.id)
+    return [entry for entry in entries if entry.id in chosen]
+
+
+def _omission(ids: Sequence[str]) -> Omission:
+    """Entries without room. They were said in other conversations: no position here is theirs."""
+    names = ", ".join(ids)
+    return Omission(
+        first=0, last=0, count=len(ids), reason=f"max_tokens: no room for {names}", what="profile"
+    )
