@@ -50,6 +50,7 @@ _MODULES = {
     "ModelTimeout": "autonomy_ctx.errors",
     "Node": "autonomy_ctx.agents.node",
     "PoolSection": "autonomy_ctx.sections.queue_and_pool",
+    "ProfileSection": "autonomy_ctx.sections.profile",
     "QueueSection": "autonomy_ctx.sections.queue_and_pool",
     "RateLimited": "autonomy_ctx.errors",
     "RecallSection": "autonomy_ctx.sections.recall",
@@ -151,6 +152,7 @@ if TYPE_CHECKING:
         ToolInstructionsSection,
     )
     from autonomy_ctx.sections.knowledge import KnowledgeSection
+    from autonomy_ctx.sections.profile import ProfileSection
     from autonomy_ctx.sections.queue_and_pool import PoolSection, QueueSection
     from autonomy_ctx.sections.recall import RecallSection
     from autonomy_ctx.sections.section import ContextSection
@@ -205,6 +207,7 @@ __all__ = [
     "ModelTimeout",
     "Node",
     "PoolSection",
+    "ProfileSection",
     "QueueSection",
     "RateLimited",
     "RecallSection",

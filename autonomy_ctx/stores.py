@@ -16,18 +16,22 @@ _MODULES = {
     "Facts": "autonomy_ctx.memory.store",
     "Forks": "autonomy_ctx.memory.store",
     "Head": "autonomy_ctx.memory.store",
+    "InMemory": "autonomy_ctx.memory.store",
     "IndexedMessage": "autonomy_ctx.memory.store",
     "IndexedMessageReader": "autonomy_ctx.memory.store",
-    "InMemory": "autonomy_ctx.memory.store",
     "Key": "autonomy_ctx.memory.store",
     "Lease": "autonomy_ctx.memory.store",
     "Listing": "autonomy_ctx.memory.store",
     "Log": "autonomy_ctx.memory.store",
+    "Pin": "autonomy_ctx.memory.store",
+    "ProfileEntry": "autonomy_ctx.memory.profile",
+    "ProfileFact": "autonomy_ctx.memory.store",
+    "ProfileFacts": "autonomy_ctx.memory.store",
     "RecallHit": "autonomy_ctx.memory.recall",
     "RecallResult": "autonomy_ctx.memory.recall",
-    "Pin": "autonomy_ctx.memory.store",
     "Record": "autonomy_ctx.memory.store",
     "Records": "autonomy_ctx.memory.store",
+    "ScopeProfile": "autonomy_ctx.memory.profile",
     "Search": "autonomy_ctx.memory.store",
     "SearchHit": "autonomy_ctx.memory.store",
     "Store": "autonomy_ctx.memory.store",
@@ -48,6 +52,7 @@ _MODULES = {
 if TYPE_CHECKING:
     from autonomy_ctx.items.fact import Fact, FactChange
     from autonomy_ctx.memory.facts import ConversationFacts
+    from autonomy_ctx.memory.profile import ProfileEntry, ScopeProfile
     from autonomy_ctx.memory.recall import RecallHit, RecallResult
     from autonomy_ctx.memory.registry import StoreOptions, register_store
     from autonomy_ctx.memory.store import (
@@ -65,6 +70,8 @@ if TYPE_CHECKING:
         Listing,
         Log,
         Pin,
+        ProfileFact,
+        ProfileFacts,
         Record,
         Records,
         Search,
@@ -104,10 +111,14 @@ __all__ = [
     "Listing",
     "Log",
     "Pin",
+    "ProfileEntry",
+    "ProfileFact",
+    "ProfileFacts",
     "RecallHit",
     "RecallResult",
     "Record",
     "Records",
+    "ScopeProfile",
     "Search",
     "SearchHit",
     "Store",

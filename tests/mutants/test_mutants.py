@@ -18,6 +18,7 @@ from mutants import (
     broken_contexts,
     broken_edges,
     broken_memory,
+    broken_pins_and_profiles,
     broken_postgres,
     broken_postgres_search,
     broken_postgres_turns,
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
     *(broken_contexts, broken_agents, broken_edges, broken_turns, broken_vectors),
+    *(broken_contexts, broken_agents, broken_edges, broken_turns, broken_pins_and_profiles),
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 
