@@ -25,7 +25,7 @@ from autonomy_ctx.memory.store import ProfileFact, ProfileFacts, Record, Store, 
 PROFILE_CONVERSATION = "autonomy_ctx:profile"
 PROFILE_KIND = "profile"
 # The body of an entry that was removed: nothing is left of what it said.
-_REMOVED = "{}"
+_EMPTY_BODY = "{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +70,18 @@ class ScopeProfile:
         """Have a new text hold in place of an entry; its kind stays unless another is given."""
         old = await self._find(entry_id)
         entry = self._make(old.kind if kind is None else check_kind(kind), text)
-        removed = [] if entry.id == old.id else [(old.id, _REMOVED)]
+        removed = [] if entry.id == old.id else [(old.id, _EMPTY_BODY)]
         await self._write([*removed, (entry.id, _encode(entry))])
         return entry
 
     async def remove(self, entry_id: str) -> None:
         """Forget an entry. A fact of a conversation stays there."""
-        await self._write([((await self._find(entry_id)).id, _REMOVED)])
+        await self._write([((await self._find(entry_id)).id, _EMPTY_BODY)])
 
     async def clear(self) -> int:
         """Forget all entries; how many there were."""
         entries = await self._read()
-        await self._write([(entry.id, _REMOVED) for entry in entries])
+        await self._write([(entry.id, _EMPTY_BODY) for entry in entries])
         return len(entries)
 
     async def _find(self, entry_id: str) -> ProfileEntry:
@@ -155,7 +155,7 @@ def _encode(entry: ProfileEntry) -> str:
 
 def _decode(record: Record) -> ProfileEntry | None:
     """The entry of a record; None for one that was removed."""
-    if record.body == _REMOVED:
+    if record.body == _EMPTY_BODY:
         return None
     try:
         form = json.loads(record.body)

@@ -31,7 +31,8 @@ async def fill(memory: Memory) -> None:
     generation = (await memory.head("ana", "talk")).generation
     for first, last, level in ((1, 8, 0), (9, 16, 0), (1, 16, 1)):
         segment = StoredSegment(first=first, last=last, text=f"{first} to {last}", tokens=4, level=level)
-        facts = [make_change(first, f"rule {first}")] if level == 0 else None
+        change = replace(make_change(first, f"rule {first}"), in_profile=first == 9)
+        facts = [change] if level == 0 else None
         lease = await memory.store.claim(TALK, owner="me", task="t", seconds=30)
         assert isinstance(lease, Lease)
         assert await memory.store.commit_segment(
@@ -42,6 +43,8 @@ async def fill(memory: Memory) -> None:
     added = await facts_of.add("value", "budget 900")
     await facts_of.replace(added.id, "budget 800")
     await memory.pin("ana", "talk", "m3")
+    await memory.pin("ana", "talk", "m4", source="model")
+    await memory.profile("ana").add("preference", "window seats")
     await memory.store.put_records(TALK, "notes", [("one", "body \ud800"), ("two", "other")], derived=True)
     await memory.fork("ana", "talk", at=20, name="fork")
     await memory.append("ana", "fork", make_message("only here", id="f1"))
@@ -64,7 +67,8 @@ async def content(memory: Memory) -> dict[str, Any]:
                 "info": info,
                 "messages": await memory.get_messages_only(scope, name),
                 "segments": [replace(one, number=0) for one in state.segments],
-                "pins": [pin.position for pin in state.pins],
+                "pins": [(pin.position, pin.pinned_at, pin.source) for pin in state.pins],
+                "profile": await memory.profile(scope),
                 "facts": await memory.facts(scope, name),
                 "notes": [(one.name, one.at, one.body) for one in notes],
                 "whole": await memory.get_whole_message(scope, name, "result"),
