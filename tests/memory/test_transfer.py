@@ -37,8 +37,8 @@ async def test_all_is_copied_and_reads_the_same(source: Memory, target: Memory) 
     told: list[CopyProgress] = []
     report = await copy_memory(source, target, progress=told.append)
     assert await content(target) == await content(source)
-    assert (report.conversations, report.unchanged_conversations, report.messages) == (7, 0, MESSAGES)
-    assert told[-1] == CopyProgress("check", 7, 7, MESSAGES)
+    assert (report.conversations, report.unchanged_conversations, report.messages) == (8, 0, MESSAGES)
+    assert told[-1] == CopyProgress("check", 8, 8, MESSAGES)
     assert {one.step for one in told} == {"copy", "check"}
 
 
@@ -65,11 +65,11 @@ async def test_a_second_copy_has_nothing_to_do_and_a_later_one_only_what_is_new(
 ) -> None:
     first = await copy_memory(source, target)
     again = await copy_memory(source, target)
-    assert (again.unchanged_conversations, again.digest) == (7, first.digest)
+    assert (again.unchanged_conversations, again.digest) == (8, first.digest)
     await source.append("ana", "talk", make_message("new", id="new"))
     await source.pin("ana", "talk", "new")
     later = await copy_memory(source, target)
-    assert (later.unchanged_conversations, later.messages) == (6, MESSAGES + 1)
+    assert (later.unchanged_conversations, later.messages) == (7, MESSAGES + 1)
     assert await content(target) == await content(source)
 
 
@@ -135,7 +135,7 @@ async def test_what_changes_during_the_copy_is_found_at_the_end(source: Memory, 
 async def test_urls_do_as_well(source: Memory, tmp_path: Path) -> None:
     await source.close()
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("source", "other")]
-    assert (await copy_memory(*urls)).conversations == 7
+    assert (await copy_memory(*urls)).conversations == 8
 
 
 @pytest.mark.parametrize(

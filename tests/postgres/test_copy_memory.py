@@ -56,8 +56,8 @@ async def test_all_is_copied_and_goes_on_like_the_original(source: Memory, targe
     told: list[CopyProgress] = []
     report = await copy_memory(source, target, progress=told.append)
     assert await content(target) == await content(source)
-    assert (report.conversations, report.unchanged_conversations, report.messages) == (7, 0, MESSAGES)
-    assert told[-1] == CopyProgress("check", 7, 7, MESSAGES)
+    assert (report.conversations, report.unchanged_conversations, report.messages) == (8, 0, MESSAGES)
+    assert told[-1] == CopyProgress("check", 8, 8, MESSAGES)
     for memory in (source, target):
         assert await memory.append("ana", "talk", make_message("next", id="next")) == [35]
         assert await memory.append("ana", "talk", make_message("said 7", id="m7")) == [7]
@@ -79,11 +79,11 @@ async def test_all_is_copied_and_goes_on_like_the_original(source: Memory, targe
 async def test_a_later_copy_has_only_to_do_what_is_new(source: Memory, target: Memory) -> None:
     first = await copy_memory(source, target)
     again = await copy_memory(source, target)
-    assert (again.unchanged_conversations, again.digest) == (7, first.digest)
+    assert (again.unchanged_conversations, again.digest) == (8, first.digest)
     await source.append("ana", "talk", make_message("new", id="new"))
     await source.pin("ana", "talk", "new")
     later = await copy_memory(source, target)
-    assert (later.unchanged_conversations, later.messages) == (6, MESSAGES + 1)
+    assert (later.unchanged_conversations, later.messages) == (7, MESSAGES + 1)
     assert await content(target) == await content(source)
 
 
