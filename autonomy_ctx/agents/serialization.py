@@ -97,12 +97,16 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
 
 
 def _summary_options(value: Any) -> Any:
-    """What `context_summary` was, without the model, which is no data."""
+    """What `context_summary` was, without what is no data: the model, and a rule for profiles."""
     # Imported here: compaction is for those who ask for summaries.
     from autonomy_ctx.compaction.config import ContextSummaryConfig
 
     if isinstance(value, ContextSummaryConfig):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {name: option for name, option in value.items() if name != "model"}
+        return {
+            name: option
+            for name, option in value.items()
+            if name != "model" and not (name == "profile" and callable(option))
+        }
     return value

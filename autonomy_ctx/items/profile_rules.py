@@ -77,7 +77,10 @@ _LIMITS = r"""i(?:'m|\ am)\ (?:\w+\ )?allergic\ to\ | i\ have\ an?\ (?:[\w-]+\ )
         我不(?:吃|喝) |
     (?:لدي|عندي)\ حساسية | أعاني\ من\ حساسية | لا\ آكل\ """
 # Says itself that it is about all conversations.
-_EVERYWHERE = r"""\b(?:in|for)\ (?:all|every|each)(?:\ of)?(?:\ our|\ my)?(?:\ future)?\ (?:chat|
+_EVERYWHERE = r"""\bremember\b.{0,60}\bfor\ (?:the\ future|good|ever)\b | \bmerk\ dir\b.{0,60}\bzukunft\b |
+    \b(?:retiens|souviens-toi)\b.{0,60}\bavenir\b | \brecuerda\b.{0,60}\bfuturo\b |
+    \blembre-se\b.{0,60}\bfuturo\b |
+    \b(?:in|for)\ (?:all|every|each)(?:\ of)?(?:\ our|\ my)?(?:\ future)?\ (?:chat|
         conversation|talk)s?\b |
     \b(?:in|for)\ future\ (?:chat|conversation)s\b | \b(?:in|für)\ alle[nr]?(?:\ unsere[nr]?)?\ (?:chats|
         gesprächen?|unterhaltungen)\b |

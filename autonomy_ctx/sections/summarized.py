@@ -21,7 +21,7 @@ from cachetools import LRUCache
 from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequests
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
-from autonomy_ctx.compaction.facts import ProfileRule, add_profile_changes, is_said_by_user
+from autonomy_ctx.compaction.facts import ProfileRule, add_profile_changes
 from autonomy_ctx.compaction.metrics import PrefixReuse, SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
 from autonomy_ctx.compaction.snapshot import (
@@ -239,6 +239,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._selected_pins: ConversationCache[StoreKey, tuple[Any, SelectedPins]] = ConversationCache(
             CACHED_CONVERSATIONS
         )
+        self._examined_turns: ConversationCache[StoreKey, tuple[int, int]] = ConversationCache(
+            CACHED_CONVERSATIONS
+        )
         self._lag_started: ConversationCache[StoreKey, float] = ConversationCache(CACHED_CONVERSATIONS)
 
     @classmethod
@@ -337,13 +340,17 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     def _learn_profile(self, memory: Memory, key: Key, snapshot: ConversationSnapshot, turn: int) -> None:
         """Learn from the message to answer, in the background: most conversations end before a summary."""
-        said = [one for one in snapshot.entries if one.position == turn and is_said_by_user(one.message)]
+        store_key, generation = make_store_key(memory.store, key), snapshot.head.generation
+        # Once for each message, however many steps its turn has.
+        if self._examined_turns.get(store_key) == (generation, turn):
+            return
+        self._examined_turns[store_key] = (generation, turn)
+        said = [one for one in snapshot.entries if one.position == turn]
         standing = snapshot.state.facts
         known = {normalize_fact(fact.text) for fact in standing}
         found = add_profile_changes((), said, standing, self._settings.zone, True)
         changes = [change for change in found if normalize_fact(change.text) not in known]
         if changes:
-            generation = snapshot.head.generation
             self._background.start(partial(self._write_profile_facts, memory, key, changes, generation))
 
     async def _write_profile_facts(
@@ -508,6 +515,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._shortened_entries.forget(scope=scope, conversation=conversation)
         self._summaries.forget(scope=scope, conversation=conversation)
         self._selected_pins.forget(scope=scope, conversation=conversation)
+        self._examined_turns.forget(scope=scope, conversation=conversation)
         self._summarizer.clear(scope, conversation)
         self._swap_tracker.clear(scope, conversation)
         self._requests.clear(scope, conversation)

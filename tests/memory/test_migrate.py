@@ -104,6 +104,27 @@ def test_a_file_of_the_first_schema_keeps_its_messages_and_gets_summaries(tmp_pa
     asyncio.run(use())
 
 
+def test_a_pin_of_before_stays_and_its_date_is_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        bring_to(connection, 10)
+        connection.execute(
+            "INSERT INTO conversation (id, agent, scope, conversation, head, count, has_messages) "
+            "VALUES (7, '', 'ana', 'trip', 1, 1, 1)"
+        )
+        body = '{"role":"user","content":"one"}'
+        row = (7, 1, "m1", 0, 1, 1, "letters", len(body), body)
+        connection.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO pin (conversation_id, position) VALUES (7, 1)")
+
+    async def use() -> None:
+        async with Memory(f"sqlite:///{path}") as memory:
+            [pin] = (await memory.summary("ana", "trip")).pins
+            assert (pin.message.text, pin.pinned_at, pin.source) == ("one", None, "user")
+
+    asyncio.run(use())
+
+
 def test_migrating_twice_changes_nothing(connection: sqlite3.Connection) -> None:
     migrate(connection, "memory.db")
     before = shape(connection)
