@@ -26,6 +26,9 @@ PROFILE_CONVERSATION = "autonomy_ctx:profile"
 PROFILE_KIND = "profile"
 # The body of an entry that was removed: nothing is left of what it said.
 _EMPTY_BODY = "{}"
+MAX_CACHED_SUBJECTS = 4096
+# By the ids of entries, so that no text of a user stays here; empty for none. A dict: threads may share it.
+_subjects: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,7 @@ def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> 
     written = {record.name: record for record in records}
     own = [entry for record in written.values() if (entry := _decode(record)) is not None]
     found = {entry.id: entry for entry in own}
+    own_subjects = {_subject(entry): entry.since for entry in sorted(own, key=lambda one: one.since)}
     subjects: dict[str, ProfileEntry] = {}
     for conversation, fact in learned:
         entry = ProfileEntry(
@@ -134,7 +138,7 @@ def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> 
         if entry.id in found or (record is not None and fact.created_at.timestamp() <= record.at):
             continue
         subject = _subject(entry)
-        if any(_subject(one) == subject and one.since >= entry.since for one in own if subject):
+        if subject and subject in own_subjects and own_subjects[subject] >= entry.since:
             continue
         if subject and subject in subjects:
             del found[subjects[subject].id]
@@ -145,8 +149,15 @@ def merge_profile(learned: Iterable[ProfileFact], records: Iterable[Record]) -> 
 
 
 def _subject(entry: ProfileEntry) -> str | None:
-    statement = read_statement(entry.text)
-    return None if statement is None else statement.subject
+    """What an entry is about, found once for each: every turn asks."""
+    known = _subjects.get(entry.id)
+    if known is None:
+        statement = read_statement(entry.text)
+        known = (statement and statement.subject) or ""
+        if len(_subjects) >= MAX_CACHED_SUBJECTS:
+            _subjects.clear()
+        _subjects[entry.id] = known
+    return known or None
 
 
 def _encode(entry: ProfileEntry) -> str:

@@ -112,8 +112,8 @@ MUTANTS = [
     Mutant(
         "entries of a profile without room are named",
         "sections/profile.py",
-        "omitted=(_omission(omitted),) if omitted else ()",
-        "omitted=()",
+        "            omitted=(_omission(omitted),) if omitted else (),\n",
+        "",
         LEARNING,
     ),
     Mutant(

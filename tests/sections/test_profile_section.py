@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from summary_models import calls, results
 
-from autonomy_ctx import Agent, ContextTemplate, Memory, Message, ProfileSection, SummarizedHistorySection
+from autonomy_ctx import (
+    Agent,
+    ContextTemplate,
+    ConversationHistorySection,
+    Memory,
+    Message,
+    ProfileSection,
+    SummarizedHistorySection,
+)
 from autonomy_ctx.items.events import MAIL_EXTRA_KEY
 from autonomy_ctx.items.fact import Fact
 from autonomy_ctx.template.composed import ComposedContext
@@ -152,13 +160,25 @@ async def test_it_is_off_unless_it_is_asked_for(memory: Memory) -> None:
 async def test_what_has_no_room_is_named(memory: Memory) -> None:
     profile = memory.profile("ana")
     entries = [await profile.add("rule", f"rule {n} " + "word " * 20) for n in range(10)]
-    section = ProfileSection(max_tokens=150)
+    section = ProfileSection(max_tokens=160)
     found = await section.contribute(memory, "ana", "one", {})
-    assert memory.token_counter.count_text(found.messages[0].text) <= 150
+    assert memory.token_counter.count_messages(found.messages) <= 160
     [omission] = found.omitted
     left = [entry.id for entry in entries if entry.text not in found.messages[0].text]
     assert (omission.what, omission.count) == ("profile", len(left))
     assert all(name in omission.reason for name in left)
+
+
+async def test_under_a_budget_entries_go_and_its_frame_stays_whole(memory: Memory) -> None:
+    for number in range(10):
+        await memory.profile("ana").add("rule", f"rule {number} " + "word " * 20)
+    await memory.append("ana", "one", said("Hello?", "m1"))
+    template = ContextTemplate([ProfileSection(), ConversationHistorySection()], max_tokens=200)
+    context = await template.compose(memory, "ana", "one")
+    text = profile_text(context)
+    assert "- rule: rule " in text
+    assert "[..." not in text
+    assert text.count("<profile ") == text.count("</profile ") == 1
 
 
 async def test_what_is_shown_cannot_close_its_frame(memory: Memory) -> None:
