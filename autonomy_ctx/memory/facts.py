@@ -7,7 +7,7 @@ again. So undoing a summary and deleting messages need no rules of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -33,12 +33,13 @@ from autonomy_ctx.memory.store import Key, Store, StoredSegment
 
 # A fact that was ended by a user who removed the one in its place.
 ENDED_BY_REMOVAL = -1
-USERS_SEGMENT = 0
+# Of what was written without one: by a user, or learned of a single message.
+NO_SEGMENT = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRow:
-    """A change as it is stored. `segment` is the number of the one it was written with, 0 for a user's."""
+    """A change as it is stored. `segment` is the number of the one it was written with, 0 for none."""
 
     number: int
     kind: FactKind
@@ -174,6 +175,11 @@ def fork_facts(
         if row.target is not None and is_taken(row.target):
             taken[row.target] = forked(rows[row.target], number)
     return [taken[number] for number in sorted(taken)]
+
+
+def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[int]) -> bool:
+    """Whether a derived fact goes with lost messages: with its segment, or with its own message."""
+    return row.position in positions or (row.segment != NO_SEGMENT and row.segment not in segments)
 
 
 class FactRows:

@@ -15,7 +15,7 @@ from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positions
 from autonomy_ctx.memory.encoding import make_pin, same_content
-from autonomy_ctx.memory.facts import USERS_SEGMENT
+from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost
 from autonomy_ctx.memory.forks import fork_position
 from autonomy_ctx.memory.rows import PinRows, TurnRows, WorkRows
 from autonomy_ctx.memory.search_text import query_terms
@@ -281,7 +281,7 @@ class InProcessStore:
         log = self._conversations.setdefault(key, ConversationLog(key))
         if generation not in (None, log.head.generation):
             return []
-        found = log.facts.write(changes, segment=USERS_SEGMENT)
+        found = log.facts.write(changes, segment=NO_SEGMENT)
         log.revise()
         return found
 
@@ -588,7 +588,7 @@ class InProcessStore:
         if not positions:
             return
         derived = log.segments.delete_from(min(positions)) + log.pins.drop(positions)
-        derived += log.facts.drop(lambda row: row.segment not in log.segments or row.position in positions)
+        derived += log.facts.drop(lambda row: is_fact_lost(row, log.segments, positions))
         log.records.delete_all(only_derived=True)
         self._set_count(log, log.head.count - len(positions), derived)
 

@@ -75,7 +75,7 @@ class SegmentRows:
         self._sort()
         return newest
 
-    def __contains__(self, number: int) -> bool:
+    def __contains__(self, number: object) -> bool:
         """Whether a segment is kept, in force or not."""
         return number in self._rows
 

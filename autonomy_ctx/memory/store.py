@@ -401,8 +401,8 @@ class Facts(Protocol):
     ) -> list[Fact]:
         """Make changes without a segment; the facts that they add.
 
-        Those of a user stay until they are removed, others until a segment tells of their message, or any
-        message is deleted. With `generation`, nothing is written if the conversation has another one by now.
+        Those of a user stay until they are removed, others until a segment tells of their message, or it is
+        deleted. With `generation`, nothing is written if the conversation has another one by now.
         """
 
     async def remove_fact(self, key: Key, number: int) -> bool:

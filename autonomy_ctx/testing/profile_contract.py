@@ -108,10 +108,20 @@ class ProfileContract(StoreActions):
         await store.delete("ana", "", "trip", ["m1"])
         assert await store.write_facts(MAIN, [change], generation=generation) == []
         assert await self.texts_of(store) == []
-        later = replace(change, position=2)
-        assert await store.write_facts(MAIN, [later], generation=generation + 1)
-        await store.delete("ana", "", "trip", ["m2"])
-        assert await self.texts_of(store) == []
+
+    async def test_what_was_learned_of_one_message_goes_with_it_alone(self, store: Store) -> None:
+        await self.fill(store, 4)
+        for position in (1, 2):
+            change = make_change(position, f"said at {position}", source="rules")
+            await store.write_facts(MAIN, [replace(change, in_profile=True)])
+        newer = make_change(3, "said anew", "F1", source="rules")
+        await store.write_facts(MAIN, [replace(newer, in_profile=True)])
+        await store.delete("ana", "", "trip", ["m4"])
+        assert await self.texts_of(store) == ["said at 2", "said anew"]
+        await store.delete("ana", "", "trip", ["m3"])
+        assert await self.texts_of(store) == ["said at 1", "said at 2"], "what it replaced holds again"
+        await store.delete("ana", "", "trip", ["m1"])
+        assert await self.texts_of(store) == ["said at 2"]
 
     async def test_what_is_written_by_hand_goes_before_what_is_learned(
         self, store: Store, clock: StoppedClock

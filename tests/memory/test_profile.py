@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from autonomy_ctx.items.fact import Fact
 from autonomy_ctx.memory.in_process import InProcessStore
 from autonomy_ctx.memory.profile import merge_profile
 from autonomy_ctx.memory.sqlite.store import SqliteStore
-from autonomy_ctx.memory.store import ProfileFact, Record, Store
-from autonomy_ctx.testing import StoppedClock
+from autonomy_ctx.memory.store import Key, ProfileFact, Record, Store
+from autonomy_ctx.testing import StoppedClock, make_message
+from autonomy_ctx.testing.facts_contract import make_change
 from autonomy_ctx.testing.profile_contract import ProfileContract
 
 pytestmark = pytest.mark.anyio
@@ -90,6 +92,21 @@ async def test_what_is_no_entry_is_refused(memory: Memory) -> None:
         await memory.profile("ana").add("wish", "x")  # type: ignore[arg-type]
     assert await memory.profile("ana") == []
     assert await memory.conversations("ana") == [], "a profile is no conversation"
+
+
+async def test_what_many_learn_and_write_at_once_is_kept_once(tmp_path: Path) -> None:
+    memories = [Memory(f"sqlite:///{tmp_path}/memory.db") for _ in range(3)]
+    await memories[0].append("ana", "trip", make_message("I'm vegetarian.", id="m1"))
+    change = replace(make_change(1, "I'm vegetarian", source="rules"), in_profile=True)
+    async with anyio.create_task_group() as group:
+        for memory in memories * 3:
+            group.start_soon(memory.store.write_facts, Key("", "ana", "trip"), [change])
+            group.start_soon(memory.profile("ana").add, "value", "window seats")
+    facts = await memories[0].facts("ana", "trip").history()
+    assert [fact.text for fact in facts] == ["I'm vegetarian"]
+    assert {entry.text for entry in await memories[1].profile("ana")} == {"I'm vegetarian", "window seats"}
+    for memory in memories:
+        await memory.close()
 
 
 def learned(text: str, day: int, conversation: str) -> ProfileFact:

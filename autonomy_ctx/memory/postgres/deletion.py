@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from autonomy_ctx.memory.postgres.facts import DROP_LOST, drop_facts
+from autonomy_ctx.memory.postgres.facts import DROP_LOST, DROP_RANGE, drop_facts
 from autonomy_ctx.memory.postgres.forks import SELECT_NEWEST_USER
 from autonomy_ctx.memory.postgres.log import find_conversation_ids, index_text
 from autonomy_ctx.memory.postgres.segments import restore_segments
@@ -188,6 +188,8 @@ async def _note_loss(
     if segments.rowcount:
         await restore_segments(connection, conversation_id)
     facts = await drop_facts(connection, conversation_id, DROP_LOST)
+    for loss in ranges:
+        facts += await drop_facts(connection, conversation_id, DROP_RANGE, loss.first, loss.last)
     values = {
         "id": conversation_id,
         "deleted": sum(loss.messages for loss in ranges),

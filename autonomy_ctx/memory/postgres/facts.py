@@ -12,7 +12,7 @@ from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
-    USERS_SEGMENT,
+    NO_SEGMENT,
     EndedFact,
     FactRow,
     decode_fact_row,
@@ -81,7 +81,7 @@ DROP_OF_SEGMENT = f"{_DROP} AND segment = %s RETURNING number"
 DROP_ALL = f"{_DROP} RETURNING number"
 # Of segments that are gone.
 DROP_LOST = f"""
-    {_DROP} AND NOT EXISTS
+    {_DROP} AND segment <> 0 AND NOT EXISTS
         (SELECT 1 FROM autonomy_ctx.segment s
          WHERE s.number = f.segment AND s.conversation_id = f.conversation_id) RETURNING number
 """  # noqa: S608  # our names
@@ -106,7 +106,7 @@ async def write_facts(
     conversation_id: int,
     changes: Sequence[FactChange],
     *,
-    segment: int = USERS_SEGMENT,
+    segment: int = NO_SEGMENT,
 ) -> list[Fact]:
     """Make changes; the facts that they add. The conversation is locked."""
     if not changes:

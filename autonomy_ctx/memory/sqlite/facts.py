@@ -10,7 +10,7 @@ from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
-    USERS_SEGMENT,
+    NO_SEGMENT,
     EndedFact,
     FactRow,
     decode_fact_row,
@@ -64,7 +64,7 @@ DROP_RANGE = f"{_DROP} position BETWEEN ? AND ?"
 DROP_OF_SEGMENT = f"{_DROP} segment = ?"
 DROP_ALL = f"{_DROP} 1"
 # Of segments that are gone.
-DROP_LOST = f"{_DROP} segment NOT IN (SELECT number FROM segment WHERE conversation_id = ?)"  # noqa: S608
+DROP_LOST = f"{_DROP} segment <> 0 AND segment NOT IN (SELECT number FROM segment WHERE conversation_id = ?)"  # noqa: S608
 
 
 def read_facts_in_force(connection: sqlite3.Connection, conversation_id: int) -> tuple[Fact, ...]:
@@ -99,7 +99,7 @@ def write_facts(
     conversation_id: int,
     changes: Sequence[FactChange],
     *,
-    segment: int = USERS_SEGMENT,
+    segment: int = NO_SEGMENT,
 ) -> list[Fact]:
     """Make changes; the facts that they add."""
     if not changes:

@@ -23,7 +23,7 @@ from autonomy_ctx.memory.encoding import (
     same_content,
     to_microseconds,
 )
-from autonomy_ctx.memory.sqlite.facts import DROP_LOST, drop_facts
+from autonomy_ctx.memory.sqlite.facts import DROP_LOST, DROP_RANGE, drop_facts
 from autonomy_ctx.memory.sqlite.forks import (
     MessagePlace,
     SharedRange,
@@ -296,6 +296,9 @@ class Transaction:
         if segments:
             restore_segments(self._connection, conversation_id)
         facts = drop_facts(self._connection, conversation_id, DROP_LOST, conversation_id)
+        facts += sum(
+            drop_facts(self._connection, conversation_id, DROP_RANGE, one.first, one.last) for one in ranges
+        )
         pins = sum(
             execute(
                 "DELETE FROM pin WHERE conversation_id = ? AND position BETWEEN ? AND ?",
