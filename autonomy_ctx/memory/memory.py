@@ -35,7 +35,6 @@ from autonomy_ctx.memory.store import (
     InMemory,
     Key,
     Log,
-    PinSource,
     SearchHit,
     Store,
     SummaryState,
@@ -419,13 +418,7 @@ class Memory(AsyncResource):
         return await self._store.summary(make_key(self.agent, scope, conversation))
 
     async def pin(
-        self,
-        scope: str,
-        conversation: str,
-        message_id: str,
-        *,
-        replaces: str | None = None,
-        source: PinSource = "user",
+        self, scope: str, conversation: str, message_id: str, *, replaces: str | None = None
     ) -> bool:
         """Show a message verbatim in every later context, also once it is summarized; false if unknown.
 
@@ -438,7 +431,7 @@ class Memory(AsyncResource):
             if replaces == message_id:
                 raise ValueError("replaces is the message to pin itself; name another pinned message")
         key = make_key(self.agent, scope, conversation)
-        return await self._store.pin(key, message_id, True, replaces=replaces, source=source)
+        return await self._store.pin(key, message_id, True, replaces=replaces)
 
     async def unpin(self, scope: str, conversation: str, message_id: str) -> bool:
         """Let a pinned message be summarized like any other; false if there is no such message."""

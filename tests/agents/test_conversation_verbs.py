@@ -40,6 +40,7 @@ SHARED = (
     "fork",
     "delete_conversation",
     "conversations",
+    "profile",
 )
 
 

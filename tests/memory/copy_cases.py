@@ -43,7 +43,7 @@ async def fill(memory: Memory) -> None:
     added = await facts_of.add("value", "budget 900")
     await facts_of.replace(added.id, "budget 800")
     await memory.pin("ana", "talk", "m3")
-    await memory.pin("ana", "talk", "m4", source="model")
+    await memory.store.pin(TALK, "m4", True, source="model")
     await memory.profile("ana").add("preference", "window seats")
     await memory.store.put_records(TALK, "notes", [("one", "body \ud800"), ("two", "other")], derived=True)
     await memory.fork("ana", "talk", at=20, name="fork")

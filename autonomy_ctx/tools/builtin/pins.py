@@ -15,7 +15,7 @@ from autonomy_ctx.errors import InvalidPin
 from autonomy_ctx.items.events import mail_id
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, Pin
+from autonomy_ctx.memory.store import Entry, Pin, make_key
 from autonomy_ctx.sections.section import PinningSection
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int
@@ -52,7 +52,8 @@ async def _pin_message(
     old = None if replaces is None else _find_replaced(pins, replaces)
     _check_room(section, memory, [pin for pin in pins if pin is not old], entry)
     replaced_id = None if old is None else old.message.id
-    await memory.pin(scope, conversation, entry.message.id, replaces=replaced_id, source="model")
+    key = make_key(memory.agent, scope, conversation)
+    await memory.store.pin(key, entry.message.id, True, replaces=replaced_id, source="model")
     place = "" if old is None else f", and message {old.position} no longer"
     return f"Message {entry.position} is pinned{place}."
 
