@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,6 +197,22 @@ async def test_an_agent_with_the_option_shows_and_edits_it(memory: Memory) -> No
         assert "- preference: window seats (" in str(model.calls[-1].messages)
         assert await guide.profile(scope="bob") == []
         assert await memory.profile("ana") == [], "another agent has its own"
+
+
+async def test_what_one_process_learned_the_next_one_knows(tmp_path: Path) -> None:
+    url, texts = f"sqlite:///{tmp_path}/memory.db", []
+    for conversation, text in (("one", "I'm allergic to nuts."), ("two", "A cake, please.")):
+        model = ScriptedModel("Fine.")
+        async with (
+            Memory(url) as memory,
+            Agent("guide", model=model, memory=memory, context_summary={"profile": True}) as guide,
+        ):
+            await guide.send(text, scope="ana", conversation=conversation)
+            section: Any = guide.context_template.get_section("conversation_history")
+            await section.settled()
+        texts.append(str(model.calls[-1].messages))
+    assert "- preference: I'm allergic to nuts (" not in texts[0]
+    assert "- preference: I'm allergic to nuts (" in texts[1]
 
 
 def test_an_option_that_means_nothing_is_refused() -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from agents.kit import call, calls
 
 from autonomy_ctx import Agent, Memory, Message
 from autonomy_ctx.items.events import MAIL_EXTRA_KEY
@@ -119,3 +120,23 @@ async def test_an_agent_without_summaries_says_that_pins_are_of_no_use(memory: M
     async with Agent("guide", model=ScriptedModel(), memory=memory, enable_pins=True) as guide:
         await guide.memory.append("ana", "trip", *TALK)
         assert "all messages stay in view without pins" in (await called(guide)).text
+
+
+async def test_what_a_model_pins_in_a_turn_is_in_view_when_the_rest_is_summarized(memory: Memory) -> None:
+    replies: list[Any] = [calls(call("pin_message")), "Noted.", *["Fine."] * 6]
+    summary = {"model": ScriptedModel("Record\n- Small talk."), "floor": 2, "ceiling": 4, "facts": False}
+    async with Agent(
+        "guide", model=ScriptedModel(replies), memory=memory, context_summary=summary, enable_pins=True
+    ) as guide:
+        await guide.send("The door code is 4711.", scope="ana", conversation="trip")
+        assert await pinned(guide) == [(1, "model")]
+        section: Any = guide.context_template.get_section("conversation_history")
+        for number in range(5):
+            await guide.send(f"and item {number}?", scope="ana", conversation="trip")
+            await section.settled()
+        state = await guide.memory.summary("ana", "trip")
+        assert state.covered > 1
+        context = await guide.context_template.compose(guide.memory, "ana", "trip")
+        text = next(message.text for message in context.messages if "4711" in message.text)
+        assert text.startswith("[Pinned message 1, said on ")
+        assert text.endswith("]\nThe door code is 4711.")
