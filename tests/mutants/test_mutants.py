@@ -30,8 +30,8 @@ from mutants.mutant import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
-    *(broken_contexts, broken_agents, broken_edges, broken_turns, broken_vectors),
-    *(broken_contexts, broken_agents, broken_edges, broken_turns, broken_pins_and_profiles),
+    *(broken_contexts, broken_agents, broken_edges, broken_turns),
+    *(broken_vectors, broken_pins_and_profiles),
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 
