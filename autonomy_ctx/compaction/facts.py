@@ -15,7 +15,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.profile_rules import find_profile_statements, read_statement
 from autonomy_ctx.items.relative_dates import resolve_dates
-from autonomy_ctx.items.terms import index_terms
+from autonomy_ctx.items.terms import folded_words
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
@@ -47,7 +47,7 @@ def changes_from_lines(
     ends what does not hold.
     """
     texts = [searchable_text(entry.message) for entry in entries]
-    terms = [set(index_terms(text)) for text in texts]
+    terms = [folded_words(text) for text in texts]
     holding = {fact.id: fact.text for fact in standing if fact.state == "holds"}
     known = NameIndex(*texts, *holding.values())
     changes: list[FactChange] = []
@@ -159,11 +159,11 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
     Those that share most words with the source come first: these may be changed by it.
     """
     holding = standing_facts(facts)
-    words = set(index_terms(source))
+    words = folded_words(source)
     lines = {fact.id: fact_line(fact) for fact in holding}
     left = max(tokens, MIN_LISTED_TOKENS)
     chosen: set[str] = set()
-    terms = {fact.id: set(index_terms(fact.text)) for fact in holding}
+    terms = {fact.id: folded_words(fact.text) for fact in holding}
     newest_first = sorted(holding, key=lambda fact: -fact.position)
     for fact in sorted(newest_first, key=lambda fact: -len(words & terms[fact.id])):
         left -= counter.count_text(lines[fact.id] + "\n")
@@ -175,7 +175,7 @@ def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: Token
 
 def _source_of(line: FactLine, entries: Sequence[Entry], terms: Sequence[set[str]]) -> Entry:
     """The message that shares most words with a fact; of several, what the user said last."""
-    words = set(index_terms(line.text))
+    words = folded_words(line.text)
 
     def fit(index: int) -> tuple[int, bool, int]:
         return len(words & terms[index]), entries[index].message.role is ChatRole.USER, index

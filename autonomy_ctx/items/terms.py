@@ -1,8 +1,9 @@
 """Terms of a text for full-text search, and BM25 ranking of short lists of texts.
 
-Text is folded (case, width, accents), split into words, and into pairs of characters for Chinese,
-Japanese and Korean; stop words are dropped. `lazy_pattern` compiles a regular expression on first use,
-which keeps the import fast.
+Text is split into words, and into pairs of characters or syllables for scripts without spaces; stop words are
+dropped. Beside the words as they are written stand their other forms (`folding`, `light_stems`), so that an
+exact match can be told from another. `lazy_pattern` compiles a regular expression on first use, which
+keeps the import fast.
 """
 
 from __future__ import annotations
@@ -11,10 +12,27 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, cast
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+from autonomy_ctx.items.folding import (
+    SYLLABIC_SCRIPTS,
+    WORD_MARKS,
+    fold_forms,
+    fold_script,
+    normalize_text,
+    syllables,
+)
+from autonomy_ctx.items.light_stems import (
+    COMPOUND_LANGUAGES,
+    LATIN_LANGUAGES,
+    guess_languages,
+    light_stems,
+    little_words,
+)
 
 _PATTERN_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
 
@@ -52,25 +70,131 @@ MAX_TERM_LENGTH = 64
 
 # Han, kana and Hangul, as a part of a pattern.
 UNSPACED_SCRIPTS = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_WORD = rf"[^\W_{UNSPACED_SCRIPTS}]+"
+_LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{SYLLABIC_SCRIPTS}]+"
+_WORD = rf"{_LETTERS}(?:[{WORD_MARKS}]+(?:{_LETTERS})?)*"
 _JOINT = "[-_./:@+]{1,3}"
-_TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+_TERM_PATTERN = lazy_pattern(
+    rf"[{UNSPACED_SCRIPTS}]+|[{SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*"
+)
 # The same for plain text, which takes half the time.
 _ASCII_TERM_PATTERN = lazy_pattern(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
 _JOINT_PATTERN = lazy_pattern(_JOINT)
 _STOP_WORD_SET = frozenset(STOP_WORDS.split())
 _UNSPACED_PATTERN = lazy_pattern(f"[{UNSPACED_SCRIPTS}]")
+_SYLLABIC_PATTERN = lazy_pattern(f"[{SYLLABIC_SCRIPTS}]")
 _ACCENT_PATTERN = lazy_pattern("[\u0300-\u036f]+")
+_DIGIT_PATTERN = lazy_pattern(r"\d")
+
+# What stands before another form of a word, before a long word that may be joined from others, and before the
+# same from its end to its beginning. No word has these characters.
+FORM_MARK, HEAD_MARK, TAIL_MARK = "\u00b7", "\u00bb", "\u00ab"
+# A word may be joined from others from so many letters on, and be found by its beginning or its end; a part of
+# it has at least so many.
+_MIN_HEAD_WORD, _MIN_TAIL_WORD, _MIN_PART = 7, 8, 4
+# A text with more words than this and no word that tells its language is data.
+_MAX_WORDS_OF_ANY_LANGUAGE = 8
+_LINKING_LETTERS = ("es", "en", "er", "s", "n", "e")
 
 
-def index_terms(text: str) -> list[str]:
-    """Every term of a text, as often as it is there."""
-    return _split_terms(text, lambda run: [*run, *_bigrams(run)])
+class IndexTerms(NamedTuple):
+    """The terms of a text, as often as they are there, and the other forms of its words, marked."""
+
+    words: list[str]
+    forms: list[str]
+
+
+class FoldedTerms(NamedTuple):
+    """Where else to look for the words of a question.
+
+    `words` and `pairs` (words that stand in one text) are met among the words of a text, `forms` and
+    `prefixes` among the forms.
+    """
+
+    words: list[str]
+    pairs: list[tuple[str, str]]
+    forms: list[str]
+    prefixes: list[str]
+
+
+def index_terms(text: str) -> IndexTerms:
+    """What a text is found by."""
+    plain = normalize_text(text)
+    if plain.isascii():
+        runs = _ASCII_TERM_PATTERN.findall(plain)
+        if "".join(runs).isalnum():
+            # Words and nothing else, as in most messages: looked at all at once.
+            words = [run for run in runs if run not in _STOP_WORD_SET]
+            english = len(runs) - len(words)
+            if max(map(len, words), default=0) > MAX_TERM_LENGTH:
+                words = [word[:MAX_TERM_LENGTH] for word in words]
+        else:
+            parts = [part for run in runs for part in _split_run(run)]
+            words = [part[:MAX_TERM_LENGTH] for part in parts if part not in _STOP_WORD_SET]
+            english = len(parts) - len(words)
+        if not (languages := _index_languages(runs, english)):
+            return IndexTerms(words, [])
+        return IndexTerms(words, [form for word in words for form in _index_forms(word, languages)])
+    runs = _TERM_PATTERN.findall(plain)
+    terms: list[str] = []
+    forms: list[str] = []
+    languages = _index_languages(runs, len(_STOP_WORD_SET.intersection(runs)))
+    for run in runs:
+        if run.isascii():
+            parts = [part for part in _split_run(run) if part not in _STOP_WORD_SET]
+            if languages:
+                forms += [form for part in parts for form in _index_forms(part, languages)]
+        elif is_unspaced(run):
+            parts = [*run, *_bigrams(run)]
+            forms += [FORM_MARK + form for form in _variant_grams(run) if form not in _STOP_WORD_SET]
+            parts = [part for part in parts if part not in _STOP_WORD_SET]
+        elif _SYLLABIC_PATTERN.match(run):
+            units = syllables(run)
+            parts = [*units, *_pairs(units)]
+        else:
+            parts = _split_run(run)
+            forms += [form for part in parts for form in _index_forms(part, languages)]
+        terms += parts
+    return IndexTerms([term[:MAX_TERM_LENGTH] for term in terms], forms)
+
+
+def folded_words(text: str) -> set[str]:
+    """The different words of a text in plain letters, by which one sees what two texts share."""
+    return set(map(fold_script, index_terms(text).words))
 
 
 def search_terms(query: str) -> list[str]:
     """The different terms of a question, in order; of a run of characters without spaces only the pairs."""
-    return list(dict.fromkeys(_split_terms(query, lambda run: _bigrams(run) if len(run) > 1 else [run])))
+    found: list[str] = []
+    for run in _split_query(normalize_text(query)):
+        if not run.isascii() and is_unspaced(run):
+            found += _bigrams(run) if len(run) > 1 else [run]
+        elif not run.isascii() and _SYLLABIC_PATTERN.match(run):
+            units = syllables(run)
+            found += _pairs(units) if len(units) > 1 else units
+        else:
+            found += _split_run(run)
+    return list(dict.fromkeys(term[:MAX_TERM_LENGTH] for term in found if term not in _STOP_WORD_SET))
+
+
+def folded_terms(query: str) -> FoldedTerms:
+    """Where to look for the words of a question besides `search_terms`."""
+    runs = _split_query(normalize_text(query))
+    english = len(_STOP_WORD_SET.intersection(runs))
+    languages = guess_languages(runs, english)
+    is_english = english > 0 and not languages
+    found = FoldedTerms([], [], [], [])
+    for run in runs:
+        if not run.isascii() and is_unspaced(run):
+            variant = fold_script(run)
+            grams = _bigrams(run) if len(run) > 1 else [run]
+            variants = _bigrams(variant) if len(variant) > 1 else [variant]
+            found.forms.extend(FORM_MARK + gram for gram in (*grams, *variants))
+            found.words.extend(gram for gram in variants if gram not in grams)
+        elif run.isascii() or not _SYLLABIC_PATTERN.match(run):
+            for part in _split_run(run):
+                if part not in _STOP_WORD_SET and len(part) <= MAX_TERM_LENGTH:
+                    _add_forms(found, part, languages or LATIN_LANGUAGES, is_english)
+    return FoldedTerms(*(list(dict.fromkeys(some)) for some in found))  # type: ignore[arg-type]
 
 
 def fold_text(text: str) -> str:
@@ -96,30 +220,100 @@ def fts_or_query(wanted: Iterable[str]) -> str:
     return " OR ".join(f'"{term}"' for term in wanted)
 
 
-def _split_terms(text: str, cut: Callable[[str], list[str]]) -> list[str]:
-    found: list[str] = []
-    plain = fold_text(text)
-    is_ascii = plain.isascii()
-    runs = (_ASCII_TERM_PATTERN if is_ascii else _TERM_PATTERN).findall(plain)
-    if is_ascii and "".join(runs).isalnum():
-        # Words and nothing else, as in most messages: looked at all at once.
-        words = [run for run in runs if run not in _STOP_WORD_SET]
-        if max(map(len, words), default=0) > MAX_TERM_LENGTH:
-            words = [word[:MAX_TERM_LENGTH] for word in words]
-        return words
-    for run in runs:
-        if not run.isascii() and is_unspaced(run):
-            found += cut(run)
-        elif run.isalnum():
-            found.append(run)
-        else:
-            parts = _JOINT_PATTERN.split(run)
-            found += [*parts, "".join(parts)]
-    return [term[:MAX_TERM_LENGTH] for term in found if term not in _STOP_WORD_SET]
+def _split_query(plain: str) -> list[str]:
+    return (_ASCII_TERM_PATTERN if plain.isascii() else _TERM_PATTERN).findall(plain)
+
+
+def _split_run(run: str) -> list[str]:
+    """A word, or the parts of one with joints and all of them as one."""
+    if run.isalnum():
+        return [run]
+    parts = _JOINT_PATTERN.split(run)
+    return [*parts, "".join(parts)] if len(parts) > 1 else parts
+
+
+def _index_languages(words: Sequence[str], english: int) -> tuple[str, ...]:
+    """The languages whose endings the words of a text may have; none for English and for data."""
+    if english == 0 and len(words) <= _MAX_WORDS_OF_ANY_LANGUAGE:
+        return guess_languages(words, 0) or LATIN_LANGUAGES
+    if little_words().isdisjoint(words):
+        return guess_languages(words, english) if not english and not "".join(words).isascii() else ()
+    return guess_languages(words, english)
+
+
+@lru_cache(maxsize=65_536)
+def _index_forms(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
+    """The other forms of a word, marked."""
+    forms = [] if word.isascii() else fold_forms(word)
+    found = dict.fromkeys(forms)
+    if not _DIGIT_PATTERN.search(word):
+        compound = [language for language in COMPOUND_LANGUAGES if language in languages][:1]
+        for form in forms or [word]:
+            joined = ""
+            if compound and len(form) >= _MIN_HEAD_WORD and form.isascii():
+                joined = next(iter(light_stems(form, compound)), form)
+                found[HEAD_MARK + joined] = None
+                if len(form) >= _MIN_TAIL_WORD:
+                    found[TAIL_MARK + joined[::-1]] = None
+            found |= dict.fromkeys(stem for stem in light_stems(form, languages) if stem != joined)
+    return tuple(_mark_form(form) for form in found)
+
+
+def _add_forms(found: FoldedTerms, word: str, languages: tuple[str, ...], is_english: bool) -> None:
+    """Take in where to look for a word of a question."""
+    forms = [word] if word.isascii() else [word, *fold_forms(word)]
+    stems: list[str] = []
+    parts: list[str] = []
+    compound = [language for language in COMPOUND_LANGUAGES if language in languages]
+    if not _DIGIT_PATTERN.search(word):
+        stems = [stem for form in forms for stem in light_stems(form, languages)]
+        ascii_forms = [form for form in forms if form.isascii()]
+        parts = [next(iter(light_stems(form, (one,))), form) for form in ascii_forms for one in compound]
+    marked = [*forms, *stems]
+    if not compound:
+        marked += [HEAD_MARK + form for form in marked if form.isascii()]
+    found.forms.extend(map(_mark_form, marked))
+    # What is plain in a text has no other form there. An English word has few stems of other languages.
+    found.words.extend(forms[1:] if is_english else [*forms[1:], *stems])
+    for part in dict.fromkeys(parts):
+        if len(part) >= _MIN_PART:
+            found.prefixes.extend((HEAD_MARK + part, TAIL_MARK + part[::-1]))
+    if parts and not is_english:
+        found.pairs.extend(_joined_pairs(forms[-1]))
+
+
+def _mark_form(form: str) -> str:
+    return (form if form[0] in (HEAD_MARK, TAIL_MARK) else FORM_MARK + form)[:MAX_TERM_LENGTH]
+
+
+def _joined_pairs(word: str) -> list[tuple[str, str]]:
+    """The two words that a long one may be joined from, at each place where that may be."""
+    found: list[tuple[str, str]] = []
+    for at in range(_MIN_PART, len(word) - _MIN_PART + 1):
+        first, second = word[:at], word[at:]
+        found.append((first, second))
+        for link in _LINKING_LETTERS:
+            if first.endswith(link) and at - len(link) >= _MIN_PART:
+                found.append((first[: -len(link)], second))
+                break
+    return found
+
+
+def _variant_grams(run: str) -> list[str]:
+    """The characters and pairs that a run of characters without spaces has in other variants only."""
+    variant = fold_script(run)
+    if variant == run:
+        return []
+    grams, variants = [*run, *_bigrams(run)], [*variant, *_bigrams(variant)]
+    return [other for gram, other in zip(grams, variants, strict=True) if gram != other]
 
 
 def _bigrams(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+def _pairs(units: Sequence[str]) -> list[str]:
+    return [first + second for first, second in pairwise(units)]
 
 
 BM25_K1, BM25_B = 1.2, 0.75

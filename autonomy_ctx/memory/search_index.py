@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.items.terms import index_terms
-from autonomy_ctx.memory.search_text import searchable_text
+from autonomy_ctx.memory.search_text import QueryTerms, searchable_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.connection import translate_error
 from autonomy_ctx.memory.sqlite.migrate import migrate
@@ -58,7 +58,7 @@ class SearchIndex:
     def search(
         self,
         logs: Mapping[Key, Sequence[Entry]],
-        terms: Sequence[str],
+        terms: QueryTerms,
         limit: int,
         ranges: Sequence[KeyRange] = (),
     ) -> list[IndexHit]:

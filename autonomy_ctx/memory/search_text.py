@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.errors import StoredFormTooNew
@@ -11,11 +12,14 @@ from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.stored_form import unpack_form
 from autonomy_ctx.items.terms import search_terms, text_ends
 from autonomy_ctx.memory.encoding import decode_entry
+from autonomy_ctx.items.terms import FoldedTerms, folded_terms, search_terms, text_ends
 from autonomy_ctx.validation import check_int
 
 # Of a large message the beginning and the end can be found, this many characters of each.
 INDEXED_END_CHARACTERS = 20_000
-MAX_QUERY_TERMS = 64
+MAX_QUERY_TERMS, MAX_FOLDED_TERMS = 64, 128
+# What a match in another form counts for beside an exact one.
+FOLDED_WEIGHT = 0.4
 # What a row may have besides its content that says nothing about how to read it.
 _PLAIN_FIELDS = frozenset(
     ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
@@ -23,12 +27,26 @@ _PLAIN_FIELDS = frozenset(
 _TEXT_FIELDS = frozenset(("type", "text"))
 
 
-def query_terms(query: str, limit: int) -> list[str]:
-    """What to look for; empty when nothing in the question tells messages apart."""
+@dataclass(frozen=True, slots=True)
+class QueryTerms:
+    """What to look for: terms as they are written, and other forms of them, which count for less."""
+
+    exact: Sequence[str]
+    folded: FoldedTerms = FoldedTerms([], [], [], [])
+
+    def __bool__(self) -> bool:
+        return bool(self.exact)
+
+
+def query_terms(query: str, limit: int) -> QueryTerms:
+    """What to look for; false when nothing in the question tells messages apart."""
     if not isinstance(query, str):
         raise TypeError(f"query must be a string, not {type(query).__name__}")
     check_int("limit", limit)
-    return search_terms(text_ends(query, INDEXED_END_CHARACTERS))[:MAX_QUERY_TERMS]
+    asked = text_ends(query, INDEXED_END_CHARACTERS)
+    exact = search_terms(asked)[:MAX_QUERY_TERMS]
+    folded = FoldedTerms(*(some[:MAX_FOLDED_TERMS] for some in folded_terms(asked)))  # type: ignore[arg-type]
+    return QueryTerms(exact, folded)
 
 
 def searchable_text(message: Message) -> str:

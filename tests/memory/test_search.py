@@ -24,6 +24,7 @@ from autonomy_ctx import Memory
 from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.terms import MAX_TERM_LENGTH, STOP_WORDS, index_terms, search_terms
 from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.search_text import QueryTerms
 from autonomy_ctx.memory.sqlite import fulltext, search
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import migrate
@@ -171,7 +172,7 @@ async def test_a_closed_store_in_this_process_holds_no_index() -> None:
 @given(st.text(st.characters(exclude_categories=())))
 def test_every_term_that_is_asked_for_is_a_term_of_the_same_text(text: str) -> None:
     asked = search_terms(text)
-    assert set(asked) <= set(index_terms(text))
+    assert set(asked) <= set(index_terms(text).words)
     for term in asked:
         assert term
         assert len(term) <= MAX_TERM_LENGTH
@@ -193,10 +194,10 @@ def test_any_text_is_found_by_itself(text: str) -> None:
         fulltext.add_message(connection, 2, 2, 8, text)
         asked = search_terms(text)
         for term in asked:
-            assert [hit.position for hit in fulltext.find_hits(connection, 1, None, [term], 9)] == [7]
+            assert [hit.position for hit in fulltext.find_hits(connection, 1, None, QueryTerms([term]), 9)] == [7]
         if asked:
-            assert [hit.position for hit in fulltext.find_hits(connection, 2, 2, asked, 9)] == [8]
-            assert fulltext.find_hits(connection, 2, 1, asked, 9) == []
+            assert [hit.position for hit in fulltext.find_hits(connection, 2, 2, QueryTerms(asked), 9)] == [8]
+            assert fulltext.find_hits(connection, 2, 1, QueryTerms(asked), 9) == []
         vocabulary = "CREATE VIRTUAL TABLE temp.v USING fts5vocab(main, search_term, col)"
         connection.execute(vocabulary)
         words = connection.execute("SELECT term FROM temp.v WHERE col = 'text'").fetchall()
@@ -205,7 +206,7 @@ def test_any_text_is_found_by_itself(text: str) -> None:
 
 def test_little_words_are_no_terms() -> None:
     for word in STOP_WORDS.split():
-        assert [term for term in index_terms(word) if len(term) > 1] == [], word
+        assert [term for term in index_terms(word).words if len(term) > 1] == [], word
     assert search_terms("What is the price of it?") == ["price"]
 
 
@@ -337,7 +338,7 @@ async def test_what_is_deleted_is_not_found_before_the_index_is_purged(path: Pat
     gone = [f"m{n}" for n in range(10, 30)]
     await store._write(lambda transaction: transaction.delete("ana", "", "trip", gone))
     with closing(sqlite3.connect(path)) as connection:
-        hits = fulltext.find_hits(connection, 1, None, ["museum"], 10)
+        hits = fulltext.find_hits(connection, 1, None, QueryTerms(["museum"]), 10)
     assert sorted(hit.position for hit in hits) == list(range(1, 11))
     await store.close()
 

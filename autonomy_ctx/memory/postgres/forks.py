@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from autonomy_ctx.items.folding import FOLDING_VERSION
 from autonomy_ctx.memory.facts import fork_facts
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_position, fork_segments
 from autonomy_ctx.memory.postgres.facts import insert_ended_facts, read_forkable_facts
@@ -62,8 +63,9 @@ _INSERT_PINS = """
     WHERE conversation_id = %(source)s AND position <= %(at)s
 """
 # The index has its messages as those of the source.
-_INSERT_PROGRESS = """
-    INSERT INTO autonomy_ctx.search_progress (conversation_id, indexed) VALUES (%(fork)s, %(at)s)
+_INSERT_PROGRESS = f"""
+    INSERT INTO autonomy_ctx.search_progress (conversation_id, indexed, folding)
+    VALUES (%(fork)s, %(at)s, {FOLDING_VERSION})
 """
 _SELECT_SHARED_UNTIL = """
     SELECT coalesce(max(r.last), 0) FROM autonomy_ctx.conversation c

@@ -3,7 +3,8 @@
 The index is updated when somebody searches, one block per transaction, so that appends are not slowed down.
 A block is read and split into terms before the transaction that writes it. That one keeps a deletion of the
 same conversation waiting, but no append. Terms are split, folded and stemmed in Python, to those of the other
-stores; PostgreSQL keeps them as a `tsvector`, finds them, and ranks what it found by BM25.
+stores; PostgreSQL keeps them as a `tsvector`, finds them, and ranks what it found by BM25. What was indexed
+with another folding of words is found as it is until it is indexed anew, in the same blocks.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from autonomy_ctx.items.folding import FOLDING_VERSION
 from autonomy_ctx.items.stems import stem_term
-from autonomy_ctx.items.terms import BM25_B, BM25_K1, index_terms
+from autonomy_ctx.items.terms import BM25_B, BM25_K1, FoldedTerms, IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database
 from autonomy_ctx.memory.postgres.log import key_digest
 from autonomy_ctx.memory.search_text import row_text
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, plain_body_text, searchable_text
 from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
 
 # How much of the log one transaction takes into the index.
@@ -29,16 +33,18 @@ _BLOCK_ROWS, _BLOCK_BYTES = 512, 256 * 1024
 _MAX_FREQUENCY = 255
 _RANK_LIMIT = math.pi**2 / 6
 
+# How far a conversation is in the index; what was taken in with another folding does not count.
+_INDEXED = f"CASE p.folding WHEN {FOLDING_VERSION} THEN p.indexed ELSE 0 END"
 # The number of the scope, how many messages can be found, and the conversations that the index lacks.
-_SELECT_STATE = """
+_SELECT_STATE = f"""
     SELECT (SELECT number FROM autonomy_ctx.search_scope WHERE key = %(scope_key)s),
-           coalesce(sum(c.count) FILTER (WHERE {is_meant}), 0)::int8,
-           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE c.head > coalesce(p.indexed, 0)), '{{}}'),
-           coalesce(array_agg(c.head ORDER BY c.id) FILTER (WHERE c.head > coalesce(p.indexed, 0)), '{{}}'),
-           coalesce(bool_or(c.is_fork) FILTER (WHERE {is_meant}), false)
+           coalesce(sum(c.count) FILTER (WHERE {{is_meant}}), 0)::int8,
+           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE c.head > {_INDEXED}), '{{{{}}}}'),
+           coalesce(array_agg(c.head ORDER BY c.id) FILTER (WHERE c.head > {_INDEXED}), '{{{{}}}}'),
+           coalesce(bool_or(c.is_fork) FILTER (WHERE {{is_meant}}), false)
     FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
-    WHERE c.has_messages AND {condition}
+    WHERE c.has_messages AND {{condition}}
 """
 _SELECT_SCOPE_STATE = _SELECT_STATE.format(
     condition="c.scope = %(scope)s AND c.agent = %(agent)s", is_meant="true"
@@ -53,8 +59,8 @@ _SELECT_CONVERSATION_STATE = _SELECT_STATE.format(
     )""",
     is_meant="c.key = %(key)s",
 )
-_SELECT_INDEX_STATE = """
-    SELECT c.id, coalesce(p.indexed, 0), c.generation, c.head FROM autonomy_ctx.conversation c
+_SELECT_INDEX_STATE = f"""
+    SELECT c.id, {_INDEXED}, c.generation, c.head FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
     WHERE c.id = ANY (%s) ORDER BY c.id
 """
@@ -76,11 +82,16 @@ _LOCK_GENERATIONS = """
     SELECT id, generation FROM autonomy_ctx.conversation WHERE id = ANY (%s) ORDER BY id FOR KEY SHARE
 """
 # Of several that index the same messages one moves the mark; the others wait, and find it moved.
-_MOVE_PROGRESS = """
-    INSERT INTO autonomy_ctx.search_progress AS p (conversation_id, indexed)
-    VALUES (%(id)s, %(end)s)
-    ON CONFLICT (conversation_id) DO UPDATE SET indexed = excluded.indexed WHERE p.indexed = %(start)s
+_MOVE_PROGRESS = f"""
+    INSERT INTO autonomy_ctx.search_progress AS p (conversation_id, indexed, folding)
+    VALUES (%(id)s, %(end)s, {FOLDING_VERSION})
+    ON CONFLICT (conversation_id) DO UPDATE SET indexed = excluded.indexed, folding = excluded.folding
+        WHERE {_INDEXED} = %(start)s
     RETURNING conversation_id
+"""
+_DELETE_ENTRIES = """
+    DELETE FROM autonomy_ctx.search_entry
+    WHERE conversation_id = %(id)s AND position > %(start)s AND position <= %(end)s
 """
 _INSERT_ENTRIES = """
     INSERT INTO autonomy_ctx.search_entry (conversation_id, position, length, terms)
@@ -89,27 +100,43 @@ _INSERT_ENTRIES = """
 """
 # `ts_rank` of one term with weights of 1 is the sum of 1, 1/4, 1/9 and so on, one for each time that the
 # message has it, by the limit of that sum. This gives back how often that is, and is four times as fast as
-# to unfold the terms of each message. Rounded, because equals must not differ by the order of a sum.
+# to unfold the terms of each message; of several terms at once it says nothing, they count as one. Rounded,
+# because equals must not differ by the order of a sum. What matches in another form weighs as in the other
+# stores: for a single word every exact match comes before all others, for more it takes part in the sum, but
+# the best of the others stays below the best exact one.
 _SELECT_HITS = f"""
     WITH match AS MATERIALIZED (
-        SELECT e.conversation_id, e.position, e.number, e.length::float8 AS length, w.place,
-               round(1 / ({_RANK_LIMIT}::float8 * (1 - ts_rank('{{{{1,1,1,1}}}}', e.terms, w.term))) - 0.5)
-                   AS frequency
+        SELECT e.conversation_id, e.position, e.number, e.length::float8 AS length, w.place, w.is_exact,
+               greatest(1, round(1 / nullif(
+                   {_RANK_LIMIT}::float8 * (1 - ts_rank('{{{{1,1,1,1}}}}', e.terms, w.term)), 0
+               ) - 0.5)) AS frequency
         FROM autonomy_ctx.search_entry e
-        JOIN unnest(%(terms)s::tsquery[]) WITH ORDINALITY AS w (term, place) ON e.terms @@ w.term
+        JOIN unnest(%(terms)s::tsquery[], %(are_exact)s::bool[]) WITH ORDINALITY
+            AS w (term, is_exact, place) ON e.terms @@ w.term
         WHERE e.terms @@ %(any_term)s::tsquery AND {{condition}}
     ), weight AS (
         SELECT place, ln(1 + greatest(%(messages)s::float8 - count(*) + 0.5, 0) / (count(*) + 0.5)) AS weight
         FROM match GROUP BY place
     ), usual AS (SELECT avg(length) AS length FROM match),
-    hit AS (
-        SELECT m.conversation_id, m.position, m.number, round(sum(
+    part AS (
+        SELECT m.conversation_id, m.position, m.number, m.is_exact,
             w.weight * m.frequency * ({BM25_K1} + 1)
-            / (m.frequency + {BM25_K1} * (1 - {BM25_B} + {BM25_B} * m.length / usual.length))
-        )::numeric, 9) AS score
+            / (m.frequency + {BM25_K1} * (1 - {BM25_B} + {BM25_B} * m.length / usual.length)) AS score
         FROM match m JOIN weight w ON w.place = m.place CROSS JOIN usual
-        GROUP BY m.conversation_id, m.position, m.number
-        ORDER BY score DESC, m.number DESC LIMIT %(limit)s
+    ), found AS MATERIALIZED (
+        SELECT conversation_id, position, number,
+               sum(score) FILTER (WHERE is_exact) AS exact, sum(score) FILTER (WHERE NOT is_exact) AS folded
+        FROM part GROUP BY conversation_id, position, number
+    ), folding AS (
+        SELECT CASE
+            WHEN max(exact) IS NULL THEN 1
+            WHEN %(is_single)s THEN {FOLDED_WEIGHT} * min(exact) / nullif(max(folded), 0)
+            ELSE {FOLDED_WEIGHT} * least(1, max(exact) / nullif(max(folded), 0))
+        END AS weight FROM found
+    ), hit AS (
+        SELECT conversation_id, position, number,
+               round((coalesce(exact, 0) + coalesce(folded * folding.weight, 0))::numeric, 9) AS score
+        FROM found CROSS JOIN folding ORDER BY score DESC, number DESC LIMIT %(limit)s
     )
     SELECT c.conversation, hit.score::float8, hit.position,
            coalesce(m.long_id, m.id), m.created, m.tokens, m.counter, m.body
@@ -175,14 +202,14 @@ class IndexBlock(NamedTuple):
 
 
 class IndexEntries(NamedTuple):
-    """The same, with the terms of each by its position, and how often it has them."""
+    """The same, with the terms of each by its position."""
 
     block: IndexBlock
-    terms: dict[int, Counter[str]]
+    terms: dict[int, IndexTerms]
 
 
 async def search(
-    database: Database, search_scope: SearchScope, terms: Sequence[str], limit: int
+    database: Database, search_scope: SearchScope, terms: QueryTerms, limit: int
 ) -> list[SearchHit]:
     """Have the index follow the log, then find."""
     state = await database.read(lambda connection: read_state(connection, search_scope))
@@ -255,6 +282,7 @@ def split_terms(blocks: Sequence[IndexBlock]) -> list[IndexEntries]:
             block, {row[0]: Counter(map(stem_term, index_terms(row_text(*row)))) for row in block.rows}
         )
         for block in blocks
+        IndexEntries(block, {row[0]: index_terms(_row_text(*row)) for row in block.rows}) for block in blocks
     ]
 
 
@@ -270,9 +298,12 @@ async def write_index_entries(
             continue
         place = {"id": block.conversation_id, "start": block.start, "end": block.end}
         moved = await (await connection.execute(_MOVE_PROGRESS, place)).fetchone()
+        if moved is not None:
+            await connection.execute(_DELETE_ENTRIES, place)
         if moved is not None and terms:
             vectors = [_vector(number, found) for found in terms.values()]
-            lengths = [found.total() for found in terms.values()]
+            # Other forms of words do not make a message longer.
+            lengths = [len(found.words) for found in terms.values()]
             await connection.execute(_INSERT_ENTRIES, (block.conversation_id, list(terms), lengths, vectors))
 
 
@@ -280,16 +311,20 @@ async def find_messages(
     connection: Connection,
     search_scope: SearchScope,
     state: SearchState,
-    terms: Sequence[str],
+    terms: QueryTerms,
     limit: int,
 ) -> list[SearchHit]:
     """What matches any of the terms, best first; of equals the newest."""
     if state.scope_number is None:
         return []
-    queries = [_quote(state.scope_number, term) for term in dict.fromkeys(map(stem_term, terms))]
+    number = state.scope_number
+    exact = [_quote(number, term) for term in dict.fromkeys(map(stem_term, terms.exact))]
+    folded = _folded_queries(number, terms.folded)
     values: dict[str, Any] = {
-        "terms": queries,
-        "any_term": " | ".join(queries),
+        "terms": exact + folded,
+        "are_exact": [True] * len(exact) + [False] * len(folded),
+        "any_term": " | ".join((*exact, *folded)),
+        "is_single": len(terms.exact) == 1,
         "messages": state.messages,
         "limit": limit,
     }
@@ -330,7 +365,18 @@ async def _ensure_scope_number(connection: Connection, search_scope: SearchScope
 
 
 def _vector(scope_number: int, terms: Counter[str]) -> str:
+def _row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
+    """The text by which the message of a row is found; a plain one need not be made for that."""
+    text = plain_body_text(body)
+    if text is None:
+        text = searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
+    return text
+
+
+def _vector(scope_number: int, found: IndexTerms) -> str:
     """A `tsvector` as PostgreSQL reads it."""
+    terms = Counter(map(stem_term, found.words))
+    terms.update(found.forms)
     return " ".join(
         f"{_quote(scope_number, term)}:{_positions(min(count, _MAX_FREQUENCY))}"
         for term, count in terms.items()
@@ -339,6 +385,18 @@ def _vector(scope_number: int, terms: Counter[str]) -> str:
 
 def _positions(count: int) -> str:
     return ",".join(map(str, range(1, count + 1)))
+
+
+def _folded_queries(scope_number: int, folded: FoldedTerms) -> list[str]:
+    """Other forms of terms as PostgreSQL looks for them. Forms are not stemmed."""
+    quote = partial(_quote, scope_number)
+    found = [
+        *(quote(stem_term(word)) for word in folded.words),
+        *(f"({quote(stem_term(one))} & {quote(stem_term(other))})" for one, other in folded.pairs),
+        *map(quote, folded.forms),
+        *(f"{quote(prefix)}:*" for prefix in folded.prefixes),
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _quote(scope_number: int, term: str) -> str:

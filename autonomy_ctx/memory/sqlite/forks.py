@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
+from autonomy_ctx.items.folding import FOLDING_VERSION
 from autonomy_ctx.memory.facts import fork_facts
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_position, fork_segments
 from autonomy_ctx.memory.sqlite.facts import insert_ended_fact, read_forkable_facts
@@ -19,11 +20,11 @@ _SELECT_SOURCE = """
     SELECT id, last_fact, head, count, generation, last_user, revision FROM conversation
     WHERE agent = ? AND scope = ? AND conversation = ?
 """
-_INSERT_FORK = """
+_INSERT_FORK = f"""
     INSERT INTO conversation
-        (agent, scope, conversation, head, indexed, count, has_messages, generation, revision, last_fact,
-         is_fork)
-    VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?5 > 0, ?6, ?7, ?8, 1) RETURNING id
+        (agent, scope, conversation, head, indexed, folding, count, has_messages, generation, revision,
+         last_fact, is_fork)
+    VALUES (?1, ?2, ?3, ?4, ?4, {FOLDING_VERSION}, ?5, ?5 > 0, ?6, ?7, ?8, 1) RETURNING id
 """
 _SELECT_RANGES = """
     SELECT source_id, first, last FROM shared_range WHERE conversation_id = ? ORDER BY first DESC

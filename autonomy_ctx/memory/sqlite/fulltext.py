@@ -1,7 +1,8 @@
-"""The full-text index of messages: an FTS5 table, and the SQL that fills, searches and purges it.
+"""The full-text index of messages: two FTS5 tables, and the SQL that fills, searches and purges them.
 
-Terms are split and normalised in Python. SQLite only cuts at spaces and stems, because its Unicode tables
-are old. Knows connections, not stores or logs.
+Terms are split and normalised in Python. SQLite only cuts at spaces and stems English, because its Unicode
+tables are old. Other forms of words have a table of their own: they must not make a message longer than it is.
+Knows connections, not stores or logs.
 """
 
 from __future__ import annotations
@@ -11,40 +12,67 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.items.terms import fts_or_query, index_terms
+from autonomy_ctx.items.terms import FORM_MARK, IndexTerms, fts_or_query, index_terms
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms
 
-_CREATE_INDEX = """
+_CREATE_TERMS = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_term USING fts5 (text, place, tokenize = 'porter ascii')
 """
+_CREATE_FORMS = """
+    CREATE VIRTUAL TABLE IF NOT EXISTS search_form USING fts5 (text, place, tokenize = 'ascii')
+"""
+_TABLES = ("search_term", "search_form")
 # One statement for many rows: with each row that SQLite steps to, a thread may have to wait for the
 # interpreter lock.
 _INSERT_ENTRIES = "INSERT INTO search_entry (conversation_id, position) SELECT ?, value FROM json_each(?)"
+_SELECT_ENTRIES = """
+    SELECT id FROM search_entry WHERE conversation_id = ? AND position > ? AND position <= ?
+"""
 _INSERT_TERMS = """
-    INSERT INTO search_term (rowid, text, place)
+    INSERT INTO {table} (rowid, text, place)
     SELECT e.id, t.value, 'c' || ?1 FROM json_each(?2) t
     CROSS JOIN search_entry e ON e.conversation_id = ?1 AND e.position = CAST(t.key AS INTEGER)
 """
-# The place says which conversation it is, and nothing about how well a message fits.
+# What matches exactly, and what matches in another form. For a single word every exact match comes before all
+# others. For more it takes part in the sum, but the best of the others stays below the best exact one: a form
+# that is rare must not count for more than a word that is common. The place says which conversation it is, and
+# nothing about how well a message fits.
 _SELECT_HITS = """
-    SELECT e.conversation_id, e.position, f.score FROM (
+    WITH exact AS (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH ? AND rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)
-        ORDER BY 2 DESC, 1 DESC LIMIT ?
+        WHERE search_term MATCH :exact AND {{condition}}
+    ), folded AS (
+        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
+        WHERE search_term MATCH :words AND {{condition}}
+        UNION ALL
+        SELECT rowid AS id, -bm25(search_form, 1.0, 0.0) AS score FROM search_form
+        WHERE search_form MATCH :forms AND {{condition}}
+    ), weight AS (
+        SELECT CASE
+            WHEN NOT EXISTS (SELECT 1 FROM exact) THEN 1.0
+            WHEN :is_single THEN {weight} * (SELECT min(score) FROM exact) / (SELECT max(score) FROM folded)
+            ELSE {weight} * min(1.0, (SELECT max(score) FROM exact) / (SELECT max(score) FROM folded))
+        END AS weight
+    )
+    SELECT e.conversation_id, e.position, f.score FROM (
+        SELECT id, sum(score) AS score FROM (
+            SELECT id, score FROM exact UNION ALL SELECT id, score * weight FROM folded CROSS JOIN weight
+        ) GROUP BY id ORDER BY 2 DESC, 1 DESC LIMIT :limit
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
-"""
+""".format(weight=FOLDED_WEIGHT)
+_SELECT_LISTED_HITS = _SELECT_HITS.format(
+    condition="rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)"
+)
 # Of a fork: what it has of other conversations, and its own.
-_SELECT_SHARED_HITS = """
-    SELECT e.conversation_id, e.position, f.score FROM (
-        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH ?1 AND EXISTS (
-            SELECT 1 FROM search_entry s CROSS JOIN json_each(?3) r
-            WHERE s.id = search_term.rowid AND s.conversation_id = json_extract(r.value, '$[0]')
-              AND s.position BETWEEN json_extract(r.value, '$[1]') AND json_extract(r.value, '$[2]'))
-        ORDER BY 2 DESC, 1 DESC LIMIT ?2
-    ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
-"""
+_SELECT_SHARED_HITS = _SELECT_HITS.format(
+    condition="""EXISTS (
+        SELECT 1 FROM search_entry s CROSS JOIN json_each(:ranges) r
+        WHERE s.id = rowid AND s.conversation_id = json_extract(r.value, '$[0]')
+          AND s.position BETWEEN json_extract(r.value, '$[1]') AND json_extract(r.value, '$[2]'))"""
+)
 _UNLIST_ENTRIES = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
-_MERGE_INDEX = "INSERT INTO search_term (search_term, rank) VALUES ('merge', ?)"
+_SET_MERGE = "INSERT INTO {table} ({table}, rank) VALUES ('usermerge', 2)"
+_MERGE_INDEX = "INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)"
 # How much one transaction does, so that others get their turn.
 _PURGE_ROWS, _PURGE_PAGES = 200, 128
 
@@ -59,7 +87,8 @@ class FullTextHit(NamedTuple):
 
 def create_index(connection: sqlite3.Connection) -> None:
     """Make the index if there is none."""
-    connection.execute(_CREATE_INDEX)
+    for statement in (_CREATE_TERMS, _CREATE_FORMS):
+        connection.execute(statement)
 
 
 def find_scope_number(connection: sqlite3.Connection, agent: str, scope: str) -> int | None:
@@ -89,15 +118,30 @@ def add_messages(
     connection: sqlite3.Connection,
     scope_number: int,
     conversation_id: int,
-    terms: Mapping[int, Sequence[str]],
+    terms: Mapping[int, IndexTerms],
 ) -> None:
     """Put messages into the index, their terms by their positions; together it is much faster."""
     if not terms:
         return
     connection.execute(_INSERT_ENTRIES, (conversation_id, json.dumps(list(terms))))
     mark = f"{scope_number}x"
-    texts = {position: _mark_terms(mark, found) for position, found in terms.items()}
-    connection.execute(_INSERT_TERMS, (conversation_id, json.dumps(texts)))
+    words = {position: _mark_terms(mark, found.words) for position, found in terms.items()}
+    forms = {position: _mark_terms(mark, found.forms) for position, found in terms.items() if found.forms}
+    for table, texts in zip(_TABLES, (words, forms), strict=True):
+        if texts:
+            connection.execute(_INSERT_TERMS.format(table=table), (conversation_id, json.dumps(texts)))
+
+
+def remove_messages(connection: sqlite3.Connection, conversation_id: int, after: int, last: int) -> None:
+    """Take out what the index has of messages that come into it anew."""
+    old = connection.execute(_SELECT_ENTRIES, (conversation_id, after, last)).fetchall()
+    _delete_rows(connection, old)
+
+
+def _delete_rows(connection: sqlite3.Connection, rows: Sequence[tuple[int]]) -> None:
+    for table in _TABLES:
+        connection.executemany(f"DELETE FROM {table} WHERE rowid = ?", rows)  # noqa: S608  # our names
+    connection.executemany("DELETE FROM search_entry WHERE id = ?", rows)
 
 
 def _mark_terms(mark: str, terms: Sequence[str]) -> str:
@@ -108,7 +152,7 @@ def find_hits(
     connection: sqlite3.Connection,
     scope_number: int,
     conversation_id: int | None,
-    terms: Sequence[str],
+    terms: QueryTerms,
     limit: int,
     ranges: Sequence[tuple[int, int, int]] = (),
 ) -> list[FullTextHit]:
@@ -116,15 +160,30 @@ def find_hits(
 
     With several `ranges`, in those: each a conversation, its first and its last position.
     """
-    match = f"text : ({fts_or_query(f'{scope_number}x{term}' for term in terms)})"
+    mark, folded = f"{scope_number}x", terms.folded
     numbers = {number for number, _, _ in ranges} if len(ranges) > 1 else {conversation_id} - {None}
-    if numbers:
-        match = f"({match}) AND (place : ({' OR '.join(f'c{number}' for number in numbers)}))"
-    # SQLite takes no larger number; no index has so many rows.
-    values: tuple[object, ...] = (match, min(limit, 2**62))
-    statement = _SELECT_HITS
+    place = f" AND (place : ({' OR '.join(f'c{number}' for number in numbers)}))" if numbers else ""
+    words = [
+        *(f'"{mark}{word}"' for word in folded.words),
+        *(f'("{mark}{first}" AND "{mark}{second}")' for first, second in folded.pairs),
+    ]
+    forms = [
+        *(f'"{mark}{form}"' for form in folded.forms),
+        *(f'"{mark}{prefix}" *' for prefix in folded.prefixes),
+    ]
+    # No text has a mark alone.
+    nothing = f'"{mark}{FORM_MARK}"'
+    values: dict[str, object] = {
+        "exact": f"(text : ({fts_or_query(mark + term for term in terms.exact)})){place}",
+        "words": f"(text : ({' OR '.join(words) or nothing})){place}",
+        "forms": f"(text : ({' OR '.join(forms) or nothing})){place}",
+        "is_single": len(terms.exact) == 1,
+        # SQLite takes no larger number; no index has so many rows.
+        "limit": min(limit, 2**62),
+    }
+    statement = _SELECT_LISTED_HITS
     if len(ranges) > 1:
-        statement, values = _SELECT_SHARED_HITS, (*values, json.dumps(ranges))
+        statement, values["ranges"] = _SELECT_SHARED_HITS, json.dumps(ranges)
     return [FullTextHit(*row) for row in connection.execute(statement, values).fetchall()]
 
 
@@ -155,15 +214,20 @@ def purge_index_step(connection: sqlite3.Connection) -> bool:
         "SELECT id FROM search_entry WHERE conversation_id = 0 ORDER BY position LIMIT ?", (_PURGE_ROWS,)
     ).fetchall()
     if gone:
-        for statement in ("DELETE FROM search_term WHERE rowid = ?", "DELETE FROM search_entry WHERE id = ?"):
-            connection.executemany(statement, gone)
+        create_index(connection)
+        _delete_rows(connection, gone)
         return True
-    if stage == 1:
-        # With a higher number, FTS5 leaves a merge unfinished where newer parts are more than those in it.
-        connection.execute("INSERT INTO search_term (search_term, rank) VALUES ('usermerge', 2)")
-    before = connection.total_changes
-    connection.execute(_MERGE_INDEX, (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,))
-    # One change is the command itself.
-    ended = stage == 2 and connection.total_changes - before < 2
+    create_index(connection)
+    ended = stage == 2
+    for table in _TABLES:
+        if stage == 1:
+            # With a higher number, FTS5 leaves a merge unfinished where newer parts are more than those in it.
+            connection.execute(_SET_MERGE.format(table=table))
+        before = connection.total_changes
+        connection.execute(
+            _MERGE_INDEX.format(table=table), (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,)
+        )
+        # One change is the command itself.
+        ended = ended and connection.total_changes - before < 2
     connection.execute("UPDATE search_purge SET stage = ?", (0 if ended else 2,))
     return not ended

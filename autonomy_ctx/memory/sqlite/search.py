@@ -2,7 +2,8 @@
 
 The index is updated when somebody searches, one block per transaction, so that appends are not slowed down
 and do not have to wait. A block is read and split into terms before the transaction that writes it. Deleted
-messages are purged from the index in steps.
+messages are purged from the index in steps. What was indexed with another folding of words is found as it is
+until it is indexed anew, in the same blocks.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autonomy_ctx.items.terms import index_terms
+from autonomy_ctx.items.folding import FOLDING_VERSION
+from autonomy_ctx.items.terms import IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.search_text import row_text
+from autonomy_ctx.memory.search_text import QueryTerms, plain_body_text, searchable_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import Transaction
@@ -24,13 +27,16 @@ from autonomy_ctx.memory.store import IndexedMessage, SearchHit
 # 10 milliseconds.
 _BLOCK_ROWS, _BLOCK_BYTES = 256, 128 * 1024
 
-_SELECT_UNINDEXED = """
+# How far a conversation is in the index; what was taken in with another folding does not count.
+_INDEXED = f"CASE folding WHEN {FOLDING_VERSION} THEN indexed ELSE 0 END"
+_SELECT_UNINDEXED = f"""
     SELECT id, head FROM conversation
-    WHERE agent = ?1 AND scope = ?2 AND indexed < head AND (?3 IS NULL OR conversation = ?3 OR id IN (
+    WHERE agent = ?1 AND scope = ?2 AND {_INDEXED} < head AND (?3 IS NULL OR conversation = ?3 OR id IN (
         SELECT r.source_id FROM conversation f JOIN shared_range r ON r.conversation_id = f.id
         WHERE f.agent = ?1 AND f.scope = ?2 AND f.conversation = ?3))
 """
-_SELECT_INDEX_STATE = "SELECT indexed, generation, head FROM conversation WHERE id = ?"
+_SELECT_INDEX_STATE = f"SELECT {_INDEXED}, generation, head FROM conversation WHERE id = ?"
+_UPDATE_INDEXED = f"UPDATE conversation SET indexed = ?, folding = {FOLDING_VERSION} WHERE id = ?"
 # How far the next block goes: rows up to the one that fills it.
 _SELECT_BLOCK_END = """
     SELECT max(position), count(*), sum(size) FROM (
@@ -82,7 +88,7 @@ class IndexBlock(NamedTuple):
     generation: int
     start: int
     end: int
-    terms: dict[int, list[str]]
+    terms: dict[int, IndexTerms]
 
 
 def pending_index_work(connection: sqlite3.Connection, search_scope: SearchScope) -> PendingIndexWork | None:
@@ -133,10 +139,9 @@ def write_index_blocks(
     for block in blocks:
         indexed, generation, _ = connection.execute(_SELECT_INDEX_STATE, (block.conversation_id,)).fetchone()
         if (indexed, generation) == (block.start, block.generation):
+            fulltext.remove_messages(connection, block.conversation_id, block.start, block.end)
             fulltext.add_messages(connection, number, block.conversation_id, block.terms)
-            connection.execute(
-                "UPDATE conversation SET indexed = ? WHERE id = ?", (block.end, block.conversation_id)
-            )
+            connection.execute(_UPDATE_INDEXED, (block.end, block.conversation_id))
 
 
 def purge_step(transaction: Transaction) -> bool:
@@ -153,7 +158,7 @@ def purge_step(transaction: Transaction) -> bool:
 def search_messages(
     connection: sqlite3.Connection,
     search_scope: SearchScope,
-    terms: Sequence[str],
+    terms: QueryTerms,
     limit: int,
     *,
     even_if_stale: bool,
@@ -190,7 +195,7 @@ def read_indexed(
 
 
 def _read_hits(
-    connection: sqlite3.Connection, search_scope: SearchScope, terms: Sequence[str], limit: int
+    connection: sqlite3.Connection, search_scope: SearchScope, terms: QueryTerms, limit: int
 ) -> list[SearchHit]:
     number = fulltext.find_scope_number(connection, search_scope.agent, search_scope.scope)
     if number is None:

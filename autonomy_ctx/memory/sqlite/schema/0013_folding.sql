@@ -1,0 +1,3 @@
+-- With which folding of words a conversation's messages were taken into the index (`FOLDING_VERSION`). With
+-- another one, `indexed` counts for 0: the next search takes them in anew.
+ALTER TABLE conversation ADD COLUMN folding INTEGER NOT NULL DEFAULT 0;
