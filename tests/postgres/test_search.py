@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import psycopg
 import pytest_asyncio
 from anyio.lowlevel import checkpoint
 
-from autonomy_ctx.items.stems import stem_term
+from autonomy_ctx.items.terms import IndexTerms
 from autonomy_ctx.memory.postgres import search
 from autonomy_ctx.memory.postgres.search import IndexEntries, SearchScope
 from autonomy_ctx.memory.postgres.store import PostgresStore
+from autonomy_ctx.memory.search_text import QueryTerms
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, SearchHit, Store
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
@@ -163,7 +163,8 @@ async def test_a_search_passes_over_no_entry_of_another_scope(
     await connection.execute("VACUUM ANALYZE autonomy_ctx.search_entry")
     state = await search.read_state(connection, ANA)
     queries = [f"'{state.scope_number}xmuseum'"]
-    values = {"terms": queries, "any_term": queries[0], "messages": 3, "limit": 10}
+    values = {"terms": queries, "are_exact": [True], "is_single": True, "any_term": queries[0]}
+    values |= {"messages": 3, "limit": 10}
     # So small a table would be read whole.
     await connection.execute("SET enable_seqscan = off")
     cursor = await connection.execute(
@@ -186,13 +187,13 @@ async def test_a_term_may_have_any_character(connection: psycopg.AsyncConnection
     hostile = ["it's", "back\\slash", "a:1,2A", "' | 'b", "100%", "%s", "{}", "space d", "😀", "'", "\\"]
     [(block, _)] = await read_entries(connection)
     async with connection.transaction():
-        terms = {1: Counter(map(stem_term, hostile))}
+        terms = {1: IndexTerms(hostile, hostile)}
         await search.write_index_entries(connection, ANA, [IndexEntries(block, terms)])
     state = await search.read_state(connection, ANA)
     for term in hostile:
-        [hit] = await search.find_messages(connection, ANA, state, [term], 10)
+        [hit] = await search.find_messages(connection, ANA, state, QueryTerms([term]), 10)
         assert hit.position == 1
-    assert await search.find_messages(connection, ANA, state, ["b", "a", "it"], 10) == []
+    assert await search.find_messages(connection, ANA, state, QueryTerms(["b", "a", "it"]), 10) == []
 
 
 async def test_the_largest_message_of_different_characters_fits_into_the_index(store: PostgresStore) -> None:

@@ -22,6 +22,8 @@ _CREATE_FORMS = """
     CREATE VIRTUAL TABLE IF NOT EXISTS search_form USING fts5 (text, place, tokenize = 'ascii')
 """
 _TABLES = ("search_term", "search_form")
+# Makes the forms of a message as long as its words, which a rank depends on. Nobody can look for it.
+_FILLER = " f"
 # One statement for many rows: with each row that SQLite steps to, a thread may have to wait for the
 # interpreter lock.
 _INSERT_ENTRIES = "INSERT INTO search_entry (conversation_id, position) SELECT ?, value FROM json_each(?)"
@@ -40,13 +42,13 @@ _INSERT_TERMS = """
 _SELECT_HITS = """
     WITH exact AS (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH :exact AND {{condition}}
+        WHERE search_term MATCH :exact AND {{search_term}}
     ), folded AS (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
-        WHERE search_term MATCH :words AND {{condition}}
+        WHERE search_term MATCH :words AND {{search_term}}
         UNION ALL
         SELECT rowid AS id, -bm25(search_form, 1.0, 0.0) AS score FROM search_form
-        WHERE search_form MATCH :forms AND {{condition}}
+        WHERE search_form MATCH :forms AND {{search_form}}
     ), weight AS (
         SELECT CASE
             WHEN NOT EXISTS (SELECT 1 FROM exact) THEN 1.0
@@ -60,15 +62,15 @@ _SELECT_HITS = """
         ) GROUP BY id ORDER BY 2 DESC, 1 DESC LIMIT :limit
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
 """.format(weight=FOLDED_WEIGHT)
-_SELECT_LISTED_HITS = _SELECT_HITS.format(
-    condition="rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)"
-)
+_IS_LISTED = "{table}.rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)"
 # Of a fork: what it has of other conversations, and its own.
-_SELECT_SHARED_HITS = _SELECT_HITS.format(
-    condition="""EXISTS (
-        SELECT 1 FROM search_entry s CROSS JOIN json_each(:ranges) r
-        WHERE s.id = rowid AND s.conversation_id = json_extract(r.value, '$[0]')
-          AND s.position BETWEEN json_extract(r.value, '$[1]') AND json_extract(r.value, '$[2]'))"""
+_IS_SHARED = """EXISTS (
+    SELECT 1 FROM search_entry s CROSS JOIN json_each(:ranges) r
+    WHERE s.id = {table}.rowid AND s.conversation_id = json_extract(r.value, '$[0]')
+      AND s.position BETWEEN json_extract(r.value, '$[1]') AND json_extract(r.value, '$[2]'))"""
+_SELECT_LISTED_HITS, _SELECT_SHARED_HITS = (
+    _SELECT_HITS.format(**{table: condition.format(table=table) for table in _TABLES})
+    for condition in (_IS_LISTED, _IS_SHARED)
 )
 _UNLIST_ENTRIES = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
 _SET_MERGE = "INSERT INTO {table} ({table}, rank) VALUES ('usermerge', 2)"
@@ -126,7 +128,11 @@ def add_messages(
     connection.execute(_INSERT_ENTRIES, (conversation_id, json.dumps(list(terms))))
     mark = f"{scope_number}x"
     words = {position: _mark_terms(mark, found.words) for position, found in terms.items()}
-    forms = {position: _mark_terms(mark, found.forms) for position, found in terms.items() if found.forms}
+    forms = {
+        position: _mark_terms(mark, found.forms) + _FILLER * (len(found.words) - len(found.forms))
+        for position, found in terms.items()
+        if found.forms
+    }
     for table, texts in zip(_TABLES, (words, forms), strict=True):
         if texts:
             connection.execute(_INSERT_TERMS.format(table=table), (conversation_id, json.dumps(texts)))
