@@ -71,7 +71,9 @@ class Tally:
 def read_cases(name: str) -> list[Case]:
     lines = (CASES / name).read_text("utf-8").splitlines()
     return [
-        Case(*(cell.strip() for cell in line.split("|"))) for line in lines if line and not line.startswith("#")
+        Case(*(cell.strip() for cell in line.split("|")))
+        for line in lines
+        if line and not line.startswith("#")
     ]
 
 
@@ -90,7 +92,9 @@ async def run_case(case: Case, sentence: str, tally: Tally) -> str:
     faults = [] if 2 in found else ["not found"]
     faults += ["not exact first"] if 2 in found and found[:1] != [1] else []
     faults += ["wrongly found"] if 3 in found else []
-    return f"{case.language}: {case.query} > {case.other} !{case.wrong}: {', '.join(faults)}" if faults else ""
+    return (
+        f"{case.language}: {case.query} > {case.other} !{case.wrong}: {', '.join(faults)}" if faults else ""
+    )
 
 
 async def run(name: str, show_cases: bool) -> None:

@@ -1,10 +1,10 @@
 """Forms of a word in which search looks for it besides the one that was written.
 
 `normalize_text` takes away what no reader sees: case, width, marks without a width, digits of other scripts.
-`fold_forms` gives what others may write for a word: without accents and vowel marks, `ue` for `ü`, one letter
-for the variants of Arabic and Persian, hiragana for katakana, simplified characters for traditional ones.
-Endings and articles are the subject of `light_stems`. Raise `FOLDING_VERSION` with every change of what is
-indexed: indexes that were made with another one are made anew.
+`fold_script` gives a word in the plainest letters: without accents and vowel marks, one letter for the
+variants of Arabic and Persian, hiragana for katakana, simplified characters for traditional ones. Endings
+and articles are the subject of `light_stems`. Raise `FOLDING_VERSION` with every change of what is indexed,
+here or there: indexes that were made with another one are made anew.
 """
 
 from __future__ import annotations
@@ -31,10 +31,23 @@ SYLLABIC_SCRIPTS = (
     "\ua9fa-\ua9fe\uaa60-\uaa7f"
 )
 # Tatweel, soft hyphen, joiners, marks of direction, variation selectors: a reader does not see them.
-_INVISIBLE = "\u00ad\u034f\u061c\u0640\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
+_INVISIBLE = (
+    "\u00ad\u034f\u061c\u0640\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ufe00-\ufe0f\ufeff"
+)
 _SPECIAL_LETTERS = {
-    **{"\u00df": "ss", "\u00f8": "o", "\u00e6": "ae", "\u0153": "oe", "\u0111": "d", "\u0142": "l"},
-    **{"\u0131": "i", "\u00f0": "d", "\u00fe": "th", "\u0127": "h", "\u0167": "t", "\u03c2": "\u03c3"},
+    "\u00df": "ss",
+    "\u00f8": "o",
+    "\u00e6": "ae",
+    "\u0153": "oe",
+    "\u0111": "d",
+    "\u0142": "l",
+    "\u0131": "i",
+    "\u00f0": "d",
+    "\u00fe": "th",
+    "\u0127": "h",
+    "\u0167": "t",
+    "\u03c2": "\u03c3",
 }
 # What is written where a keyboard has no such letter.
 _DIGRAPHS = {"\u00e4": "ae", "\u00f6": "oe", "\u00fc": "ue", "\u00e5": "aa", "\u00f8": "oe"}
@@ -112,13 +125,17 @@ def normalize_text(text: str) -> str:
     return unicodedata.normalize("NFC", patterns.digit.sub(_ascii_digit, plain))
 
 
-def fold_forms(word: str) -> list[str]:
-    """What else may be written for a normalized word that is not ASCII; the plainest first, never itself."""
-    first = fold_script(word)
-    forms = [first]
-    if not _patterns().digraph.isdisjoint(word):
+def spelling_forms(word: str) -> list[str]:
+    """What else may be written for a normalized word; the plainest first, never itself.
+
+    Where a keyboard has no umlaut, `ue` stands for `ü`, or `u` does.
+    """
+    forms = [fold_script(word)]
+    if not _patterns().umlaut.isdisjoint(word):
         forms.append(fold_script(word.translate(_tables().digraphs)))
-    return [form for form in dict.fromkeys(forms) if form and form != word]
+    if _patterns().digraph.search(word):
+        forms.append(_patterns().digraph.sub(lambda match: match[1] or "", forms[0]))
+    return [form for form in dict.fromkeys(forms) if form != word]
 
 
 def fold_script(word: str) -> str:
@@ -143,34 +160,35 @@ def _ascii_digit(match: re.Match[str]) -> str:
 
 
 class _Patterns:
-    """Compiled by the first text that is not ASCII."""
+    """Compiled on first use."""
 
     def __init__(self) -> None:
         self.invisible = re.compile(f"[{_INVISIBLE}]+")
         self.digit = re.compile(r"[^\D0-9]")
-        self.digraph = frozenset(_DIGRAPHS)
+        self.umlaut = frozenset(_DIGRAPHS)
+        self.digraph = re.compile("([ao]|(?<![aeq])u)e|a(?=a)")
         # Accents (but not the one that makes another letter of the Cyrillic i), points of Hebrew, vowel marks
         # of Arabic, the dot below and the nasal moon of Devanagari.
         self.mark = re.compile(
-            "(?<!\u0438)[\u0300-\u036f]+|[\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u093c]+"
+            "(?<!\u0438)[\u0300-\u036f]+"
+            "|[\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u093c]+"
         )
         # A nasal before another consonant is also written as a dot.
         self.nasal = re.compile("[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u0939])|\u0901")
         lead, after = "\u0e40-\u0e44\u0ec0-\u0ec4", "\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec8-\u0ece"
-        after += "\u102b-\u1038\u103a-\u103e\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d"
+        after += "\u102b-\u1038\u103a-\u103e\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d"
+        after += "\u1071-\u1074\u1082-\u108d"
         after += "\u17b4-\u17d1\u17d3\u17dd"
         self.syllable = re.compile(f"[{lead}]*(?:[^{lead}](?:[\u1039\u17d2].|[{after}])*)?", re.DOTALL)
 
 
 class _Tables:
-    """Made by the first text that is not ASCII."""
+    """Made on first use."""
 
     def __init__(self) -> None:
         han = dict(zip(_HAN_PAIRS[::2], _HAN_PAIRS[1::2], strict=True))
         kana = {chr(code): chr(code - 0x60) for code in range(0x30A1, 0x30F7)}
-        self.letters = str.maketrans(
-            {**_SPECIAL_LETTERS, **_ARABIC_LETTERS, **_HEBREW_FINALS, **kana, **han}
-        )
+        self.letters = str.maketrans({**_SPECIAL_LETTERS, **_ARABIC_LETTERS, **_HEBREW_FINALS, **kana, **han})
         self.digraphs = str.maketrans(_DIGRAPHS)
 
 

@@ -19,79 +19,43 @@ LATIN_LANGUAGES = (*COMPOUND_LANGUAGES, *SPACED_LANGUAGES)
 
 # Words that tell a language from English and mostly from others.
 _LITTLE_WORDS = {
-    "de": "der die das und ist nicht ein eine einen einem einer eines mit für fuer auf dem den des zu von wir "
-    "ich sie sich auch wurde werden haben habe sind bitte über ueber bei nach aus im vom zum zur noch wie oder "
-    "aber kein keine mein meine unser unsere ihr ihre wo wann warum gibt wird heute gestern morgen können "
-    "muss mich mir dir uns euch es er dass wenn schon sehr bis durch ohne gegen",
-    "nl": "de het een en niet van ik je wij we zijn met voor op aan dat er ook maar om naar bij uit deze dit "
-    "werd worden hebben heeft geen wat wie waar wanneer gisteren vandaag morgen over onze mijn jouw zij hij u",
-    "nordic": "och att det som en ett är jag inte på av med för den har till vi om när var vad igår idag "
-    "og er ikke jeg et af til på som der har vi det den av å hva hvor når i går dag hvad fra ble blev",
-    "fr": "le la les des une un et est dans pour que qui pas nous vous avec sur ce cette sont du au aux il elle "
-    "je mais ou où par plus été hier avons ont mon ma mes votre notre quand comment pourquoi de en",
-    "es": "el los las una unos y es que de la en por para con no se del al como pero más está están hemos ayer "
-    "hoy cuando dónde donde mi su nuestro hay muy este esta qué cómo son fue un",
-    "pt": "o os as um uma e é que de da do das dos em no na nos nas por para com não se mais mas como foi ontem "
-    "hoje quando onde meu minha seu sua está estão são temos muito este esta ao à",
-    "it": "il lo gli i la le un una e è che di da in con per non si del della dei delle al alla sono ma come "
-    "più ieri oggi quando dove mio mia nostro abbiamo hanno questo questa nel nella sul sulla",
-    "pl": "i w z na do nie się jest to że jak o dla po od za ale czy był była było są mamy wczoraj dziś kiedy "
-    "gdzie mój moja nasz ten ta te przez już bardzo we ze",
-    "tr": "ve bir bu da de için ile çok ne mi mı değil var yok dün bugün nerede ben sen biz siz gibi daha ama "
-    "olarak olan kadar hakkında",
+    "de": "der die das und ist nicht ein eine einen einem einer eines mit für fuer auf dem den des zu von "
+    "wir ich sie sich auch wurde werden haben habe sind bitte über ueber bei nach aus im vom zum zur "
+    "noch wie oder aber kein keine mein meine unser unsere ihr ihre wo wann warum gibt wird heute "
+    "gestern morgen können muss mich mir dir uns euch es er dass wenn schon sehr bis durch ohne gegen",
+    "nl": "de het een en niet van ik je wij we zijn met voor op aan dat er ook maar om naar bij uit deze "
+    "dit werd worden hebben heeft geen wat wie waar wanneer gisteren vandaag morgen over onze mijn "
+    "jouw zij hij u",
+    "nordic": "och att det som en ett är jag inte på av med för den har till vi om när var vad igår idag og "
+    "er ikke jeg et af til der å hva hvor når i går dag hvad fra ble blev",
+    "fr": "le la les des une un et est dans pour que qui pas nous vous avec sur ce cette sont du au aux il "
+    "elle je mais ou où par plus été hier avons ont mon ma mes votre notre quand comment pourquoi de "
+    "en",
+    "es": "el los las una unos y es que de la en por para con no se del al como pero más está están hemos "
+    "ayer hoy cuando dónde donde mi su nuestro hay muy este esta qué cómo son fue un",
+    "pt": "o os as um uma e é que de da do das dos em no na nos nas por para com não se mais mas como foi "
+    "ontem hoje quando onde meu minha seu sua está estão são temos muito este esta ao à",
+    "it": "il lo gli i la le un una e è che di da in con per non si del della dei delle al alla sono ma "
+    "come più ieri oggi quando dove mio mia nostro abbiamo hanno questo questa nel nella sul sulla",
+    "pl": "i w z na do nie się jest to że jak o dla po od za ale czy był była było są mamy wczoraj dziś "
+    "kiedy gdzie mój moja nasz ten ta te przez już bardzo we ze",
+    "tr": "ve bir bu da de için ile çok ne mi mı değil var yok dün bugün nerede ben sen biz siz gibi daha "
+    "ama olarak olan kadar hakkında",
     "vi": "là và của có không tôi bạn anh chị em cho với được này đã sẽ ở một những các hôm qua nay",
 }
 # Words that are too common in English texts, or mean something else there.
-_AMBIGUOUS_WORDS = frozenset(
-    "die den dem des an in on no me do as a i am is was war we of to so also man over per al la le o e i u "
-    "en de el em es et er du un una ma par plus on con se si come due sole son mine ten ta te to za do po and "
-    "mi da ne ben sen var dove more fast art no not her his hat are her it dag wie met van uit maar om dit dat "
-    "las los don nay cho anh em an".split()
+_AMBIGUOUS_WORDS = (
+    "die den dem des an in on no me do as a i am is was war we of to so also man over per al la le o e u "
+    "en de el em es et er du un una ma par plus con se si come due sole son mine ten ta te za po and mi "
+    "da ne ben sen var dove more fast art not her his hat are it dag wie met van uit maar om dit dat las "
+    "los don nay cho anh"
 )
-_LETTERS = {
-    "ä": "de nordic",
-    "ö": "de nordic tr",
-    "ü": "de tr",
-    "ß": "de",
-    "å": "nordic",
-    "ø": "nordic",
-    "æ": "nordic",
-    "ñ": "es",
-    "ã": "pt",
-    "õ": "pt",
-    "ł": "pl",
-    "ą": "pl",
-    "ę": "pl",
-    "ż": "pl",
-    "ź": "pl",
-    "ś": "pl",
-    "ć": "pl",
-    "ń": "pl",
-    "ş": "tr",
-    "ğ": "tr",
-    "ı": "tr",
-    "œ": "fr",
-    "ë": "nl fr",
-    "ê": "fr pt",
-    "è": "fr it",
-    "à": "fr it pt",
-    "ì": "it",
-    "ò": "it",
-    "ù": "it fr",
-    "é": "fr es pt it",
-    "á": "es pt",
-    "í": "es pt",
-    "ó": "es pt pl",
-    "ú": "es pt",
-    "ç": "fr pt tr",
-    "â": "fr pt",
-    "ô": "fr pt",
-    "î": "fr",
-    "û": "fr",
-    "đ": "vi",
-    "ơ": "vi",
-    "ư": "vi",
-}
+# Letters that tell languages, before these.
+_LETTER_TABLE = (
+    "ä de nordic; ö de nordic tr; ü de tr; ß de; åøæ nordic; ñ es; ãõ pt; łąężźśćń pl; şğı tr; œîû fr; "
+    "ë nl fr; êâô fr pt; è fr it; à fr it pt; ìò it; ù it fr; é fr es pt it; áíú es pt; ó es pt pl; "
+    "ç fr pt tr; đơư vi"
+)
 
 
 @cache
@@ -104,9 +68,15 @@ def _languages_by_word() -> dict[str, tuple[str, ...]]:
 
 
 @cache
+def _languages_by_letter() -> dict[str, list[str]]:
+    rows = (row.split() for row in _LETTER_TABLE.split(";"))
+    return {letter: languages for letters, *languages in rows for letter in letters}
+
+
+@cache
 def little_words() -> frozenset[str]:
     """Words that tell a language of the Latin script from English."""
-    return frozenset(_languages_by_word()) - _AMBIGUOUS_WORDS
+    return frozenset(_languages_by_word()) - frozenset(_AMBIGUOUS_WORDS.split())
 
 
 def guess_languages(words: Sequence[str], english: int) -> tuple[str, ...]:
@@ -114,20 +84,22 @@ def guess_languages(words: Sequence[str], english: int) -> tuple[str, ...]:
 
     `english` is how many little words of English it has. Ambiguous words decide between others only.
     """
-    text = "".join(words)
     clear = little_words().intersection(words)
-    letters = [] if text.isascii() else [_LETTERS[one] for one in _LETTERS.keys() & set(text)]
-    if (len(clear) + len(letters) if clear else 0) <= english and english:
+    text = "".join(words)
+    by_letter = _languages_by_letter()
+    letters = [] if text.isascii() else [by_letter[one] for one in by_letter.keys() & set(text)]
+    if not clear and (english or not letters):
+        return ()
+    if english and len(clear) + len(letters) <= english:
         return ()
     votes: dict[str, int] = {}
-    for word in _languages_by_word().keys() & set(words):
-        for language in _languages_by_word()[word]:
+    by_word = _languages_by_word()
+    for word in by_word.keys() & set(words):
+        for language in by_word[word]:
             votes[language] = votes.get(language, 0) + (2 if word in clear else 1)
     for languages in letters:
-        for language in languages.split():
+        for language in languages:
             votes[language] = votes.get(language, 0) + 2
-    if not clear and not letters:
-        return ()
     most = max(votes.values())
     return tuple(language for language in LATIN_LANGUAGES if votes.get(language, 0) == most)
 
@@ -195,7 +167,9 @@ _RUSSIAN = _rules(
 )
 _GREEK = _rules("ιουσ ους ουσ εισ εων ιων ιου ων οσ οι ου ον εσ ησ ασ ια ιο α η ο ε ι υ ω")
 _ARABIC_SUFFIX = _rules("هما ها ان ات ون ين يه هم هن ه ي")
-_ARABIC_PREFIXES = ("وال", "بال", "كال", "فال", "ولل", "لل", "ال")
+_ARABIC_PREFIXES = ("وبال", "وكال", "وال", "بال", "كال", "فال", "ولل", "لل", "ال")
+# The article of this name is a part of it.
+_ARABIC_NAMES = frozenset(("الله", "والله", "بالله", "لله"))
 _HINDI = _rules("ियों ियां ियो ाओं ओं ों ें ां ीं ी े ा ो ि ुओं")
 _HEBREW = _rules("יות>י ית>י ימ ות ה")
 _HEBREW_PREFIXES = ("וה", "שה", "ה")
@@ -225,6 +199,8 @@ def _turkish(word: str) -> str:
 
 
 def _arabic(word: str) -> str:
+    if word in _ARABIC_NAMES:
+        return word
     if len(word) > 4 and word[0] == "و" and not word.startswith(_ARABIC_PREFIXES):
         word = word[1:]
     for prefix in _ARABIC_PREFIXES:

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, cast
 from autonomy_ctx.items.folding import (
     SYLLABIC_SCRIPTS,
     WORD_MARKS,
-    fold_forms,
     fold_script,
     normalize_text,
+    spelling_forms,
     syllables,
 )
 from autonomy_ctx.items.light_stems import (
@@ -33,6 +33,7 @@ from autonomy_ctx.items.light_stems import (
     light_stems,
     little_words,
 )
+from autonomy_ctx.items.stems import stem_term
 
 _PATTERN_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
 
@@ -73,9 +74,7 @@ UNSPACED_SCRIPTS = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U
 _LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{SYLLABIC_SCRIPTS}]+"
 _WORD = rf"{_LETTERS}(?:[{WORD_MARKS}]+(?:{_LETTERS})?)*"
 _JOINT = "[-_./:@+]{1,3}"
-_TERM_PATTERN = lazy_pattern(
-    rf"[{UNSPACED_SCRIPTS}]+|[{SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*"
-)
+_TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[{SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
 # The same for plain text, which takes half the time.
 _ASCII_TERM_PATTERN = lazy_pattern(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
 _JOINT_PATTERN = lazy_pattern(_JOINT)
@@ -88,9 +87,13 @@ _DIGIT_PATTERN = lazy_pattern(r"\d")
 # What stands before another form of a word, before a long word that may be joined from others, and before the
 # same from its end to its beginning. No word has these characters.
 FORM_MARK, HEAD_MARK, TAIL_MARK = "\u00b7", "\u00bb", "\u00ab"
-# A word may be joined from others from so many letters on, and be found by its beginning or its end; a part of
-# it has at least so many.
+# What stands after a word that is not English but ends like one, which keeps it from being stemmed.
+STEM_GUARD = "\u00a6"
+# A word may be joined from others from so many letters on, and be found by its beginning or its end; a part
+# of it has at least so many.
 _MIN_HEAD_WORD, _MIN_TAIL_WORD, _MIN_PART = 7, 8, 4
+# Of the end of a word so many letters are looked at.
+_MAX_TAIL = 12
 # A text with more words than this and no word that tells its language is data.
 _MAX_WORDS_OF_ANY_LANGUAGE = 8
 _LINKING_LETTERS = ("es", "en", "er", "s", "n", "e")
@@ -133,16 +136,17 @@ def index_terms(text: str) -> IndexTerms:
             english = len(parts) - len(words)
         if not (languages := _index_languages(runs, english)):
             return IndexTerms(words, [])
-        return IndexTerms(words, [form for word in words for form in _index_forms(word, languages)])
+        return IndexTerms(words, _all_forms(words, languages))
     runs = _TERM_PATTERN.findall(plain)
     terms: list[str] = []
+    spaced: list[str] = []
     forms: list[str] = []
     languages = _index_languages(runs, len(_STOP_WORD_SET.intersection(runs)))
     for run in runs:
         if run.isascii():
             parts = [part for part in _split_run(run) if part not in _STOP_WORD_SET]
             if languages:
-                forms += [form for part in parts for form in _index_forms(part, languages)]
+                spaced += parts
         elif is_unspaced(run):
             parts = [*run, *_bigrams(run)]
             forms += [FORM_MARK + form for form in _variant_grams(run) if form not in _STOP_WORD_SET]
@@ -152,20 +156,21 @@ def index_terms(text: str) -> IndexTerms:
             parts = [*units, *_pairs(units)]
         else:
             parts = _split_run(run)
-            forms += [form for part in parts for form in _index_forms(part, languages)]
+            spaced += parts
         terms += parts
-    return IndexTerms([term[:MAX_TERM_LENGTH] for term in terms], forms)
+    forms += _all_forms(spaced, languages)
+    return IndexTerms([_guard_term(term[:MAX_TERM_LENGTH]) for term in terms], forms)
 
 
 def folded_words(text: str) -> set[str]:
     """The different words of a text in plain letters, by which one sees what two texts share."""
-    return set(map(fold_script, index_terms(text).words))
+    return {fold_script(word.removesuffix(STEM_GUARD)) for word in index_terms(text).words}
 
 
 def search_terms(query: str) -> list[str]:
     """The different terms of a question, in order; of a run of characters without spaces only the pairs."""
     found: list[str] = []
-    for run in _split_query(normalize_text(query)):
+    for run in _query_runs(query):
         if not run.isascii() and is_unspaced(run):
             found += _bigrams(run) if len(run) > 1 else [run]
         elif not run.isascii() and _SYLLABIC_PATTERN.match(run):
@@ -173,28 +178,37 @@ def search_terms(query: str) -> list[str]:
             found += _pairs(units) if len(units) > 1 else units
         else:
             found += _split_run(run)
-    return list(dict.fromkeys(term[:MAX_TERM_LENGTH] for term in found if term not in _STOP_WORD_SET))
+    return list(
+        dict.fromkeys(_guard_term(term[:MAX_TERM_LENGTH]) for term in found if term not in _STOP_WORD_SET)
+    )
 
 
-def folded_terms(query: str) -> FoldedTerms:
-    """Where to look for the words of a question besides `search_terms`."""
-    runs = _split_query(normalize_text(query))
+def folded_terms(query: str, limit: int) -> FoldedTerms:
+    """Where to look for the words of a question besides `search_terms`, at most so many of each kind."""
+    runs = _query_runs(query)
     english = len(_STOP_WORD_SET.intersection(runs))
     languages = guess_languages(runs, english)
     is_english = english > 0 and not languages
-    found = FoldedTerms([], [], [], [])
+    found: list[FoldedTerms] = []
     for run in runs:
         if not run.isascii() and is_unspaced(run):
             variant = fold_script(run)
             grams = _bigrams(run) if len(run) > 1 else [run]
             variants = _bigrams(variant) if len(variant) > 1 else [variant]
-            found.forms.extend(FORM_MARK + gram for gram in (*grams, *variants))
-            found.words.extend(gram for gram in variants if gram not in grams)
+            others = [gram for gram in variants if gram not in grams]
+            found.append(FoldedTerms(others, [], [FORM_MARK + gram for gram in (*grams, *others)], []))
         elif run.isascii() or not _SYLLABIC_PATTERN.match(run):
-            for part in _split_run(run):
-                if part not in _STOP_WORD_SET and len(part) <= MAX_TERM_LENGTH:
-                    _add_forms(found, part, languages or LATIN_LANGUAGES, is_english)
-    return FoldedTerms(*(list(dict.fromkeys(some)) for some in found))  # type: ignore[arg-type]
+            found += [
+                _query_forms(part, languages or LATIN_LANGUAGES, is_english)
+                for part in _split_run(run)
+                if part not in _STOP_WORD_SET and len(part) <= MAX_TERM_LENGTH
+            ]
+    return FoldedTerms(
+        list(dict.fromkeys(word for one in found for word in one.words))[:limit],
+        list(dict.fromkeys(pair for one in found for pair in one.pairs))[:limit],
+        list(dict.fromkeys(form for one in found for form in one.forms))[:limit],
+        list(dict.fromkeys(prefix for one in found for prefix in one.prefixes))[:limit],
+    )
 
 
 def fold_text(text: str) -> str:
@@ -220,8 +234,14 @@ def fts_or_query(wanted: Iterable[str]) -> str:
     return " OR ".join(f'"{term}"' for term in wanted)
 
 
-def _split_query(plain: str) -> list[str]:
-    return (_ASCII_TERM_PATTERN if plain.isascii() else _TERM_PATTERN).findall(plain)
+@lru_cache(maxsize=8)
+def _query_runs(query: str) -> tuple[str, ...]:
+    plain = normalize_text(query)
+    return tuple((_ASCII_TERM_PATTERN if plain.isascii() else _TERM_PATTERN).findall(plain))
+
+
+def _guard_term(term: str) -> str:
+    return term if term.isascii() or not term[-1].isascii() else term + STEM_GUARD
 
 
 def _split_run(run: str) -> list[str]:
@@ -234,52 +254,70 @@ def _split_run(run: str) -> list[str]:
 
 def _index_languages(words: Sequence[str], english: int) -> tuple[str, ...]:
     """The languages whose endings the words of a text may have; none for English and for data."""
-    if english == 0 and len(words) <= _MAX_WORDS_OF_ANY_LANGUAGE:
-        return guess_languages(words, 0) or LATIN_LANGUAGES
-    if little_words().isdisjoint(words):
-        return guess_languages(words, english) if not english and not "".join(words).isascii() else ()
-    return guess_languages(words, english)
+    languages = guess_languages(words, english)
+    if not languages and not english and len(words) <= _MAX_WORDS_OF_ANY_LANGUAGE:
+        return LATIN_LANGUAGES
+    return languages
+
+
+def _all_forms(words: Sequence[str], languages: tuple[str, ...]) -> list[str]:
+    """The different other forms of these words, marked."""
+    found: dict[str, None] = {}
+    for word in dict.fromkeys(words):
+        found |= _index_forms(word, languages)
+    return list(found)
 
 
 @lru_cache(maxsize=65_536)
-def _index_forms(word: str, languages: tuple[str, ...]) -> tuple[str, ...]:
-    """The other forms of a word, marked."""
-    forms = [] if word.isascii() else fold_forms(word)
-    found = dict.fromkeys(forms)
-    if not _DIGIT_PATTERN.search(word):
+def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
+    """The other forms of a word, marked. What a question may be spelled like is left to the question."""
+    form = fold_script(word)
+    found = [] if form == word else [form]
+    if word not in little_words() and not _DIGIT_PATTERN.search(word):
+        joined = ""
         compound = [language for language in COMPOUND_LANGUAGES if language in languages][:1]
-        for form in forms or [word]:
-            joined = ""
-            if compound and len(form) >= _MIN_HEAD_WORD and form.isascii():
-                joined = next(iter(light_stems(form, compound)), form)
-                found[HEAD_MARK + joined] = None
-                if len(form) >= _MIN_TAIL_WORD:
-                    found[TAIL_MARK + joined[::-1]] = None
-            found |= dict.fromkeys(stem for stem in light_stems(form, languages) if stem != joined)
-    return tuple(_mark_form(form) for form in found)
+        if compound and len(form) >= _MIN_HEAD_WORD and form.isascii():
+            joined = next(iter(light_stems(form, compound)), form)
+            if len(joined) < _MIN_PART:
+                joined = ""
+            else:
+                found.append(HEAD_MARK + joined)
+            if joined and len(form) >= _MIN_TAIL_WORD:
+                found.append(TAIL_MARK + joined[: -_MAX_TAIL - 1 : -1])
+        found += [stem for stem in light_stems(form, languages) if stem != joined]
+        if form != word and form.isascii():
+            # It may be a loan word in English.
+            found.append(stem_term(form))
+    return dict.fromkeys(map(_mark_form, found))
 
 
-def _add_forms(found: FoldedTerms, word: str, languages: tuple[str, ...], is_english: bool) -> None:
-    """Take in where to look for a word of a question."""
-    forms = [word] if word.isascii() else [word, *fold_forms(word)]
-    stems: list[str] = []
-    parts: list[str] = []
+@lru_cache(maxsize=4096)
+def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> FoldedTerms:
+    """Where to look for a word of a question."""
+    forms = [word, *spelling_forms(word)]
+    if _DIGIT_PATTERN.search(word):
+        return FoldedTerms(forms[1:], [], [_mark_form(form) for form in forms], [])
+    stems = [stem for form in forms for stem in light_stems(form, languages)]
+    stems += [stem for form in forms if form.isascii() and (stem := stem_term(form)) != form]
     compound = [language for language in COMPOUND_LANGUAGES if language in languages]
-    if not _DIGIT_PATTERN.search(word):
-        stems = [stem for form in forms for stem in light_stems(form, languages)]
-        ascii_forms = [form for form in forms if form.isascii()]
-        parts = [next(iter(light_stems(form, (one,))), form) for form in ascii_forms for one in compound]
+    latin = [form for form in forms if form.isascii()]
     marked = [*forms, *stems]
     if not compound:
+        # A text of a few words may be taken for one of a language that joins words.
         marked += [HEAD_MARK + form for form in marked if form.isascii()]
-    found.forms.extend(map(_mark_form, marked))
+    parts = dict.fromkeys(
+        next(iter(light_stems(form, (language,))), form) for form in latin for language in compound
+    )
+    prefixes = [
+        prefix
+        for part in parts
+        if len(part) >= _MIN_PART
+        for prefix in (HEAD_MARK + part, TAIL_MARK + part[: -_MAX_TAIL - 1 : -1])
+    ]
     # What is plain in a text has no other form there. An English word has few stems of other languages.
-    found.words.extend(forms[1:] if is_english else [*forms[1:], *stems])
-    for part in dict.fromkeys(parts):
-        if len(part) >= _MIN_PART:
-            found.prefixes.extend((HEAD_MARK + part, TAIL_MARK + part[::-1]))
-    if parts and not is_english:
-        found.pairs.extend(_joined_pairs(forms[-1]))
+    words = forms[1:] if is_english else [*forms[1:], *stems]
+    pairs = _joined_pairs(latin[0]) if parts and not is_english else []
+    return FoldedTerms(words, pairs, [_mark_form(form) for form in marked], prefixes)
 
 
 def _mark_form(form: str) -> str:

@@ -20,6 +20,7 @@ INDEXED_END_CHARACTERS = 20_000
 MAX_QUERY_TERMS, MAX_FOLDED_TERMS = 64, 128
 # What a match in another form counts for beside an exact one.
 FOLDED_WEIGHT = 0.4
+_NOTHING_FOLDED = FoldedTerms([], [], [], [])
 # What a row may have besides its content that says nothing about how to read it.
 _PLAIN_FIELDS = frozenset(
     ("role", "content", "tool_calls", "tool_call_id", "name", "is_error", "agent", "agent_id", "phase")
@@ -32,7 +33,7 @@ class QueryTerms:
     """What to look for: terms as they are written, and other forms of them, which count for less."""
 
     exact: Sequence[str]
-    folded: FoldedTerms = FoldedTerms([], [], [], [])
+    folded: FoldedTerms = _NOTHING_FOLDED
 
     def __bool__(self) -> bool:
         return bool(self.exact)
@@ -45,8 +46,7 @@ def query_terms(query: str, limit: int) -> QueryTerms:
     check_int("limit", limit)
     asked = text_ends(query, INDEXED_END_CHARACTERS)
     exact = search_terms(asked)[:MAX_QUERY_TERMS]
-    folded = FoldedTerms(*(some[:MAX_FOLDED_TERMS] for some in folded_terms(asked)))  # type: ignore[arg-type]
-    return QueryTerms(exact, folded)
+    return QueryTerms(exact, folded_terms(asked, MAX_FOLDED_TERMS))
 
 
 def searchable_text(message: Message) -> str:

@@ -142,6 +142,68 @@ class SearchContract(StoreActions):
         for word in ("run", "runs", "cafe", "CAFÉ", "cafe\u0301", "münchner", "munchner", "stations"):
             assert len(await self.search_texts(store, word)) == 1, word
 
+    async def test_words_of_many_languages_are_found_in_other_forms(self, store: Store) -> None:
+        forms = {
+            "Wir haben die Häuser und die Lieferantenrechnung bezahlt": "Haus Haeuser Hauser Rechnungen",
+            "Frau Müller fragt nach der Rechnungsnummer": "Mueller Muller Rechnung Nummern",
+            "قرأت الكِتَاب في المدرسة أمس": "كتاب بالكتاب مدرسه المدرسة امس",
+            "קראתי את הַסֵּפֶר": "ספר הספר",
+            "मैंने हिन्दी की किताबें पढ़ीं": "हिंदी किताब",
+            "ฉันเรียนภาษาไทยที่โรงเรียน": "ภาษา โรงเรียน",
+            "Nous avons vu les chevaux à l'hôtel": "cheval hotel",
+            "Ayer compramos unas canciones y luces": "cancion luz",
+            "Wczoraj była umowa i Łódź": "umowy lodz",
+            "Мы купили книги и ёлку": "книга елка",
+            "Dün İstanbul için kitaplar aldık": "istanbul kitap",
+            "Tôi đang ở Đà Nẵng": "Da Nang",
+            "Χθες είδαμε τους δρόμους": "δρομοσ ΔΡΌΜΟΣ",
+            "昨日カメラを買った": "かめら ｶﾒﾗ",
+            "我們在圖書館": "图书馆",
+        }
+        await self.append_texts(store, *forms)
+        for text, queries in forms.items():
+            for query in queries.split():
+                assert text in await self.search_texts(store, query), query
+
+    async def test_a_word_as_it_is_written_comes_before_its_other_forms(self, store: Store) -> None:
+        for number, (word, *others) in enumerate(
+            (
+                ("Müller", "Muller", "Mueller"),
+                ("Muller", "Müller"),
+                ("Häuser", "Haus", "Häusern"),
+                ("Rechnung", "Rechnungen", "Lieferantenrechnung"),
+                ("año", "ano", "años"),
+                ("كتاب", "الكتاب"),
+                ("الكتاب", "كتاب"),
+                ("カメラ", "かめら"),
+                ("東京", "东京"),
+                ("счёт", "счет"),
+            )
+        ):
+            # Longer, older and among many that have the other form.
+            key = Key("", f"scope {number}", "trip")
+            long = f"{word} {' '.join(f'w{place}' for place in range(30))}"
+            await self.append_texts(store, long, *(f"{one} {one}" for one in others * 5), key=key)
+            await self.append_texts(store, long, key=key)
+            found = await self.search_texts(store, word, key)
+            assert found[:2] == [long, long], word
+            assert set(found[2:]) == {f"{one} {one}" for one in others}, word
+
+    async def test_a_word_that_only_looks_alike_is_not_found(self, store: Store) -> None:
+        await self.append_texts(
+            store,
+            "Wir haben die Zeichnung und den Autor",
+            "The station was in the university",
+            "شكرا لله على كل شيء",
+            "Ayer vimos una cascada",
+        )
+        for query in ("Rechnung", "Auto", "stain", "كتاب", "casa"):
+            assert await self.search_texts(store, query) == [], query
+
+    async def test_a_joined_word_finds_its_parts_only_where_both_stand(self, store: Store) -> None:
+        await self.append_texts(store, "Die Nummer der Rechnung fehlt", "Die Nummer des Zimmers fehlt")
+        assert await self.search_texts(store, "Rechnungsnummer") == ["Die Nummer der Rechnung fehlt"]
+
     async def test_text_without_spaces_is_found_by_any_part(self, store: Store) -> None:
         await self.append_texts(store, "我们下周去东京看樱花", "明日は京都へ行きます", "서울에서 만나요")
         for query, number in (("东京", 0), ("樱花", 0), ("花", 0), ("京都", 1), ("行きます", 1), ("서울", 2)):

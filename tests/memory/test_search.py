@@ -194,7 +194,9 @@ def test_any_text_is_found_by_itself(text: str) -> None:
         fulltext.add_message(connection, 2, 2, 8, text)
         asked = search_terms(text)
         for term in asked:
-            assert [hit.position for hit in fulltext.find_hits(connection, 1, None, QueryTerms([term]), 9)] == [7]
+            assert [
+                hit.position for hit in fulltext.find_hits(connection, 1, None, QueryTerms([term]), 9)
+            ] == [7]
         if asked:
             assert [hit.position for hit in fulltext.find_hits(connection, 2, 2, QueryTerms(asked), 9)] == [8]
             assert fulltext.find_hits(connection, 2, 1, QueryTerms(asked), 9) == []

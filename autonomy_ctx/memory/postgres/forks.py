@@ -66,7 +66,7 @@ _INSERT_PINS = """
 _INSERT_PROGRESS = f"""
     INSERT INTO autonomy_ctx.search_progress (conversation_id, indexed, folding)
     VALUES (%(fork)s, %(at)s, {FOLDING_VERSION})
-"""
+"""  # noqa: S608  # our number
 _SELECT_SHARED_UNTIL = """
     SELECT coalesce(max(r.last), 0) FROM autonomy_ctx.conversation c
     JOIN autonomy_ctx.shared_range r ON r.conversation_id = c.id OR r.source_id = c.id

@@ -45,7 +45,7 @@ _SELECT_STATE = f"""
     FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
     WHERE c.has_messages AND {{condition}}
-"""
+"""  # noqa: S608  # our number
 _SELECT_SCOPE_STATE = _SELECT_STATE.format(
     condition="c.scope = %(scope)s AND c.agent = %(agent)s", is_meant="true"
 )
@@ -63,7 +63,7 @@ _SELECT_INDEX_STATE = f"""
     SELECT c.id, {_INDEXED}, c.generation, c.head FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
     WHERE c.id = ANY (%s) ORDER BY c.id
-"""
+"""  # noqa: S608  # our number
 # Rows up to the one that fills the block.
 _SELECT_BLOCK = """
     SELECT position, id, created, tokens, counter, body, size FROM (
@@ -88,7 +88,7 @@ _MOVE_PROGRESS = f"""
     ON CONFLICT (conversation_id) DO UPDATE SET indexed = excluded.indexed, folding = excluded.folding
         WHERE {_INDEXED} = %(start)s
     RETURNING conversation_id
-"""
+"""  # noqa: S608  # our number
 _DELETE_ENTRIES = """
     DELETE FROM autonomy_ctx.search_entry
     WHERE conversation_id = %(id)s AND position > %(start)s AND position <= %(end)s

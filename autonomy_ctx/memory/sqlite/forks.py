@@ -25,7 +25,7 @@ _INSERT_FORK = f"""
         (agent, scope, conversation, head, indexed, folding, count, has_messages, generation, revision,
          last_fact, is_fork)
     VALUES (?1, ?2, ?3, ?4, ?4, {FOLDING_VERSION}, ?5, ?5 > 0, ?6, ?7, ?8, 1) RETURNING id
-"""
+"""  # noqa: S608  # our number
 _SELECT_RANGES = """
     SELECT source_id, first, last FROM shared_range WHERE conversation_id = ? ORDER BY first DESC
 """

@@ -1,8 +1,8 @@
 """The full-text index of messages: two FTS5 tables, and the SQL that fills, searches and purges them.
 
 Terms are split and normalised in Python. SQLite only cuts at spaces and stems English, because its Unicode
-tables are old. Other forms of words have a table of their own: they must not make a message longer than it is.
-Knows connections, not stores or logs.
+tables are old. Other forms of words have a table of their own: they must not make a message longer than it
+is. Knows connections, not stores or logs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,18 @@ _INSERT_TERMS = """
     SELECT e.id, t.value, 'c' || ?1 FROM json_each(?2) t
     CROSS JOIN search_entry e ON e.conversation_id = ?1 AND e.position = CAST(t.key AS INTEGER)
 """
+_SELECT_EXACT_HITS = """
+    SELECT e.conversation_id, e.position, f.score FROM (
+        SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
+        WHERE search_term MATCH :exact AND {search_term} ORDER BY 2 DESC, 1 DESC LIMIT :limit
+    ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
+"""
+_HAS_FORMS = "SELECT EXISTS (SELECT 1 FROM search_form WHERE search_form MATCH ?)"
 # What matches exactly, and what matches in another form. For a single word every exact match comes before all
 # others. For more it takes part in the sum, but the best of the others stays below the best exact one: a form
-# that is rare must not count for more than a word that is common. The place says which conversation it is, and
-# nothing about how well a message fits.
-_SELECT_HITS = """
+# that is rare must not count for more than a word that is common. The place says which conversation it is,
+# and nothing about how well a message fits.
+_SELECT_HITS = f"""
     WITH exact AS (
         SELECT rowid AS id, -bm25(search_term, 1.0, 0.0) AS score FROM search_term
         WHERE search_term MATCH :exact AND {{search_term}}
@@ -49,29 +56,41 @@ _SELECT_HITS = """
         UNION ALL
         SELECT rowid AS id, -bm25(search_form, 1.0, 0.0) AS score FROM search_form
         WHERE search_form MATCH :forms AND {{search_form}}
+    ), best AS (
+        SELECT (SELECT min(score) FROM exact) AS worst_exact, (SELECT max(score) FROM exact) AS best_exact,
+               (SELECT max(score) FROM (SELECT sum(score) AS score FROM folded GROUP BY id)) AS best_folded
     ), weight AS (
         SELECT CASE
-            WHEN NOT EXISTS (SELECT 1 FROM exact) THEN 1.0
-            WHEN :is_single THEN {weight} * (SELECT min(score) FROM exact) / (SELECT max(score) FROM folded)
-            ELSE {weight} * min(1.0, (SELECT max(score) FROM exact) / (SELECT max(score) FROM folded))
-        END AS weight
+            WHEN best_exact IS NULL THEN 1.0
+            WHEN :is_single THEN {FOLDED_WEIGHT} * worst_exact / best_folded
+            ELSE {FOLDED_WEIGHT} * min(1.0, best_exact / best_folded)
+        END AS weight FROM best
     )
     SELECT e.conversation_id, e.position, f.score FROM (
         SELECT id, sum(score) AS score FROM (
             SELECT id, score FROM exact UNION ALL SELECT id, score * weight FROM folded CROSS JOIN weight
         ) GROUP BY id ORDER BY 2 DESC, 1 DESC LIMIT :limit
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
-""".format(weight=FOLDED_WEIGHT)
+"""  # noqa: S608  # our number
 _IS_LISTED = "{table}.rowid NOT IN (SELECT id FROM search_entry WHERE conversation_id = 0)"
 # Of a fork: what it has of other conversations, and its own.
 _IS_SHARED = """EXISTS (
     SELECT 1 FROM search_entry s CROSS JOIN json_each(:ranges) r
     WHERE s.id = {table}.rowid AND s.conversation_id = json_extract(r.value, '$[0]')
       AND s.position BETWEEN json_extract(r.value, '$[1]') AND json_extract(r.value, '$[2]'))"""
-_SELECT_LISTED_HITS, _SELECT_SHARED_HITS = (
-    _SELECT_HITS.format(**{table: condition.format(table=table) for table in _TABLES})
-    for condition in (_IS_LISTED, _IS_SHARED)
-)
+
+
+def _fill_conditions(statement: str) -> tuple[str, str]:
+    """A statement for all rows and for those of a fork."""
+    listed, shared = (
+        statement.format(**{table: condition.format(table=table) for table in _TABLES})
+        for condition in (_IS_LISTED, _IS_SHARED)
+    )
+    return listed, shared
+
+
+_SELECT_EXACT = _fill_conditions(_SELECT_EXACT_HITS)
+_SELECT_ALL = _fill_conditions(_SELECT_HITS)
 _UNLIST_ENTRIES = "UPDATE search_entry SET conversation_id = 0, position = id WHERE conversation_id = ?"
 _SET_MERGE = "INSERT INTO {table} ({table}, rank) VALUES ('usermerge', 2)"
 _MERGE_INDEX = "INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)"
@@ -177,20 +196,25 @@ def find_hits(
         *(f'"{mark}{form}"' for form in folded.forms),
         *(f'"{mark}{prefix}" *' for prefix in folded.prefixes),
     ]
-    # No text has a mark alone.
-    nothing = f'"{mark}{FORM_MARK}"'
     values: dict[str, object] = {
         "exact": f"(text : ({fts_or_query(mark + term for term in terms.exact)})){place}",
-        "words": f"(text : ({' OR '.join(words) or nothing})){place}",
-        "forms": f"(text : ({' OR '.join(forms) or nothing})){place}",
-        "is_single": len(terms.exact) == 1,
         # SQLite takes no larger number; no index has so many rows.
         "limit": min(limit, 2**62),
     }
-    statement = _SELECT_LISTED_HITS
-    if len(ranges) > 1:
-        statement, values["ranges"] = _SELECT_SHARED_HITS, json.dumps(ranges)
-    return [FullTextHit(*row) for row in connection.execute(statement, values).fetchall()]
+    is_shared = len(ranges) > 1
+    if is_shared:
+        values["ranges"] = json.dumps(ranges)
+    statements = _SELECT_EXACT
+    form_query = f"(text : ({' OR '.join(forms)})){place}"
+    # Mostly there are no other forms, and it takes no time to see that.
+    if words or (forms and connection.execute(_HAS_FORMS, (form_query,)).fetchone()[0]):
+        # No text has a mark alone.
+        nothing = f'"{mark}{FORM_MARK}"'
+        statements = _SELECT_ALL
+        values["words"] = f"(text : ({' OR '.join(words) or nothing})){place}"
+        values["forms"], values["is_single"] = form_query, len(terms.exact) == 1
+    rows = connection.execute(statements[is_shared], values).fetchall()
+    return [FullTextHit(*row) for row in rows]
 
 
 def unlist_entries(connection: sqlite3.Connection, conversation_id: int, position: int | None = None) -> None:
@@ -227,12 +251,10 @@ def purge_index_step(connection: sqlite3.Connection) -> bool:
     ended = stage == 2
     for table in _TABLES:
         if stage == 1:
-            # With a higher number, FTS5 leaves a merge unfinished where newer parts are more than those in it.
+            # With a higher number, FTS5 leaves a merge unfinished where newer parts are more than in it.
             connection.execute(_SET_MERGE.format(table=table))
         before = connection.total_changes
-        connection.execute(
-            _MERGE_INDEX.format(table=table), (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,)
-        )
+        connection.execute(_MERGE_INDEX.format(table=table), (-_PURGE_PAGES if stage == 1 else _PURGE_PAGES,))
         # One change is the command itself.
         ended = ended and connection.total_changes - before < 2
     connection.execute("UPDATE search_purge SET stage = ?", (0 if ended else 2,))
