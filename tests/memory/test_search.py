@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -44,20 +45,27 @@ def path(tmp_path: Path) -> Path:
 
 def left(folder: Path, word: str = SECRET) -> list[str]:
     """The files that hold a word, in whatever table."""
-    return [file.name for file in folder.iterdir() if word.encode() in file.read_bytes()]
+    return [file.name for file in folder.iterdir() if any(one in file.read_bytes() for one in spelled(word))]
+
+
+def spelled(word: str) -> list[bytes]:
+    """A word as the index may have it: also from its end to its beginning."""
+    return [word.encode(), word[::-1].encode()]
 
 
 def rows_with(path: Path, word: str = SECRET) -> list[str]:
     """The tables of the index that hold a word."""
     with closing(sqlite3.connect(path)) as connection:
         tables = connection.execute(
-            "SELECT name FROM sqlite_master WHERE name LIKE 'search_term_%' AND type = 'table'"
+            "SELECT name FROM sqlite_master WHERE name GLOB 'search_[tf]*_*' AND type = 'table'"
         ).fetchall()
         return [
             table
             for (table,) in tables
             for row in connection.execute(f"SELECT * FROM {table}")
-            if any(word.encode() in (v if isinstance(v, bytes) else str(v).encode()) for v in row)
+            if any(
+                one in (v if isinstance(v, bytes) else str(v).encode()) for v in row for one in spelled(word)
+            )
         ]
 
 
@@ -478,6 +486,92 @@ async def test_cancelling_a_search_leaves_a_store_that_searches(path: Path) -> N
     await store.close()
 
 
+# -- an index that was made with another folding -----------------------------------------------------------
+
+# Made by the version before forms were indexed: 601 messages, the last of them never searched.
+OLD_FOLDING = Path(__file__).with_name("old_folding.sqlite")
+
+
+@pytest.fixture
+def old_path(path: Path) -> Path:
+    shutil.copy(OLD_FOLDING, path)
+    return path
+
+
+async def search_ids(store: SqliteStore, query: str) -> list[str]:
+    return [hit.message.id for hit in await store.search("", "ana", query, limit=1000)]
+
+
+def check_indexed_once(path: Path, messages: int) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        [(entries,), (rows,)] = connection.execute(
+            "SELECT count(*) FROM search_entry UNION ALL SELECT count(*) FROM search_term"
+        ).fetchall()
+        for table in ("search_term", "search_form"):
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
+    assert (entries, rows) == (messages, messages)
+
+
+async def test_an_index_of_an_old_folding_is_made_anew_by_the_next_search(old_path: Path) -> None:
+    store = SqliteStore(str(old_path))
+    assert await search_ids(store, "Haus") == ["t11"]
+    assert await search_ids(store, "كتاب") == ["t591"]
+    assert await search_ids(store, "Müller") == ["t301", "t302"], "exact first, which the old one cannot tell"
+    assert await search_ids(store, "Rechnung") == ["o1"]
+    assert await search_ids(store, "never") == ["t601"]
+    assert len(await search_ids(store, "museum")) == 596
+    await store.close()
+    check_indexed_once(old_path, 602)
+
+
+async def test_an_old_index_that_was_made_anew_half_way_is_finished_by_the_next_search(
+    old_path: Path,
+) -> None:
+    """As a process that is killed between two blocks leaves it; what was appended meanwhile is there."""
+    store, place = SqliteStore(str(old_path)), search.SearchScope("", "ana", None)
+    blocks = await store._read_in_thread(lambda connection: search.read_index_blocks(connection, [(1, 601)]))
+    assert blocks[0].start == 0
+    assert blocks[0].end < 601
+    await store._write(lambda transaction: search.write_index_blocks(transaction, place, blocks))
+    with closing(sqlite3.connect(old_path)) as connection:
+        hits = fulltext.find_hits(connection, 1, None, QueryTerms(["museum"]), 1000)
+    assert len(hits) == 596, "the old rest is found as it is"
+    await store.append(MAIN, make_drafts(make_message("museum late", id="late")))
+    await store.close()
+    store = SqliteStore(str(old_path))
+    assert len(await search_ids(store, "museum")) == 597
+    assert await search_ids(store, "كتاب") == ["t591"]
+    await store.close()
+    check_indexed_once(old_path, 603)
+
+
+async def test_a_message_of_an_old_index_is_deleted_with_its_words(old_path: Path) -> None:
+    store = SqliteStore(str(old_path))
+    assert await store.delete("ana", "", "trip", ["t11"]) == 1
+    assert await search_ids(store, "Haus") == await search_ids(store, "gesehen") == []
+    await store.close()
+    assert rows_with(old_path, "gesehen") == []
+    check_indexed_once(old_path, 601)
+
+
+async def test_appends_go_on_while_an_old_index_is_made_anew(old_path: Path) -> None:
+    store = SqliteStore(str(old_path))
+    found: list[int] = []
+
+    async def look() -> None:
+        found.append(len(await search_ids(store, "museum")))
+
+    turns = 0
+    async with anyio.create_task_group() as group:
+        group.start_soon(look)
+        while not found:
+            await store.append(Key("", "bob", "talk"), make_drafts(make_message("hi", id=f"b{turns}")))
+            turns += 1
+    assert found == [596]
+    assert turns >= 3
+    await store.close()
+
+
 # -- a library without FTS5 -------------------------------------------------------------------------------
 
 
@@ -494,7 +588,7 @@ class Bare(sqlite3.Connection):
 
     def _refuse(self, sql: str) -> None:
         # The schema mentions the table in a comment.
-        if "search_term" in sql and "CREATE TABLE" not in sql:
+        if ("search_term" in sql or "search_form" in sql) and "CREATE TABLE" not in sql:
             raise sqlite3.OperationalError("no such module: fts5")
 
 

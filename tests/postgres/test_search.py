@@ -94,6 +94,27 @@ def swapped(found: list[SearchHit], expected: list[SearchHit]) -> int:
     )
 
 
+async def test_an_index_of_an_old_folding_is_made_anew_in_blocks(
+    store: PostgresStore, connection: psycopg.AsyncConnection[Any]
+) -> None:
+    texts = [f"word{number} museum" for number in range(700)]
+    await append_texts(store, "die Häuser", *texts, "Frau Müller", "Herr Muller")
+    assert len(await store.search("", "ana", "museum", limit=1000)) == 700
+    # As an older version left it: without accents, without forms, with no folding noted.
+    await connection.execute(
+        "UPDATE autonomy_ctx.search_entry SET terms = replace(strip(terms)::text, 'ü', 'u')::tsvector"
+    )
+    await connection.execute("UPDATE autonomy_ctx.search_progress SET folding = 0")
+    first = await read_entries(connection)
+    assert [(block.start, block.end < 703) for block, _ in first] == [(0, True)]
+    async with connection.transaction():
+        await search.write_index_entries(connection, ANA, first)
+    assert await entries(connection) == list(range(1, 704)), "the old rest is found as it is"
+    assert [hit.position for hit in await store.search("", "ana", "Müller")] == [702, 703]
+    assert [hit.position for hit in await store.search("", "ana", "Haus")] == [1]
+    assert await entries(connection) == list(range(1, 704))
+
+
 async def test_processes_that_index_at_once_take_each_message_in_once(
     store: PostgresStore, connection: psycopg.AsyncConnection[Any], database_url: str
 ) -> None:
