@@ -39,9 +39,23 @@ MUTANTS = [
     Mutant(
         "a message gets into the index of PostgreSQL once",
         "memory/postgres/search.py",
-        " WHERE p.indexed = %(start)s\n",
+        "        WHERE {_INDEXED} = %(start)s\n",
         "\n",
         SEARCH,
+    ),
+    Mutant(
+        "an index of an old folding is made anew in PostgreSQL",
+        "memory/postgres/search.py",
+        'f"CASE p.folding WHEN {FOLDING_VERSION} THEN p.indexed ELSE 0 END"',
+        '"coalesce(p.indexed, 0)"',
+        SEARCH,
+    ),
+    Mutant(
+        "a word as it is written comes before its other forms in PostgreSQL",
+        "memory/postgres/search.py",
+        "{FOLDED_WEIGHT} * min(exact) / nullif(max(folded), 0)",
+        "{FOLDED_WEIGHT}",
+        CONTRACT,
     ),
     Mutant(
         "a scope of PostgreSQL is searched alone",
