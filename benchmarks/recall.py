@@ -18,7 +18,7 @@ from typing import Any
 
 from autonomy_ctx import Memory
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.terms import search_terms
+from autonomy_ctx.items.search_terms import search_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.encoding import decode_whole_body
 from autonomy_ctx.memory.recall import recall, search_limit

@@ -15,7 +15,7 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.profile_rules import find_profile_statements, read_statement
 from autonomy_ctx.items.relative_dates import resolve_dates
-from autonomy_ctx.items.terms import folded_words
+from autonomy_ctx.items.search_terms import folded_words
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry

@@ -13,6 +13,8 @@ import re
 import unicodedata
 from functools import cache
 
+from autonomy_ctx.items.terms import lazy_pattern
+
 FOLDING_VERSION = 1
 
 # Marks that join letters into a word, by script; Python counts them as no part of one.
@@ -59,6 +61,27 @@ _ARABIC_LETTERS = {
     "\u0624": "\u0648",
 }
 _HEBREW_FINALS = dict(zip("\u05da\u05dd\u05df\u05e3\u05e5", "\u05db\u05de\u05e0\u05e4\u05e6", strict=True))
+_INVISIBLE_PATTERN = lazy_pattern(f"[{_INVISIBLE}]+")
+_DIGIT_PATTERN = lazy_pattern(r"[^\D0-9]")
+_DIGRAPH_PATTERN = lazy_pattern("([ao]|(?<![aeq])u)e|a(?=a)")
+# Accents (but not the one that makes another letter of the Cyrillic i), points of Hebrew, vowel marks of
+# Arabic, the dot below of Devanagari.
+_MARK_PATTERN = lazy_pattern(
+    "(?<!\u0438)[\u0300-\u036f]+"
+    "|[\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u093c]+"
+)
+# A nasal before another consonant is also written as a dot, or as a moon with a dot.
+_NASAL_PATTERN = lazy_pattern("[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u0939])|\u0901")
+# Vowels that stand before their consonant, and what stands after it; in Burmese and Khmer also a consonant
+# below it.
+_LEADING_VOWELS = "\u0e40-\u0e44\u0ec0-\u0ec4"
+_FOLLOWERS = (
+    "\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec8-\u0ece\u102b-\u1038\u103a-\u103e\u1056-\u1059"
+    "\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u17b4-\u17d1\u17d3\u17dd"
+)
+_SYLLABLE_PATTERN = lazy_pattern(
+    f"[{_LEADING_VOWELS}]*+(?:[^{_LEADING_VOWELS}](?:[\u1039\u17d2].|[{_FOLLOWERS}])*+)?", re.DOTALL
+)
 # Traditional characters of Chinese and characters of Japanese, each before its simplified one.
 _HAN_PAIRS = (
     "東东學学國国會会電电車车銀银機机體体館馆臺台灣湾醫医發发飛飞腦脑門门問问間间聞闻開开關关閉闭時时書书"
@@ -120,9 +143,8 @@ def normalize_text(text: str) -> str:
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKC", text).lower()
-    patterns = _patterns()
-    plain = patterns.invisible.sub("", plain)
-    return unicodedata.normalize("NFC", patterns.digit.sub(_ascii_digit, plain))
+    plain = _INVISIBLE_PATTERN.sub("", plain)
+    return unicodedata.normalize("NFC", _DIGIT_PATTERN.sub(_ascii_digit, plain))
 
 
 def spelling_forms(word: str) -> list[str]:
@@ -131,10 +153,10 @@ def spelling_forms(word: str) -> list[str]:
     Where a keyboard has no umlaut, `ue` stands for `ü`, or `u` does.
     """
     forms = [fold_script(word)]
-    if not _patterns().umlaut.isdisjoint(word):
+    if not _DIGRAPHS.keys().isdisjoint(word):
         forms.append(fold_script(word.translate(_tables().digraphs)))
-    if _patterns().digraph.search(word):
-        forms.append(_patterns().digraph.sub(lambda match: match[1] or "", forms[0]))
+    if _DIGRAPH_PATTERN.search(word):
+        forms.append(_DIGRAPH_PATTERN.sub(lambda match: match[1] or "", forms[0]))
     return [form for form in dict.fromkeys(forms) if form != word]
 
 
@@ -142,44 +164,21 @@ def fold_script(word: str) -> str:
     """A normalized word in the plainest letters of its script."""
     if word.isascii():
         return word
-    tables, patterns = _tables(), _patterns()
+    tables = _tables()
     plain = unicodedata.normalize("NFD", word.translate(tables.letters))
-    plain = unicodedata.normalize("NFC", patterns.mark.sub("", plain))
+    plain = unicodedata.normalize("NFC", _MARK_PATTERN.sub("", plain))
     # An accent may have kept a letter from being met before.
     plain = plain.translate(tables.letters)
-    return patterns.nasal.sub("\u0902", plain)
+    return _NASAL_PATTERN.sub("\u0902", plain)
 
 
 def syllables(run: str) -> list[str]:
     """A run of a script without spaces, each consonant with the vowels and marks around it."""
-    return [unit for unit in _patterns().syllable.findall(run) if unit]
+    return [unit for unit in _SYLLABLE_PATTERN.findall(run) if unit]
 
 
 def _ascii_digit(match: re.Match[str]) -> str:
     return str(unicodedata.digit(match[0], match[0]))
-
-
-class _Patterns:
-    """Compiled on first use."""
-
-    def __init__(self) -> None:
-        self.invisible = re.compile(f"[{_INVISIBLE}]+")
-        self.digit = re.compile(r"[^\D0-9]")
-        self.umlaut = frozenset(_DIGRAPHS)
-        self.digraph = re.compile("([ao]|(?<![aeq])u)e|a(?=a)")
-        # Accents (but not the one that makes another letter of the Cyrillic i), points of Hebrew, vowel marks
-        # of Arabic, the dot below and the nasal moon of Devanagari.
-        self.mark = re.compile(
-            "(?<!\u0438)[\u0300-\u036f]+"
-            "|[\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u093c]+"
-        )
-        # A nasal before another consonant is also written as a dot.
-        self.nasal = re.compile("[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u0939])|\u0901")
-        lead, after = "\u0e40-\u0e44\u0ec0-\u0ec4", "\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec8-\u0ece"
-        after += "\u102b-\u1038\u103a-\u103e\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d"
-        after += "\u1071-\u1074\u1082-\u108d"
-        after += "\u17b4-\u17d1\u17d3\u17dd"
-        self.syllable = re.compile(f"[{lead}]*(?:[^{lead}](?:[\u1039\u17d2].|[{after}])*)?", re.DOTALL)
 
 
 class _Tables:
@@ -190,11 +189,6 @@ class _Tables:
         kana = {chr(code): chr(code - 0x60) for code in range(0x30A1, 0x30F7)}
         self.letters = str.maketrans({**_SPECIAL_LETTERS, **_ARABIC_LETTERS, **_HEBREW_FINALS, **kana, **han})
         self.digraphs = str.maketrans(_DIGRAPHS)
-
-
-@cache
-def _patterns() -> _Patterns:
-    return _Patterns()
 
 
 @cache

@@ -7,9 +7,10 @@ of each. `light_stems` takes words as `fold_script` gives them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
+
+from autonomy_ctx.items.terms import lazy_pattern
 
 _MIN_STEM = 3
 # The languages of the Latin script. In those of the second group words are joined to longer ones.
@@ -144,10 +145,10 @@ def _rules(endings: str) -> tuple[tuple[str, str], ...]:
 
 
 _GERMAN = _rules("ern em en er es e ens ns")
-_GERMAN_S = re.compile("(?<=[bdfghklmnrtaio])s$")
+_GERMAN_S = lazy_pattern("(?<=[bdfghklmnrtaio])s$")
 _DUTCH = _rules("eren en e")
-_DUTCH_S = re.compile("(?<=[bdfgklmnprt])s$|(?<=[ij]e)s$")
-_DOUBLE = re.compile(r"([bdfgklmnprst])\1$")
+_DUTCH_S = lazy_pattern("(?<=[bdfgklmnprt])s$|(?<=[ij]e)s$")
+_DOUBLE = lazy_pattern(r"([bdfgklmnprst])\1$")
 _NORDIC = _rules("arnas ernas ornas arna erna orna erne ene ar or er en et na ne a e n ets ens")
 _FRENCH = _rules("eaux>eau aux>al ees>e ee>e oux>ou eux>eu s x")
 _SPANISH = _rules("ces>z es s e")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from autonomy_ctx.items.folding import fold_script, normalize_text, spelling_forms, syllables
 from autonomy_ctx.items.light_stems import LATIN_LANGUAGES, guess_languages, light_stems
-from autonomy_ctx.items.terms import (
+from autonomy_ctx.items.search_terms import (
     FORM_MARK,
     HEAD_MARK,
     MAX_TERM_LENGTH,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autonomy_ctx.items.search_terms import index_terms
 from autonomy_ctx.items.stems import stem_term
-from autonomy_ctx.items.terms import index_terms
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 ENDINGS = (

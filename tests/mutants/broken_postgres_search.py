@@ -39,7 +39,7 @@ MUTANTS = [
     Mutant(
         "a message gets into the index of PostgreSQL once",
         "memory/postgres/search.py",
-        "        WHERE {_INDEXED} = %(start)s\n",
+        "        WHERE {_INDEX_POSITION} = %(start)s\n",
         "\n",
         SEARCH,
     ),

@@ -18,8 +18,9 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from autonomy_ctx.items.folding import FOLDING_VERSION
+from autonomy_ctx.items.search_terms import FoldedTerms, IndexTerms, index_terms
 from autonomy_ctx.items.stems import stem_term
-from autonomy_ctx.items.terms import BM25_B, BM25_K1, FoldedTerms, IndexTerms, index_terms
+from autonomy_ctx.items.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database
 from autonomy_ctx.memory.postgres.log import key_digest
@@ -34,13 +35,13 @@ _MAX_FREQUENCY = 255
 _RANK_LIMIT = math.pi**2 / 6
 
 # How far a conversation is in the index; what was taken in with another folding does not count.
-_INDEXED = f"CASE p.folding WHEN {FOLDING_VERSION} THEN p.indexed ELSE 0 END"
+_INDEX_POSITION = f"CASE p.folding WHEN {FOLDING_VERSION} THEN p.indexed ELSE 0 END"
 # The number of the scope, how many messages can be found, and the conversations that the index lacks.
 _SELECT_STATE = f"""
     SELECT (SELECT number FROM autonomy_ctx.search_scope WHERE key = %(scope_key)s),
            coalesce(sum(c.count) FILTER (WHERE {{is_meant}}), 0)::int8,
-           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE c.head > {_INDEXED}), '{{{{}}}}'),
-           coalesce(array_agg(c.head ORDER BY c.id) FILTER (WHERE c.head > {_INDEXED}), '{{{{}}}}'),
+           coalesce(array_agg(c.id ORDER BY c.id) FILTER (WHERE c.head > {_INDEX_POSITION}), '{{{{}}}}'),
+           coalesce(array_agg(c.head ORDER BY c.id) FILTER (WHERE c.head > {_INDEX_POSITION}), '{{{{}}}}'),
            coalesce(bool_or(c.is_fork) FILTER (WHERE {{is_meant}}), false)
     FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
@@ -60,7 +61,7 @@ _SELECT_CONVERSATION_STATE = _SELECT_STATE.format(
     is_meant="c.key = %(key)s",
 )
 _SELECT_INDEX_STATE = f"""
-    SELECT c.id, {_INDEXED}, c.generation, c.head FROM autonomy_ctx.conversation c
+    SELECT c.id, {_INDEX_POSITION}, c.generation, c.head FROM autonomy_ctx.conversation c
     LEFT JOIN autonomy_ctx.search_progress p ON p.conversation_id = c.id
     WHERE c.id = ANY (%s) ORDER BY c.id
 """  # noqa: S608  # our number
@@ -86,7 +87,7 @@ _MOVE_PROGRESS = f"""
     INSERT INTO autonomy_ctx.search_progress AS p (conversation_id, indexed, folding)
     VALUES (%(id)s, %(end)s, {FOLDING_VERSION})
     ON CONFLICT (conversation_id) DO UPDATE SET indexed = excluded.indexed, folding = excluded.folding
-        WHERE {_INDEXED} = %(start)s
+        WHERE {_INDEX_POSITION} = %(start)s
     RETURNING conversation_id
 """  # noqa: S608  # our number
 _DELETE_ENTRIES = """

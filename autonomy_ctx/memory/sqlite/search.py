@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autonomy_ctx.items.folding import FOLDING_VERSION
-from autonomy_ctx.items.terms import IndexTerms, index_terms
+from autonomy_ctx.items.search_terms import IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.search_text import row_text
 from autonomy_ctx.memory.search_text import QueryTerms, plain_body_text, searchable_text
@@ -28,14 +28,17 @@ from autonomy_ctx.memory.store import IndexedMessage, SearchHit
 _BLOCK_ROWS, _BLOCK_BYTES = 256, 128 * 1024
 
 # How far a conversation is in the index; what was taken in with another folding does not count.
-_INDEXED = f"CASE folding WHEN {FOLDING_VERSION} THEN indexed ELSE 0 END"
+_INDEX_POSITION = f"CASE folding WHEN {FOLDING_VERSION} THEN indexed ELSE 0 END"
 _SELECT_UNINDEXED = f"""
     SELECT id, head FROM conversation
-    WHERE agent = ?1 AND scope = ?2 AND {_INDEXED} < head AND (?3 IS NULL OR conversation = ?3 OR id IN (
+    WHERE agent = ?1 AND scope = ?2 AND {_INDEX_POSITION} < head
+      AND (?3 IS NULL OR conversation = ?3 OR id IN (
         SELECT r.source_id FROM conversation f JOIN shared_range r ON r.conversation_id = f.id
         WHERE f.agent = ?1 AND f.scope = ?2 AND f.conversation = ?3))
 """  # noqa: S608  # our number
-_SELECT_INDEX_STATE = f"SELECT {_INDEXED}, generation, head FROM conversation WHERE id = ?"  # noqa: S608  # our number
+_SELECT_INDEX_STATE = f"""
+    SELECT {_INDEX_POSITION}, generation, head FROM conversation WHERE id = ?
+"""  # noqa: S608  # our number
 _UPDATE_INDEXED = "UPDATE conversation SET indexed = ?, folding = ? WHERE id = ?"
 # How far the next block goes: rows up to the one that fills it.
 _SELECT_BLOCK_END = """
