@@ -50,6 +50,7 @@ _SPECIAL_LETTERS = {
     "\u0127": "h",
     "\u0167": "t",
     "\u03c2": "\u03c3",
+    "\u0491": "\u0433",
 }
 # What is written where a keyboard has no such letter.
 _DIGRAPHS = {"\u00e4": "ae", "\u00f6": "oe", "\u00fc": "ue", "\u00e5": "aa", "\u00f8": "oe"}

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 from autonomy_ctx.items.terms import lazy_pattern
 
-_MIN_STEM = 3
+_MIN_STEM, _MIN_LOAN_WORD = 3, 5
 # The languages of the Latin script. In those of the second group words are joined to longer ones.
 SPACED_LANGUAGES = ("fr", "es", "pt", "it", "pl", "tr", "vi")
 COMPOUND_LANGUAGES = ("de", "nl", "nordic")
@@ -108,14 +108,17 @@ def guess_languages(words: Sequence[str], english: int) -> tuple[str, ...]:
 def light_stems(word: str, languages: Iterable[str]) -> list[str]:
     """The stems of a folded word in these languages, or in that of its script; never the word itself."""
     if word.isascii():
-        found = [_latin_stem(language, word) for language in languages]
+        found = [noun_stem(word, language) for language in languages]
+        if "de" in languages and len(word) >= _MIN_LOAN_WORD:
+            found.append(_strip(word, _GERMAN_LOAN))
     else:
         found = [_script_stem(word)]
     return [stem for stem in dict.fromkeys(found) if stem != word]
 
 
 @lru_cache(maxsize=65_536)
-def _latin_stem(language: str, word: str) -> str:
+def noun_stem(word: str, language: str) -> str:
+    """The stem of a folded word in a language of the Latin script; the word itself if it has no ending."""
     stem = _LATIN_STEMS[language](word)
     return stem if len(stem) >= (2 if language == "tr" else _MIN_STEM) else word
 
@@ -145,6 +148,8 @@ def _rules(endings: str) -> tuple[tuple[str, str], ...]:
 
 
 _GERMAN = _rules("ern em en er es e ens ns")
+# Konto and Konten, Zentrum and Zentren.
+_GERMAN_LOAN = _rules("ums um as os a o en")
 _GERMAN_S = lazy_pattern("(?<=[bdfghklmnrtaio])s$")
 _DUTCH = _rules("eren en e")
 _DUTCH_S = lazy_pattern("(?<=[bdfgklmnprt])s$|(?<=[ij]e)s$")

@@ -26,6 +26,7 @@ from autonomy_ctx.items.light_stems import (
     guess_languages,
     light_stems,
     little_words,
+    noun_stem,
 )
 from autonomy_ctx.items.stems import stem_term
 from autonomy_ctx.items.terms import STOP_WORDS, UNSPACED_SCRIPTS, is_unspaced, lazy_pattern
@@ -212,7 +213,7 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
         joined = ""
         compound = [language for language in COMPOUND_LANGUAGES if language in languages][:1]
         if compound and len(form) >= _MIN_HEAD_WORD and form.isascii():
-            joined = next(iter(light_stems(form, compound)), form)
+            joined = noun_stem(form, compound[0])
             if len(joined) < _MIN_PART:
                 joined = ""
             else:
@@ -240,9 +241,7 @@ def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> Fol
     if not compound:
         # A text of a few words may be taken for one of a language that joins words.
         marked += [HEAD_MARK + form for form in marked if form.isascii()]
-    parts = dict.fromkeys(
-        next(iter(light_stems(form, (language,))), form) for form in latin for language in compound
-    )
+    parts = dict.fromkeys(noun_stem(form, language) for form in latin for language in compound)
     prefixes = [
         prefix
         for part in parts

@@ -117,7 +117,7 @@ def test_an_umlaut_may_be_spelled_in_three_ways() -> None:
 @pytest.mark.parametrize(
     ("language", "forms"),
     [
-        ("de", "hauser haus; rechnungen rechnung; autos auto; lampen lampe; kindes kinder"),
+        ("de", "hauser haus; rechnungen rechnung; autos auto; lampen lampe; kindes kinder; tochter tochtern"),
         ("nl", "huizen huis; brieven brief; katten kat; tafels tafel"),
         ("nordic", "bilar bil; huset hus; fakturor faktura"),
         ("fr", "chevaux cheval; bateaux bateau; factures facture"),
@@ -155,6 +155,11 @@ def test_forms_of_a_noun_share_a_stem_in_other_scripts(pair: str) -> None:
 def test_a_word_that_only_looks_like_one_with_an_article_stays() -> None:
     for word in ("الله", "لله", "الى"):
         assert light_stems(word, ()) == [], word
+
+
+def test_a_loan_word_of_german_has_a_plural_of_its_own() -> None:
+    for one, other in (("konto", "konten"), ("zentrum", "zentren"), ("firma", "firmen"), ("thema", "themas")):
+        assert set(light_stems(one, ["de"])) & set(light_stems(other, ["de"])), one
 
 
 def test_the_language_of_a_text_is_that_of_its_little_words() -> None:
