@@ -36,6 +36,8 @@ _LETTERS = rf"[^\W_{UNSPACED_SCRIPTS}{SYLLABIC_SCRIPTS}]+"
 _WORD = rf"{_LETTERS}(?:[{WORD_MARKS}]+(?:{_LETTERS})?)*"
 _JOINT = "[-_./:@+]{1,3}"
 _TERM_PATTERN = lazy_pattern(rf"[{UNSPACED_SCRIPTS}]+|[{SYLLABIC_SCRIPTS}]+|{_WORD}(?:{_JOINT}{_WORD})*")
+# No script without spaces has a character before this one.
+_FIRST_UNSPACED = "\u0e01"
 # The same for plain text, which takes half the time.
 _ASCII_TERM_PATTERN = lazy_pattern(f"[a-z0-9]+(?:{_JOINT}[a-z0-9]+)*")
 _JOINT_PATTERN = lazy_pattern(_JOINT)
@@ -81,25 +83,28 @@ class FoldedTerms(NamedTuple):
 def index_terms(text: str) -> IndexTerms:
     """What a text is found by."""
     plain = normalize_text(text)
-    if plain.isascii():
-        runs = _ASCII_TERM_PATTERN.findall(plain)
+    is_ascii = plain.isascii()
+    if is_ascii or max(plain) < _FIRST_UNSPACED:
+        runs = (_ASCII_TERM_PATTERN if is_ascii else _TERM_PATTERN).findall(plain)
         if "".join(runs).isalnum():
             # Words and nothing else, as in most messages: looked at all at once.
             words = [run for run in runs if run not in _STOP_WORD_SET]
             english = len(runs) - len(words)
-            if max(map(len, words), default=0) > MAX_TERM_LENGTH:
-                words = [word[:MAX_TERM_LENGTH] for word in words]
         else:
             parts = [part for run in runs for part in _split_run(run)]
-            words = [part[:MAX_TERM_LENGTH] for part in parts if part not in _STOP_WORD_SET]
+            words = [part for part in parts if part not in _STOP_WORD_SET]
             english = len(parts) - len(words)
-        if not (languages := _index_languages(runs, english)):
-            return IndexTerms(words, [])
-        return IndexTerms(words, _all_forms(words, languages))
+        if max(map(len, words), default=0) > MAX_TERM_LENGTH:
+            words = [word[:MAX_TERM_LENGTH] for word in words]
+        languages = _index_languages(runs, english)
+        if is_ascii:
+            return IndexTerms(words, _all_forms(words, languages) if languages else [])
+        forms = _all_forms(words if languages else [word for word in words if not word.isascii()], languages)
+        return IndexTerms([word if word.isascii() else _guard_term(word) for word in words], forms)
     runs = _TERM_PATTERN.findall(plain)
     terms: list[str] = []
     spaced: list[str] = []
-    forms: list[str] = []
+    forms = []
     languages = _index_languages(runs, len(_STOP_WORD_SET.intersection(runs)))
     for run in runs:
         if run.isascii():

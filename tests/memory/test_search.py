@@ -26,7 +26,7 @@ from autonomy_ctx.errors import InvalidKey, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.search_terms import MAX_TERM_LENGTH, index_terms, search_terms
 from autonomy_ctx.items.terms import STOP_WORDS
 from autonomy_ctx.memory.in_process import InProcessStore
-from autonomy_ctx.memory.search_text import QueryTerms
+from autonomy_ctx.memory.search_text import QueryTerms, query_terms
 from autonomy_ctx.memory.sqlite import fulltext, search
 from autonomy_ctx.memory.sqlite.log import Transaction
 from autonomy_ctx.memory.sqlite.migrate import migrate
@@ -194,10 +194,7 @@ def test_every_term_that_is_asked_for_is_a_term_of_the_same_text(text: str) -> N
 def test_any_text_is_found_by_itself(text: str) -> None:
     """Whatever a user writes, it is no syntax of the index, and nothing is torn from its place."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute(
-            "CREATE TABLE search_place (id INTEGER PRIMARY KEY, agent, scope, UNIQUE (agent, scope))"
-        )
-        connection.execute("CREATE TABLE search_entry (id INTEGER PRIMARY KEY, conversation_id, position)")
+        migrate(connection, "memory")
         fulltext.create_index(connection)
         fulltext.add_message(connection, 1, 1, 7, text)
         fulltext.add_message(connection, 2, 2, 8, text)
@@ -209,6 +206,9 @@ def test_any_text_is_found_by_itself(text: str) -> None:
         if asked:
             assert [hit.position for hit in fulltext.find_hits(connection, 2, 2, QueryTerms(asked), 9)] == [8]
             assert fulltext.find_hits(connection, 2, 1, QueryTerms(asked), 9) == []
+            folded = query_terms(text, 9)
+            assert [hit.position for hit in fulltext.find_hits(connection, 1, None, folded, 9)] == [7]
+            assert fulltext.find_hits(connection, 2, 1, folded, 9) == []
         vocabulary = "CREATE VIRTUAL TABLE temp.v USING fts5vocab(main, search_term, col)"
         connection.execute(vocabulary)
         words = connection.execute("SELECT term FROM temp.v WHERE col = 'text'").fetchall()

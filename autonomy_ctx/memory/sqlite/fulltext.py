@@ -42,6 +42,8 @@ _SELECT_EXACT_HITS = """
         WHERE search_term MATCH :exact AND {search_term} ORDER BY 2 DESC, 1 DESC LIMIT :limit
     ) f JOIN search_entry e ON e.id = f.id ORDER BY f.score DESC, f.id DESC
 """
+_NOTE_FORMS = "UPDATE search_place SET has_forms = 1 WHERE id = ? AND NOT has_forms"
+_SCOPE_HAS_FORMS = "SELECT has_forms FROM search_place WHERE id = ?"
 _HAS_FORMS = "SELECT EXISTS (SELECT 1 FROM search_form WHERE search_form MATCH ?)"
 # What matches exactly, and what matches in another form. For a single word every exact match comes before all
 # others. For more it takes part in the sum, but the best of the others stays below the best exact one: a form
@@ -153,6 +155,8 @@ def add_messages(
         for position, found in terms.items()
         if found.forms
     }
+    if forms:
+        connection.execute(_NOTE_FORMS, (scope_number,))
     for table, texts in zip(_TABLES, (words, forms), strict=True):
         if texts:
             connection.execute(_INSERT_TERMS.format(table=table), (conversation_id, json.dumps(texts)))
@@ -189,14 +193,6 @@ def find_hits(
     mark, folded = f"{scope_number}x", terms.folded
     numbers = {number for number, _, _ in ranges} if len(ranges) > 1 else {conversation_id} - {None}
     place = f" AND (place : ({' OR '.join(f'c{number}' for number in numbers)}))" if numbers else ""
-    words = [
-        *(f'"{mark}{word}"' for word in folded.words),
-        *(f'("{mark}{first}" AND "{mark}{second}")' for first, second in folded.pairs),
-    ]
-    forms = [
-        *(f'"{mark}{form}"' for form in folded.forms),
-        *(f'"{mark}{prefix}" *' for prefix in folded.prefixes),
-    ]
     values: dict[str, object] = {
         "exact": f"(text : ({fts_or_query(mark + term for term in terms.exact)})){place}",
         # SQLite takes no larger number; no index has so many rows.
@@ -205,12 +201,20 @@ def find_hits(
     is_shared = len(ranges) > 1
     if is_shared:
         values["ranges"] = json.dumps(ranges)
+    words = [
+        *(f'"{mark}{word}"' for word in folded.words),
+        *(f'("{mark}{first}" AND "{mark}{second}")' for first, second in folded.pairs),
+    ]
+    forms: list[str] = []
+    if connection.execute(_SCOPE_HAS_FORMS, (scope_number,)).fetchone() != (0,):
+        forms += (f'"{mark}{form}"' for form in folded.forms)
+        forms += (f'"{mark}{prefix}" *' for prefix in folded.prefixes)
+    # No text has a mark alone.
+    nothing = f'"{mark}{FORM_MARK}"'
+    form_query = f"(text : ({' OR '.join(forms) or nothing})){place}"
     statements = _SELECT_EXACT
-    form_query = f"(text : ({' OR '.join(forms)})){place}"
-    # Mostly there are no other forms, and it takes no time to see that.
+    # Mostly there are no other forms, and it takes little time to see that.
     if words or (forms and connection.execute(_HAS_FORMS, (form_query,)).fetchone()[0]):
-        # No text has a mark alone.
-        nothing = f'"{mark}{FORM_MARK}"'
         statements = _SELECT_ALL
         values["words"] = f"(text : ({' OR '.join(words) or nothing})){place}"
         values["forms"], values["is_single"] = form_query, len(terms.exact) == 1
