@@ -236,7 +236,7 @@ def _index_forms(word: str, languages: tuple[str, ...]) -> dict[str, None]:
 def _query_forms(word: str, languages: tuple[str, ...], is_english: bool) -> FoldedTerms:
     """Where to look for a word of a question."""
     forms = [word, *spelling_forms(word)]
-    if _DIGIT_PATTERN.search(word):
+    if word in little_words() or _DIGIT_PATTERN.search(word):
         return FoldedTerms(forms[1:], [], [_mark_form(form) for form in forms], [])
     stems = [stem for form in forms for stem in light_stems(form, languages)]
     stems += [stem for form in forms if form.isascii() and (stem := stem_term(form)) != form]
