@@ -134,7 +134,7 @@ def _profile_statements(entries: Sequence[Entry], zone: tzinfo) -> Iterator[tupl
 def _mark_if_chosen(change: FactChange, said: Message | None, rule: ProfileRule) -> FactChange:
     if said is None or change.action == "done":
         return change
-    words, own = set(index_terms(change.text)), set(index_terms(said.text))
+    words, own = set(folded_words(change.text)), set(folded_words(said.text))
     if len(words & own) < MIN_OWN_WORDS * len(words):
         return change
     fact = Fact(

@@ -24,8 +24,7 @@ from autonomy_ctx.items.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.encoding import decode_entry
 from autonomy_ctx.memory.postgres.connection import Connection, Database
 from autonomy_ctx.memory.postgres.log import key_digest
-from autonomy_ctx.memory.search_text import row_text
-from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, plain_body_text, searchable_text
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, QueryTerms, row_text
 from autonomy_ctx.memory.store import IndexedMessage, Key, SearchHit
 
 # How much of the log one transaction takes into the index.
@@ -279,11 +278,7 @@ async def read_index_blocks(connection: Connection, unindexed: Sequence[tuple[in
 def split_terms(blocks: Sequence[IndexBlock]) -> list[IndexEntries]:
     """Blocks with their terms. It takes a while: call it in a thread."""
     return [
-        IndexEntries(
-            block, {row[0]: Counter(map(stem_term, index_terms(row_text(*row)))) for row in block.rows}
-        )
-        for block in blocks
-        IndexEntries(block, {row[0]: index_terms(_row_text(*row)) for row in block.rows}) for block in blocks
+        IndexEntries(block, {row[0]: index_terms(row_text(*row)) for row in block.rows}) for block in blocks
     ]
 
 
@@ -363,15 +358,6 @@ async def _ensure_scope_number(connection: Connection, search_scope: SearchScope
         await connection.execute(_INSERT_SCOPE, (search_scope.digest,))
         found = await (await connection.execute(_SELECT_SCOPE, (search_scope.digest,))).fetchone()
     return int(found[0])
-
-
-def _vector(scope_number: int, terms: Counter[str]) -> str:
-def _row_text(position: int, message_id: str, created: int, tokens: int, counter: str, body: str) -> str:
-    """The text by which the message of a row is found; a plain one need not be made for that."""
-    text = plain_body_text(body)
-    if text is None:
-        text = searchable_text(decode_entry(position, message_id, created, tokens, counter, body).message)
-    return text
 
 
 def _vector(scope_number: int, found: IndexTerms) -> str:

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from autonomy_ctx.items.folding import FOLDING_VERSION
 from autonomy_ctx.items.search_terms import IndexTerms, index_terms
 from autonomy_ctx.memory.encoding import decode_entry
-from autonomy_ctx.memory.search_text import row_text
-from autonomy_ctx.memory.search_text import QueryTerms, plain_body_text, searchable_text
+from autonomy_ctx.memory.search_text import QueryTerms, row_text
 from autonomy_ctx.memory.sqlite import fulltext
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import Transaction
