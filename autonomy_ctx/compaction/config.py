@@ -6,7 +6,7 @@ values are checked here, and errors say what would be valid.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, tzinfo
 from hashlib import sha256
@@ -18,6 +18,7 @@ from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
 from autonomy_ctx.completion.call import is_chat_model
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.items.summary import SummaryRole, check_summary_role
+from autonomy_ctx.items.summary_schema import SummarySchema, read_schema
 from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, check_name
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, Price, price_of
 from autonomy_ctx.validation import check_int, check_seconds
@@ -75,6 +76,8 @@ class ContextSummaryConfig:
     timezone: tzinfo | str
     # The name of the `Worker` that writes the summaries, in another process; None for this one.
     worker: str | None
+    # The sections of the record; None for the usual headings.
+    schema: SummarySchema | None
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class ContextSummaryConfig:
         profile: bool | ProfileRule = False,
         timezone: tzinfo | str = UTC,
         worker: str | None = None,
+        schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> None:
         chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
         values: dict[str, Any] = {
@@ -126,6 +130,7 @@ class ContextSummaryConfig:
             "profile": profile,
             "timezone": timezone,
             "worker": worker,
+            "schema": read_schema(schema),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -139,6 +144,11 @@ class ContextSummaryConfig:
                 f"{2 * self.ceiling} is usual"
             )
         check_int("size", self.size, least=MIN_SIZE)
+        if self.schema is not None and self.size < self.schema.min_size:
+            raise ValueError(
+                f"size ({self.size}) is too small for the {len(self.schema.sections)} sections of the schema "
+                f"{self.schema.name!r}; give at least {self.schema.min_size}, or a schema of fewer"
+            )
         check_int("parallel", self.parallel)
         check_int("pin_tokens", self.pin_tokens, least=0)
         check_seconds("timeout", self.timeout)
@@ -195,6 +205,7 @@ class CompactionSettings:
     profile: bool | ProfileRule = False
     zone: tzinfo = UTC
     worker: str | None = None
+    schema: SummarySchema | None = None
     # The tokens that the summary and the window have together under a budget; None without one, or where
     # limits in tokens were given.
     room: int | None = None
@@ -220,7 +231,9 @@ class CompactionSettings:
     def fingerprint(self) -> str:
         """Tells configurations apart: what was refused under one may be tried under another."""
         limits = replace(self.limits, hard=0, hard_tokens=None)
-        said = (self.model_name, limits, self.size, self.instructions)
+        said: tuple[Any, ...] = (self.model_name, limits, self.size, self.instructions)
+        if self.schema is not None:
+            said += (self.schema,)
         return sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -283,6 +296,7 @@ def resolve_settings(
         profile=config.profile,
         zone=resolve_timezone(config.timezone),
         worker=config.worker,
+        schema=config.schema,
         room=room if floor is None and ceiling is None else None,
     )
 

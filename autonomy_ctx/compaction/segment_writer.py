@@ -22,6 +22,13 @@ from autonomy_ctx.compaction.plan import (
     MERGED_DIGEST_PART,
     MIN_SUMMARY_TOKENS,
 )
+from autonomy_ctx.compaction.schema_records import (
+    SectionMerge,
+    digest_record,
+    fit_record,
+    read_reply,
+    standing_text,
+)
 from autonomy_ctx.compaction.view import render_segment
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong, complete_prompt
 from autonomy_ctx.completion.summary_gate import (
@@ -47,9 +54,10 @@ from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.identifiers import coverage
 from autonomy_ctx.items.message import Message, TextContent
 from autonomy_ctx.items.model_info import context_window_of
-from autonomy_ctx.items.name_index import key_identifiers, key_names_of
+from autonomy_ctx.items.name_index import key_identifiers, key_names_of, rank_names
+from autonomy_ctx.items.summary_schema import SchemaSection, SummarySchema
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.items.transcript import transcript
+from autonomy_ctx.items.transcript import transcript, visible_text
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.store import Entry, StoredSegment
 
@@ -93,15 +101,42 @@ class SegmentDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordLayout:
+    """How a reply becomes the text of a segment by a schema, in at most so many tokens."""
+
+    schema: SummarySchema
+    # Those that the model is asked for, and what stands in the others.
+    sections: Sequence[SchemaSection]
+    tokens: int
+    merge: SectionMerge | None = None
+
+    def arrange(self, reply: str, counter: TokenCounter) -> str:
+        """The sections of a reply, and those that need none, within their shares."""
+        written = read_reply(reply, self.schema, self.sections)
+        bodies = (
+            {name: [text] for name, text in written.items()}
+            if self.merge is None
+            else self.merge.bodies(written)
+        )
+        text = fit_record(bodies, self.schema, self.tokens, counter)
+        return text or trim_to_cap(reply, self.tokens, counter.count_text)
+
+
+@dataclass(frozen=True, slots=True)
 class SummarySource:
     """What a segment stands for, its tokens and key identifiers, and what else the model is shown."""
 
     text: str
     tokens: int
     key_names: Sequence[str]
+    # The most tokens of a reply.
+    cap: int
+    # The identifiers to name where there is room, the first first.
+    names: Sequence[str]
     context: Sequence[str] = ()
     standing: Sequence[Fact] = ()
     pinned: Sequence[str] = ()
+    layout: RecordLayout | None = None
 
 
 class SegmentWriter:
@@ -151,10 +186,11 @@ class SegmentWriter:
                 zone=self._settings.zone,
             ),
         )
-        tokens = counter.count_messages(messages)
+        tokens, schema = counter.count_messages(messages), self._settings.schema
         if self._model is None:
             target = self._digest_target(tokens)
-            text = await run_or_offload(light, partial(digest, messages, tokens=target, counter=counter))
+            make = digest if schema is None else partial(_digest_with_names, schema)
+            text = await run_or_offload(light, partial(make, messages, tokens=target, counter=counter))
             return self._digest_draft(text, source, counter)
         target = self._target(tokens)
         names = await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_identifiers, messages))
@@ -164,11 +200,27 @@ class SegmentWriter:
             facts = listed_facts(standing, source, left, counter)
             left -= counter.count_text("\n".join([FACT_RULES, *facts]))
         known = _newest_within(background, max(left, tokens // 8), counter)
-        prompt = batch_prompt(source, known, cap=cap, instructions=instructions, facts=facts)
+        if schema is not None and len(known) < len(background):
+            # What is replaced must be known to whoever writes what takes its place.
+            known = [*filter(None, [standing_text(background, schema)]), *known]
+        prompt = batch_prompt(source, known, cap=cap, instructions=instructions, facts=facts, schema=schema)
         after = None
         if cached is not None:
-            after = cached_batch_prompt(cached, messages, cap=cap, instructions=instructions, facts=facts)
-        stretch = SummarySource(source, tokens, names, (*known, *(facts or ())), standing, pinned)
+            after = cached_batch_prompt(
+                cached, messages, cap=cap, instructions=instructions, facts=facts, schema=schema
+            )
+        most = self._most_tokens(tokens)
+        stretch = SummarySource(
+            source,
+            tokens,
+            names,
+            most,
+            names if schema is None else rank_names(names, list(map(visible_text, messages))),
+            (*known, *(facts or ())),
+            standing,
+            pinned,
+            None if schema is None else RecordLayout(schema, schema.sections, most),
+        )
         return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
 
     async def write_merge(
@@ -186,6 +238,8 @@ class SegmentWriter:
             return await self.extract(texts, counter, outdated)
         # Well under the length at which a literal answer would pass for an echo.
         target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
+        if self._settings.schema is not None:
+            return await self._merge_sections(self._settings.schema, segments, target, counter, cached)
         cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
         prompt = merge_prompt(texts, cap=cap, instructions=instructions)
         after = None
@@ -199,14 +253,78 @@ class SegmentWriter:
                 instructions=instructions,
             )
         names = await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_names_of, source))
-        stretch = SummarySource(source, tokens, names)
+        stretch = SummarySource(source, tokens, names, self._most_tokens(tokens), names)
         return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
+
+    async def _merge_sections(
+        self,
+        schema: SummarySchema,
+        segments: Sequence[StoredSegment],
+        target: int,
+        counter: TokenCounter,
+        cached: CachedRequest | None,
+    ) -> SegmentDraft:
+        """One segment in place of several, section by section; only what is written anew asks the model."""
+        texts = [segment.text for segment in segments]
+        merge = SectionMerge.of(texts, schema)
+        if not merge.needs_model:
+            return await self._join_sections(merge, texts, target, counter)
+        sections, instructions = schema.only("rewrite"), self._settings.instructions
+        rewritten = merge.rewritten_texts()
+        room = merge.room(target, counter.count_text)
+        cap = int(room * ASKED_SHARE)
+        prompt = merge_prompt(rewritten, cap=cap, instructions=instructions, schema=schema, sections=sections)
+        after = None
+        if cached is not None:
+            after = cached_merge_prompt(
+                cached,
+                [render_segment(one, self._settings.zone) for one in segments],
+                segments[0].first,
+                segments[-1].last,
+                cap=cap,
+                instructions=instructions,
+                schema=schema,
+                sections=sections,
+            )
+        source = "\n\n".join(rewritten)
+        stretch = SummarySource(
+            source,
+            counter.count_text(source),
+            await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_names_of, source)),
+            room,
+            await anyio.to_thread.run_sync(_names_of_texts, texts),
+            texts,
+            layout=RecordLayout(schema, sections, target, merge),
+        )
+        return await self._write_cheapest(after, prompt, cached, room, stretch, counter)
+
+    async def _join_sections(
+        self,
+        merge: SectionMerge,
+        texts: Sequence[str],
+        tokens: int,
+        counter: TokenCounter,
+        outdated: Sequence[str] = (),
+        *,
+        quoted: bool = False,
+    ) -> SegmentDraft:
+        """The sections of several texts without a model, and the identifiers that have no room there."""
+
+        def join() -> str:
+            text = fit_record(merge.bodies(), merge.schema, tokens, counter, quoted=quoted, outdated=outdated)
+            return name_missing(text, _names_of_texts(texts), cap=tokens, count=counter.count_text, fill=True)
+
+        text = await anyio.to_thread.run_sync(join)
+        return self._digest_draft(text, "\n\n".join(texts), counter)
 
     async def extract(
         self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
     ) -> SegmentDraft:
         """The same without a model: the lines that say most."""
-        tokens = max(self._settings.size // MERGED_DIGEST_PART, 32)
+        tokens, schema = max(self._settings.size // MERGED_DIGEST_PART, 32), self._settings.schema
+        if schema is not None:
+            merge = SectionMerge.of(texts, schema)
+            return await self._join_sections(merge, texts, tokens, counter, outdated, quoted=True)
         text = await anyio.to_thread.run_sync(
             lambda: digest_texts(texts, tokens=tokens, counter=counter, outdated=outdated)
         )
@@ -245,7 +363,7 @@ class SegmentWriter:
         return await self._write(separate, source, counter)
 
     async def _write(self, prompt: Prompt, source: SummarySource, counter: TokenCounter) -> SegmentDraft:
-        cap = min(self._settings.size // 4, max(source.tokens, 256) - 1)
+        cap, layout = source.cap, source.layout
         spent = [0, 0]
         started = time.monotonic()
         ask_and_judge = partial(self._ask_and_judge, source, cap, counter, spent)
@@ -258,18 +376,25 @@ class SegmentWriter:
             # A repair is of the record: what was written about the facts the first time stands.
             lines = more_lines if lines is None else lines
         text = verdict.text
-        if not verdict.fit:
-            if verdict.problem not in ("too long", "cut off") or not text:
-                raise UnfitSummary(verdict.problem or "unfit")
-            text = trim_to_cap(text, cap, counter.count_text)
-        complete = partial(name_missing, text, source.key_names, cap=cap, count=counter.count_text)
+        if not verdict.fit and (verdict.problem not in ("too long", "cut off") or not text):
+            raise UnfitSummary(verdict.problem or "unfit")
+
+        def complete() -> str:
+            count = counter.count_text
+            if layout is not None:
+                whole = text if verdict.fit or verdict.problem != "cut off" else trim_to_cap(text, cap, count)
+                arranged = layout.arrange(whole, counter)
+                return name_missing(arranged, source.names, cap=layout.tokens, count=count, fill=True)
+            fitting = text if verdict.fit else trim_to_cap(text, cap, count)
+            return name_missing(fitting, source.names, cap=cap, count=count)
+
         text = await run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)
         self._metrics.note_duration(time.monotonic() - started)
         return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
             model=writer_name(self._model if prompt.context is None else self._settings.reader),
-            coverage=covered_names(source.key_names, text),
+            coverage=covered_names(source.names, text),
             input_tokens=spent[0],
             output_tokens=spent[1],
             prompt_hash=prompt.rules_hash,
@@ -314,7 +439,7 @@ class SegmentWriter:
             secret=prompt.secret,
             key_names=source.key_names,
             asked=prompt.messages[0]["content"],
-            context=(*source.context, self._settings.instructions or ""),
+            context=(*source.context, self._settings.instructions or "", *_headings(source.layout)),
             standing=[*standing, *source.pinned],
             facts="\n".join(line.text for line in lines or ()),
             script_free=self._settings.instructions is not None,
@@ -366,6 +491,10 @@ class SegmentWriter:
         room = (window - self._settings.size - PROMPT_OVERHEAD_TOKENS) / COUNT_MARGIN / 1.5
         return max(min(int(room), DEFAULT_BATCH_TOKENS), MIN_BATCH_TOKENS)
 
+    def _most_tokens(self, tokens: int) -> int:
+        """The most tokens of a segment that stands for so many."""
+        return min(self._settings.size // 4, max(tokens, 256) - 1)
+
     def _target(self, tokens: int) -> int:
         return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO)), 32)
 
@@ -381,6 +510,24 @@ class SegmentWriter:
             coverage=coverage(source, text),
             source_hash=_hash(source),
         )
+
+
+def _digest_with_names(
+    schema: SummarySchema, messages: Sequence[Message], *, tokens: int, counter: TokenCounter
+) -> str:
+    """A digest by a schema, and below it the key identifiers that it lacks, where there is room."""
+    text = digest_record(messages, schema, tokens=tokens, counter=counter)
+    names = rank_names(key_identifiers(messages), list(map(visible_text, messages)))
+    return name_missing(text, names, cap=tokens, count=counter.count_text, fill=True)
+
+
+def _names_of_texts(texts: Sequence[str]) -> list[str]:
+    """The key identifiers of segments, those first that are named most often and last."""
+    return rank_names(key_names_of("\n\n".join(texts)), texts)
+
+
+def _headings(layout: RecordLayout | None) -> list[str]:
+    return [] if layout is None else [section.name for section in layout.sections]
 
 
 def compile_patterns() -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
+from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, orphaned_results
 from autonomy_ctx.items.digest import digest
@@ -27,12 +29,13 @@ MAX_DIGEST_CHARACTERS = 12_000
 
 
 def provisional_segment(
-    entries: Sequence[Entry], first: int, size: int, counter: TokenCounter
+    entries: Sequence[Entry], first: int, settings: CompactionSettings, counter: TokenCounter
 ) -> StoredSegment:
     """A provisional segment from position `first` to the last of the entries."""
     messages = [entry.message for entry in entries]
-    tokens = max(size // 4, 32)
-    text = digest(messages, tokens=tokens, counter=counter, max_characters=MAX_DIGEST_CHARACTERS)
+    tokens = max(settings.size // 4, 32)
+    make = digest if settings.schema is None else partial(digest_record, schema=settings.schema)
+    text = make(messages, tokens=tokens, counter=counter, max_characters=MAX_DIGEST_CHARACTERS)
     return StoredSegment(
         first=first,
         last=entries[-1].position,
@@ -193,9 +196,7 @@ class SnapshotReader:
         digest_key = (make_store_key(memory.store, key), snapshot.head.generation, covered, last)
         digest = self._digests.get(digest_key)
         if digest is None:
-            digest = provisional_segment(
-                snapshot.entries[:cut], covered + 1, settings.size, memory.token_counter
-            )
+            digest = provisional_segment(snapshot.entries[:cut], covered + 1, settings, memory.token_counter)
             self._digests[digest_key] = digest
         return digest
 

@@ -265,9 +265,7 @@ class SummaryJob:
             cut = bounded_start(entries, after, self._limits, tokens, self._count)
         if not cut:
             return False
-        segment = provisional_segment(
-            entries[:cut], after + 1, self._settings.size, self._memory.token_counter
-        )
+        segment = provisional_segment(entries[:cut], after + 1, self._settings, self._memory.token_counter)
         facts = None
         if self._settings.facts:
             facts = await anyio.to_thread.run_sync(

@@ -177,12 +177,17 @@ def covered_names(wanted: Sequence[str], text: str) -> float:
     return sum(map(has, wanted)) / len(wanted)
 
 
-def name_missing(text: str, wanted: Sequence[str], *, cap: int, count: Callable[[str], int]) -> str:
-    """The text with one more line that names the identifiers it lacks, as many as there is room for."""
+def name_missing(
+    text: str, wanted: Sequence[str], *, cap: int, count: Callable[[str], int], fill: bool = False
+) -> str:
+    """The text with one more line that names the identifiers it lacks, as many as there is room for.
+
+    With `fill` the line may take all that is left of the cap; otherwise a text stays longer than it.
+    """
     has = NameIndex(text).has
     missing = [name for name in wanted if _ONE_WORD.fullmatch(name) and not has(name)]
     tokens = count(text)
-    room = min(cap, tokens + max(tokens // 2, MIN_LINE_TOKENS))
+    room = cap if fill else min(cap, tokens + max(tokens // 2, MIN_LINE_TOKENS))
 
     def named(number: int) -> str:
         return neutral(f"{text}\n{ALSO_NAMED}{', '.join(missing[:number])}")

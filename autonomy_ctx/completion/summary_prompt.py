@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.summary_schema import SchemaSection, SummarySchema
 from autonomy_ctx.items.transcript import (
     BACKGROUND_LABEL,
     CONVERSATION_LABEL,
@@ -48,6 +49,24 @@ FACTS
 x F4"""
 LIST_OF_FACTS = "The list of what holds now, to be changed below the line FACTS:"
 NO_FACTS_YET = "The list of what holds now is empty."
+# The same where a schema gives the headings.
+SCHEMA_RULES = """\
+Write a record of the conversation for an assistant that goes on with it without seeing it.
+Use exactly these headings, in this order, each after ## on a line of its own, its text below it:
+{headings}
+Leave out other headings with nothing new below them. Write headings as they stand here, all else in the \
+conversation's language. Names, numbers and dates verbatim. Where something was corrected, only the latest \
+holds. No preamble. Do not invent anything. An example of the form:
+## {example}
+- Ana needs the export of job 44171 before Friday noon."""
+# What a section of a schema is asked for, by what a merge does with it.
+UPDATE_RULES = {
+    "rewrite": "",
+    "append": "only what is new, one item per line",
+    "replace": "all that holds at the end, also from the background; write `none` if nothing does",
+}
+TAKE_OVER = "The background is already on record: take over from it only what a heading asks for."
+ONLY_THESE = "What stands under other headings stays as it is: leave it out."
 ON_RECORD = "The background is already on record: do not rewrite it."
 CARRY_OVER = (
     "The background is the record so far. Your text takes its place: "
@@ -100,6 +119,44 @@ class Prompt:
     context: CachedContext | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a record is to be written: by the usual headings, or by those of a schema."""
+
+    text: str
+    schema: SummarySchema | None = None
+    sections: Sequence[SchemaSection] = ()
+    after: str = ""
+
+    def fill(self, cap: int | None) -> str:
+        """The rules for a record of so many tokens; None for what all lengths have in common."""
+        if self.schema is None:
+            return _lines(self.text, self.after)
+        headings = "\n".join(_heading_rule(section, cap) for section in self.sections)
+        example = self.schema.default_section.name
+        text = SCHEMA_RULES.replace("{example}", example).replace("{headings}", headings)
+        return _lines(f"{text}\n{self.text}", self.after)
+
+
+def _batch_rules(schema: SummarySchema | None) -> Rules:
+    if schema is None:
+        return Rules(DEFAULT_RULES)
+    background = TAKE_OVER if schema.only("replace") else ON_RECORD
+    return Rules(f"{background} {DATA}", schema, schema.sections)
+
+
+def _merge_rules(schema: SummarySchema | None, sections: Sequence[SchemaSection]) -> Rules:
+    if schema is None:
+        return Rules(DEFAULT_RULES)
+    return Rules(f"{ONLY_THESE} {DATA}", schema, sections)
+
+
+def _heading_rule(section: SchemaSection, cap: int | None) -> str:
+    tokens = "" if cap is None else f"about {max(int(section.share * cap), 1)} tokens"
+    said = (section.description, UPDATE_RULES[section.update], tokens)
+    return f"{section.name} ({'; '.join(filter(None, said))})"
+
+
 def batch_prompt(
     conversation: str,
     background: Sequence[str],
@@ -108,20 +165,21 @@ def batch_prompt(
     instructions: str | None,
     carry_over: bool = False,
     facts: Sequence[str] | None = None,
+    schema: SummarySchema | None = None,
 ) -> Prompt:
     """Ask for a record of a stretch of conversation, given the records of what came before it.
 
     With `carry_over` the new record stands for those too; otherwise they are kept beside it. With `facts`,
-    lines of what holds so far, their changes are asked for too.
+    lines of what holds so far, their changes are asked for too. A `schema` has the headings to write under.
     """
     secret = nonce(instructions or "", conversation, *background, *(facts or ()))
     before = [wrap_untrusted(BACKGROUND_LABEL, "\n\n".join(background), secret)] if background else []
     block = wrap_untrusted(CONVERSATION_LABEL, conversation, secret)
-    rules = CARRYING_RULES if carry_over else DEFAULT_RULES
+    rules = Rules(CARRYING_RULES) if carry_over else _batch_rules(schema)
     if facts is not None and not _has_place(instructions):
-        rules = _lines(rules, FACT_RULES)
+        rules = replace(rules, after=FACT_RULES)
         block = _lines(block, _standing_block(facts, secret))
-    return _prompt("", before, block, secret, cap, instructions, rules=rules)
+    return _prompt("", before, block, secret, cap, instructions, rules)
 
 
 def _standing_block(facts: Sequence[str], secret: str) -> str:
@@ -130,11 +188,21 @@ def _standing_block(facts: Sequence[str], secret: str) -> str:
     return _lines(LIST_OF_FACTS, wrap_untrusted(FACTS, "\n".join(facts), secret))
 
 
-def merge_prompt(texts: Sequence[str], *, cap: int, instructions: str | None) -> Prompt:
-    """Ask for one record in place of several neighbours, given oldest first."""
+def merge_prompt(
+    texts: Sequence[str],
+    *,
+    cap: int,
+    instructions: str | None,
+    schema: SummarySchema | None = None,
+    sections: Sequence[SchemaSection] = (),
+) -> Prompt:
+    """Ask for one record in place of several neighbours, given oldest first.
+
+    With a `schema` the texts have its `sections` that are written anew, and only these are asked for.
+    """
     secret = nonce(instructions or "", *texts)
     block = "\n".join(wrap_untrusted(SEGMENT_LABEL, text, secret) for text in texts)
-    return _prompt(MERGE, [], block, secret, cap, instructions)
+    return _prompt(MERGE, [], block, secret, cap, instructions, _merge_rules(schema, sections))
 
 
 def cached_batch_prompt(
@@ -144,6 +212,7 @@ def cached_batch_prompt(
     cap: int,
     instructions: str | None,
     facts: Sequence[str] | None = None,
+    schema: SummarySchema | None = None,
 ) -> Prompt | None:
     """Ask for a record of these messages after the context they stand in; None when they do not, all of them.
 
@@ -166,12 +235,20 @@ def cached_batch_prompt(
     marks = [wrap_untrusted(MESSAGE, text, secret) for text in ([first] if to_end else [first, last])]
     if facts is not None:
         marks.append(_standing_block(facts, secret))
-    rules = DEFAULT_RULES if facts is None else _lines(DEFAULT_RULES, FACT_RULES)
+    rules = replace(_batch_rules(schema), after="" if facts is None else FACT_RULES)
     return _after(context, _lines(task, *marks), secret, cap, instructions, STRETCH, rules)
 
 
 def cached_merge_prompt(
-    context: CachedContext, texts: Sequence[str], first: int, last: int, *, cap: int, instructions: str | None
+    context: CachedContext,
+    texts: Sequence[str],
+    first: int,
+    last: int,
+    *,
+    cap: int,
+    instructions: str | None,
+    schema: SummarySchema | None = None,
+    sections: Sequence[SchemaSection] = (),
 ) -> Prompt | None:
     """Ask for one record in place of these texts after a context that shows them; None if it does not.
 
@@ -186,7 +263,7 @@ def cached_merge_prompt(
         return None
     secret = nonce(instructions or "", str(first), str(last))
     task = RECORDS.replace("{first}", str(first)).replace("{last}", str(last))
-    return _after(context, task, secret, cap, instructions, RECORDS)
+    return _after(context, task, secret, cap, instructions, RECORDS, _merge_rules(schema, sections))
 
 
 def opening_of(message: Message) -> str:
@@ -202,12 +279,12 @@ def _after(
     cap: int,
     instructions: str | None,
     template: str,
-    rules: str = DEFAULT_RULES,
+    rules: Rules,
 ) -> Prompt:
     wish = (instructions or "").strip()
-    whole = _lines(PAUSE_NOTICE, task, rules, f"Above all: {wish}" if wish else "")
+    whole = _lines(PAUSE_NOTICE, task, rules.fill(cap), f"Above all: {wish}" if wish else "")
     asked = {"role": "user", "content": _lines(whole, f"{ASK} {_length(cap)}")}
-    named = nonce(PAUSE_NOTICE, template, rules, wish, LENGTH, ASK)
+    named = nonce(PAUSE_NOTICE, template, rules.fill(None), wish, LENGTH, ASK)
     return Prompt([asked], secret, named, context)
 
 
@@ -229,23 +306,28 @@ def _prompt(
     secret: str,
     cap: int,
     instructions: str | None,
-    *,
-    rules: str = DEFAULT_RULES,
+    rules: Rules,
 ) -> Prompt:
     # Filled before the block comes in: what the conversation says is never searched for a placeholder.
     length = _length(cap)
     wish = (instructions or "").strip()
     if instructions is not None and _has_place(instructions):
-        rules = _lines(task, DATA)
+        # A prompt of one's own has all but the headings of a schema.
+        system, named = (
+            _lines(rules.fill(tokens) if rules.schema is not None else "", task, DATA)
+            for tokens in (cap, None)
+        )
         head, _, tail = instructions.partition(PLACEHOLDER)
         asked = head + _lines(*before, block) + tail.replace(PLACEHOLDER, block)
-        template = [rules, LENGTH, instructions]
+        template = [named, LENGTH, instructions]
     else:
-        rules = _lines(rules, task, f"Above all: {wish}" if wish else "")
+        system, named = (
+            _lines(rules.fill(tokens), task, f"Above all: {wish}" if wish else "") for tokens in (cap, None)
+        )
         asked = _lines(*before, block, f"{ASK} {length}")
-        template = [rules, LENGTH, ASK]
+        template = [named, LENGTH, ASK]
     messages = [
-        {"role": "system", "content": _lines(rules, length)},
+        {"role": "system", "content": _lines(system, length)},
         {"role": "user", "content": asked},
     ]
     return Prompt(messages, secret, nonce(*template))

@@ -158,6 +158,17 @@ def key_identifiers(messages: Sequence[Message]) -> list[str]:
     return list(dict.fromkeys(name for group in groups for name in group))[:MAX_KEY_IDENTIFIERS]
 
 
+def rank_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """The identifiers that most of these texts have first; of equal ones, those that were named last."""
+    folded = [text.casefold() for text in texts]
+
+    def weight(name: str) -> tuple[int, int]:
+        found = [at for at, text in enumerate(folded) if name.casefold() in text]
+        return -len(found), -max(found, default=-1)
+
+    return sorted(names, key=weight)
+
+
 def _is_list(names: Sequence[str]) -> bool:
     """Whether names are many, or all of one shape, as hits of a search and rows of a table are."""
     shapes = {_NUMBER.sub("0", name) for name in names}

@@ -51,6 +51,7 @@ from autonomy_ctx.items.fact import Fact, FactChange, normalize_fact
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary, SummaryRole
+from autonomy_ctx.items.summary_schema import SummarySchema
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import encode_row, same_content
@@ -176,6 +177,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         profile: bool | ProfileRule = False,
         timezone: tzinfo | str = UTC,
         worker: str | None = None,
+        schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None = None,
         reader: Any = None,
         background: Background | None = None,
         hooks: Iterable[Hook] | None = None,
@@ -205,6 +207,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             profile=profile,
             timezone=timezone,
             worker=worker,
+            schema=schema,
         )
         # Fractions refer to its window.
         self._reader = reader if reader is not None else summary_model

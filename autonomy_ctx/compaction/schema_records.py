@@ -1,0 +1,374 @@
+"""The text of a segment by a schema: read from a reply, held to its shares, merged section by section. Pure.
+
+In the store a section is a line `## Name` and the text below it. A reply is read leniently, a stored text
+strictly: what somebody said can look like a heading, and never becomes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autonomy_ctx.completion.summary_gate import ALSO_NAMED, SHORTENED_MARK, trim_to_cap
+from autonomy_ctx.items.digest import digest, digest_texts
+from autonomy_ctx.items.fact import normalize_fact
+from autonomy_ctx.items.fact_rules import find_facts
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.summary_schema import SchemaSection, SectionKind, SummarySchema, heading_key
+from autonomy_ctx.items.terms import lazy_pattern
+from autonomy_ctx.items.tokens import TokenCounter
+
+HEADING_MARK = "## "
+NOTHING = "none"
+# Tokens; a section that would have fewer is left out of a text that is too long.
+MIN_SECTION_TOKENS = 6
+# Where headings would take more of a text than this, it has none.
+MAX_HEADING_SHARE = 0.5
+# Characters of a line that can be a heading.
+MAX_HEADING_CHARACTERS = 600
+_MAX_FIT_TRIES = 6
+# A wish is a goal only at the beginning of a conversation, and a digest may begin anywhere.
+_ANY_POSITION = 1_000
+
+_STORED_HEADING = lazy_pattern(r"## (\S.*)")
+_LIKE_HEADING = lazy_pattern(r"##\s+")
+_MARKED_HEADING = lazy_pattern(
+    r"(?P<marks>(?:#{1,6}[ \t]*)?(?:[-\u2022*][ \t]+(?=\*\*|__))?(?:\d{1,2}[.)][ \t]+)?(?:\*{1,3}|_{1,3})?"
+    r"(?:\d{1,2}[.)][ \t]+)?)(?P<text>\S.*)"
+)
+_HEADING_END = lazy_pattern(r"\s*[:\uff1a\ufe55]|\s+[(\uff08]|\s+[\u2013\u2014-]\s")
+_CLOSING_BRACKET = lazy_pattern(r"[^()\uff08\uff09]{0,500}[)\uff09][*_]{0,3}[:\uff1a]?[*_]{0,3}")
+_FENCE = lazy_pattern(r"[ \t]{0,3}```")
+_ITEM_MARK = lazy_pattern(r"[ \t]*(?:[-*\u2022]|\d{1,3}[.)])[ \t]+")
+_QUOTED_LINE = lazy_pattern(
+    r"- (?P<who>User|Assistant|System|Developer|Tool)\b(?P<rest>[^:\n]{0,120}?)"
+    r"(?:: | calls )(?P<said>.*)"
+)
+# What models write where there is nothing to write.
+_NOTHING_WORDS = frozenset(
+    (
+        *("", "none", "nothing", "nothing new", "nothing yet", "nothing open", "n/a", "na", "not applicable"),
+        *("nil", "empty", "none yet", "none so far", "keine", "keiner", "nichts", "entfällt", "aucun"),
+        *("aucune", "rien", "ninguno", "ninguna", "nada", "nenhum", "nenhuma", "なし", "特になし", "无"),
+        *("没有", "無", "لا شيء", "لا يوجد"),
+    )
+)
+_AROUND_NOTHING = " \t\n*_()[]-.。!"
+_FAILURES = ("error", "fail", "exception", "fatal", "denied", "traceback", "fehler", "erreur")
+
+CountText = Callable[[str], int]
+Bodies = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRecord:
+    """What stands under each section of a text, and the identifiers that its last line names."""
+
+    bodies: dict[str, str] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+
+# -- reading ------------------------------------------------------------------------------------------
+
+
+def read_reply(text: str, schema: SummarySchema, sections: Sequence[SchemaSection]) -> dict[str, str]:
+    """What a model wrote under each of the sections that it was asked for.
+
+    Headings are found whatever their marks, case and order. What stands before the first heading, or
+    under one that was not asked for, goes to the section for all else: nothing is lost.
+    """
+    wanted = {section.key: section for section in sections}
+    rest = schema.default_section if schema.default_section in sections else sections[0]
+    lines: dict[str, list[str]] = {}
+    current = rest
+    in_code = False
+    # A fence that is never closed holds no code.
+    fences = sum(bool(_FENCE.match(line)) for line in text.splitlines())
+    for line in text.splitlines():
+        if _FENCE.match(line) and fences % 2 == 0:
+            in_code = not in_code
+        found = None if in_code else _read_heading(line, wanted)
+        if found is None:
+            if not in_code and (unknown := _STORED_HEADING.fullmatch(line.rstrip())):
+                current, line = rest, f"{unknown[1].rstrip(':')}:"
+            lines.setdefault(current.name, []).append(line)
+            continue
+        current, said = found
+        # Also one without text: the model says that there is nothing.
+        lines.setdefault(current.name, []).extend([said] if said else [])
+    read: dict[str, str] = {}
+    for section in sections:
+        if section.name in lines and (body := _clean_body(lines[section.name], section)):
+            read[section.name] = body
+    return read
+
+
+def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[SchemaSection, str] | None:
+    """The section that a line begins, and what it says after its heading; None for any other line."""
+    if not line or line[0].isspace() or len(line) > MAX_HEADING_CHARACTERS:
+        return None
+    found = _MARKED_HEADING.fullmatch(line.rstrip())
+    if found is None:
+        return None
+    text, is_marked = found["text"], bool(found["marks"].strip("0123456789.) "))
+    whole = wanted.get(heading_key(text.rstrip("#*_ ")))
+    if whole is not None:
+        return whole, ""
+    for end in _HEADING_END.finditer(text):
+        section = wanted.get(heading_key(text[: end.start()].rstrip("#*_ ")))
+        if section is None:
+            continue
+        after, mark = text[end.end() :], end[0].strip()
+        if mark in ("(", "\uff08"):
+            # The description, repeated.
+            closed = _CLOSING_BRACKET.match(after)
+            return None if closed is None else (section, after[closed.end() :].strip(" *_"))
+        if mark in ("-", "\u2013", "\u2014") and not is_marked:
+            return None
+        return section, after.strip().removeprefix("**").removeprefix("__").strip()
+    return None
+
+
+def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
+    """The text of a section; "none" says something only where it takes the place of what was there."""
+    body = neutralize_headings("\n".join(line.rstrip() for line in lines if line.strip()))
+    if body.strip(_AROUND_NOTHING).casefold() not in _NOTHING_WORDS:
+        return body
+    return NOTHING if section.update == "replace" else ""
+
+
+def read_record(text: str, schema: SummarySchema) -> SchemaRecord:
+    """The sections of a stored text; what is under none of them belongs to the section for all else."""
+    rest = schema.default_section
+    current = rest
+    lines: dict[str, list[str]] = {}
+    names: tuple[str, ...] = ()
+    every = text.strip().splitlines()
+    if every and every[-1].startswith(ALSO_NAMED):
+        names = tuple(filter(None, every.pop().removeprefix(ALSO_NAMED).split(", ")))
+    for line in every:
+        found = _STORED_HEADING.fullmatch(line)
+        if found is None:
+            lines.setdefault(current.name, []).append(line)
+            continue
+        section = schema.by_key.get(heading_key(found[1]))
+        current = section or rest
+        if section is None:
+            lines.setdefault(rest.name, []).append(f"{found[1]}:")
+    made = {
+        section.name: body
+        for section in schema.sections
+        if section.name in lines and (body := _clean_body(lines[section.name], section))
+    }
+    return SchemaRecord(made, names)
+
+
+# -- writing ------------------------------------------------------------------------------------------
+
+
+def neutralize_headings(body: str) -> str:
+    """A text in which no line can be read as the heading of a section."""
+    if "##" not in body:
+        return body
+    return "\n".join(_LIKE_HEADING.sub("", line) for line in body.splitlines())
+
+
+def fit_record(
+    bodies: Bodies,
+    schema: SummarySchema,
+    tokens: int,
+    counter: TokenCounter,
+    *,
+    quoted: bool = False,
+    outdated: Sequence[str] = (),
+) -> str:
+    """The text of a segment in at most so many tokens: the sections in order, each within its share.
+
+    What one leaves of its share goes to the others. One text that is too long is cut at a sentence; of
+    several, and of quotations (`quoted`), the lines that say most are kept. Sentences that say what is
+    `outdated` are left out.
+    """
+    count = counter.count_text
+    present = [section for section in schema.sections if any(bodies.get(section.name, ()))]
+    texts = {section.name: join_items(bodies[section.name]) for section in present}
+    if outdated:
+        bodies = {
+            name: [
+                neutralize_headings(
+                    digest_texts([text], tokens=count(text), counter=counter, outdated=outdated)
+                )
+            ]
+            for name, text in texts.items()
+        }
+        texts = {name: found[0] for name, found in bodies.items()}
+    whole = _render(present, texts)
+    if count(whole) <= tokens:
+        return whole
+    headings = sum(count(f"{HEADING_MARK}{section.name}\n") for section in present)
+    if headings > MAX_HEADING_SHARE * tokens:
+        every = [text for section in present for text in bodies[section.name]]
+        return _shorten(every, tokens, counter, quoted=quoted)
+    room = tokens - headings
+    needs = {name: count(text) + 1 for name, text in texts.items()}
+    shares = {section.name: section.share for section in present}
+    for _ in range(_MAX_FIT_TRIES):
+        caps = allot(needs, shares, room)
+        made = {
+            name: texts[name]
+            if needs[name] <= cap
+            else _shorten(bodies[name], cap - 1, counter, quoted=quoted)
+            for name, cap in caps.items()
+            if needs[name] <= cap or cap > MIN_SECTION_TOKENS
+        }
+        text = _render(present, made)
+        over = count(text) - tokens
+        if over <= 0:
+            return text
+        # Counts of parts need not add up to the count of all.
+        room -= max(over, 2)
+    return trim_to_cap(text, tokens, count)
+
+
+def allot(needs: Mapping[str, int], shares: Mapping[str, float], room: int) -> dict[str, int]:
+    """How many tokens each section may have: what it needs, or its share of what the others leave."""
+    caps: dict[str, int] = {}
+    waiting = dict(needs)
+    left = max(room, 0)
+    while waiting:
+        total = sum(shares[name] for name in waiting)
+        fitting = [name for name, need in waiting.items() if need <= left * shares[name] / total]
+        if not fitting:
+            return caps | {name: int(left * shares[name] / total) for name in waiting}
+        for name in fitting:
+            caps[name] = waiting.pop(name)
+        left = max(room, 0) - sum(caps.values())
+    return caps
+
+
+def join_items(texts: Sequence[str]) -> str:
+    """The lines of several texts in order, each once; one text stays as it is."""
+    if len(texts) == 1:
+        return texts[0]
+    lines: dict[str, str] = {}
+    for text in texts:
+        for line in text.removesuffix(SHORTENED_MARK).splitlines():
+            if line.strip():
+                lines.setdefault(normalize_fact(_ITEM_MARK.sub("", line, count=1)), line)
+    return "\n".join(lines.values())
+
+
+def _shorten(texts: Sequence[str], tokens: int, counter: TokenCounter, *, quoted: bool) -> str:
+    if len(texts) == 1 and not quoted:
+        return trim_to_cap(texts[0], tokens, counter.count_text)
+    return neutralize_headings(digest_texts(texts, tokens=tokens, counter=counter))
+
+
+def _render(sections: Iterable[SchemaSection], texts: Mapping[str, str]) -> str:
+    return "\n".join(
+        f"{HEADING_MARK}{section.name}\n{texts[section.name]}"
+        for section in sections
+        if texts.get(section.name)
+    )
+
+
+# -- merging ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SectionMerge:
+    """Segments that become one, section by section: what stands, and what is to be written anew."""
+
+    schema: SummarySchema
+    # What needs no model: items of all segments, and what the newest one says.
+    settled: dict[str, list[str]]
+    # What is written anew, of each segment.
+    open: dict[str, list[str]]
+    records: Sequence[SchemaRecord]
+
+    @classmethod
+    def of(cls, texts: Sequence[str], schema: SummarySchema) -> SectionMerge:
+        records = [read_record(text, schema) for text in texts]
+        settled: dict[str, list[str]] = {}
+        rewritten: dict[str, list[str]] = {}
+        for section in schema.sections:
+            found = [one.bodies[section.name] for one in records if section.name in one.bodies]
+            match section.update:
+                case "replace":
+                    settled[section.name] = found[-1:]
+                case "append":
+                    settled[section.name] = found
+                case "rewrite":
+                    rewritten[section.name] = found
+        return cls(schema, settled, rewritten, records)
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether something has to be put together that two segments say."""
+        return any(len(found) > 1 for found in self.open.values())
+
+    def rewritten_texts(self) -> list[str]:
+        """What each segment says in the sections that are written anew."""
+        sections = self.schema.only("rewrite")
+        made = (_render(sections, record.bodies) for record in self.records)
+        return [text for text in made if text]
+
+    def room(self, tokens: int, count: CountText) -> int:
+        """The tokens that the sections written anew may have together, of so many."""
+        bodies = {**self.settled, **self.open}
+        present = [section for section in self.schema.sections if bodies[section.name]]
+        headings = sum(count(f"{HEADING_MARK}{section.name}\n") for section in present)
+        needs = {section.name: count(join_items(bodies[section.name])) + 1 for section in present}
+        shares = {section.name: section.share for section in present}
+        caps = allot(needs, shares, tokens - headings)
+        own = [section for section in self.schema.only("rewrite") if section.name in caps]
+        return sum(caps[one.name] + count(f"{HEADING_MARK}{one.name}\n") for one in own)
+
+    def bodies(self, written: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+        """All sections, with what was written anew; without it, with what there was."""
+        if written is None:
+            return {**self.settled, **self.open}
+        return {**self.settled, **{name: [text] for name, text in written.items()}}
+
+
+def standing_text(texts: Sequence[str], schema: SummarySchema) -> str:
+    """What the segments say last in the sections that the next one replaces."""
+    merge, sections = SectionMerge.of(texts, schema), schema.only("replace")
+    found = {one.name: text for one in sections for text in merge.settled[one.name] if text != NOTHING}
+    return _render(sections, found)
+
+
+# -- digests ------------------------------------------------------------------------------------------
+
+
+def digest_record(
+    messages: Sequence[Message],
+    schema: SummarySchema,
+    *,
+    tokens: int,
+    counter: TokenCounter,
+    max_characters: int | None = None,
+) -> str:
+    """A digest of the messages by a schema: each line under the section that takes what it is."""
+    headings = sum(counter.count_text(f"{HEADING_MARK}{one.name}\n") for one in schema.sections)
+    room = max(tokens - headings, tokens // 2)
+    text = digest(messages, tokens=room, counter=counter, max_characters=max_characters)
+    lines: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        lines.setdefault(schema.section_for(_line_kind(line)).name, []).append(line)
+    bodies = {name: [neutralize_headings("\n".join(found))] for name, found in lines.items()}
+    return fit_record(bodies, schema, tokens, counter, quoted=True)
+
+
+def _line_kind(line: str) -> SectionKind | None:
+    """What a line of a digest is: a fact of some kind, something done, something that failed; else None."""
+    found = _QUOTED_LINE.fullmatch(line)
+    if found is None:
+        return None
+    said, role = found["said"], ChatRole(found["who"].lower())
+    if role is ChatRole.TOOL or f" calls {said}" in line:
+        lower = line.lower()
+        return "error" if any(word in lower for word in _FAILURES) else "action"
+    changes = find_facts([(_ANY_POSITION, Message(role, said))], ())
+    if changes:
+        return changes[0].kind
+    return "action" if role is ChatRole.ASSISTANT else None
