@@ -56,11 +56,13 @@ _MODULES = {
     "RecallSection": "autonomy_ctx.sections.recall",
     "ReplyFinished": "autonomy_ctx.items.formats.base",
     "Runtime": "autonomy_ctx.containers.runtime",
+    "SchemaSection": "autonomy_ctx.items.summary_schema",
     "SectionError": "autonomy_ctx.errors",
     "StoreBusy": "autonomy_ctx.errors",
     "StoreError": "autonomy_ctx.errors",
     "SummarizedHistorySection": "autonomy_ctx.sections.summarized",
     "SummaryHook": "autonomy_ctx.compaction.summarizer",
+    "SummarySchema": "autonomy_ctx.items.summary_schema",
     "SystemInstructionsSection": "autonomy_ctx.sections.instructions",
     "TemplateHook": "autonomy_ctx.template.template",
     "TextContent": "autonomy_ctx.items.message",
@@ -139,6 +141,7 @@ if TYPE_CHECKING:
         ThinkingContent,
         ToolCall,
     )
+    from autonomy_ctx.items.summary_schema import SchemaSection, SummarySchema
     from autonomy_ctx.memory.mailbox import Mailbox
     from autonomy_ctx.memory.memory import Memory, MemoryHook
     from autonomy_ctx.memory.recall import recall
@@ -213,11 +216,13 @@ __all__ = [
     "RecallSection",
     "ReplyFinished",
     "Runtime",
+    "SchemaSection",
     "SectionError",
     "StoreBusy",
     "StoreError",
     "SummarizedHistorySection",
     "SummaryHook",
+    "SummarySchema",
     "SystemInstructionsSection",
     "TemplateHook",
     "TextContent",

@@ -100,6 +100,7 @@ def _summary_options(value: Any) -> Any:
     """What `context_summary` was, without what is no data: the model, and a rule for profiles."""
     # Imported here: compaction is for those who ask for summaries.
     from autonomy_ctx.compaction.config import ContextSummaryConfig
+    from autonomy_ctx.items.summary_schema import SummarySchema
 
     if isinstance(value, ContextSummaryConfig):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
@@ -109,4 +110,7 @@ def _summary_options(value: Any) -> Any:
             for name, option in value.items()
             if name != "model" and not (name == "profile" and callable(option))
         }
+        options = {name: option for name, option in value.items() if name != "model"}
+        schema = options.get("schema")
+        return {**options, "schema": schema.to_dict()} if isinstance(schema, SummarySchema) else options
     return value

@@ -6,11 +6,12 @@ strictly: what somebody said can look like a heading, and never becomes one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED, SHORTENED_MARK, trim_to_cap
-from autonomy_ctx.items.digest import digest, digest_texts
+from autonomy_ctx.items.clauses import split_prose
+from autonomy_ctx.items.digest import QUESTION_MARKS, digest, digest_texts
 from autonomy_ctx.items.fact import normalize_fact
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import ChatRole, Message
@@ -27,11 +28,12 @@ MAX_HEADING_SHARE = 0.5
 # Characters of a line that can be a heading.
 MAX_HEADING_CHARACTERS = 600
 _MAX_FIT_TRIES = 6
+_TOLERANCE = 1e-9
 # A wish is a goal only at the beginning of a conversation, and a digest may begin anywhere.
 _ANY_POSITION = 1_000
 
 _STORED_HEADING = lazy_pattern(r"## (\S.*)")
-_LIKE_HEADING = lazy_pattern(r"##\s+")
+_LIKE_HEADING = lazy_pattern(r"(?m)^(?:##[^\S\n]++)++")
 _MARKED_HEADING = lazy_pattern(
     r"(?P<marks>(?:#{1,6}[ \t]*)?(?:[-\u2022*][ \t]+(?=\*\*|__))?(?:\d{1,2}[.)][ \t]+)?(?:\*{1,3}|_{1,3})?"
     r"(?:\d{1,2}[.)][ \t]+)?)(?P<text>\S.*)"
@@ -41,8 +43,7 @@ _CLOSING_BRACKET = lazy_pattern(r"[^()\uff08\uff09]{0,500}[)\uff09][*_]{0,3}[:\u
 _FENCE = lazy_pattern(r"[ \t]{0,3}```")
 _ITEM_MARK = lazy_pattern(r"[ \t]*(?:[-*\u2022]|\d{1,3}[.)])[ \t]+")
 _QUOTED_LINE = lazy_pattern(
-    r"- (?P<who>User|Assistant|System|Developer|Tool)\b(?P<rest>[^:\n]{0,120}?)"
-    r"(?:: | calls )(?P<said>.*)"
+    r"- (?P<who>User|Assistant|System|Developer|Tool)\b[^:\n]{0,120}?(?:: |(?P<verb> calls ))(?P<said>.*)"
 )
 # What models write where there is nothing to write.
 _NOTHING_WORDS = frozenset(
@@ -131,7 +132,7 @@ def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[Schem
 
 def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
     """The text of a section; "none" says something only where it takes the place of what was there."""
-    body = neutralize_headings("\n".join(line.rstrip() for line in lines if line.strip()))
+    body = "\n".join(line.rstrip() for line in lines if line.strip())
     if body.strip(_AROUND_NOTHING).casefold() not in _NOTHING_WORDS:
         return body
     return NOTHING if section.update == "replace" else ""
@@ -143,7 +144,7 @@ def read_record(text: str, schema: SummarySchema) -> SchemaRecord:
     current = rest
     lines: dict[str, list[str]] = {}
     names: tuple[str, ...] = ()
-    every = text.strip().splitlines()
+    every = text.strip().split("\n")
     if every and every[-1].startswith(ALSO_NAMED):
         names = tuple(filter(None, every.pop().removeprefix(ALSO_NAMED).split(", ")))
     for line in every:
@@ -168,9 +169,7 @@ def read_record(text: str, schema: SummarySchema) -> SchemaRecord:
 
 def neutralize_headings(body: str) -> str:
     """A text in which no line can be read as the heading of a section."""
-    if "##" not in body:
-        return body
-    return "\n".join(_LIKE_HEADING.sub("", line) for line in body.splitlines())
+    return _LIKE_HEADING.sub("", body)
 
 
 def fit_record(
@@ -193,39 +192,39 @@ def fit_record(
     texts = {section.name: join_items(bodies[section.name]) for section in present}
     if outdated:
         bodies = {
-            name: [
-                neutralize_headings(
-                    digest_texts([text], tokens=count(text), counter=counter, outdated=outdated)
-                )
-            ]
+            name: [digest_texts([text], tokens=count(text), counter=counter, outdated=outdated)]
             for name, text in texts.items()
         }
         texts = {name: found[0] for name, found in bodies.items()}
     whole = _render(present, texts)
     if count(whole) <= tokens:
         return whole
-    headings = sum(count(f"{HEADING_MARK}{section.name}\n") for section in present)
-    if headings > MAX_HEADING_SHARE * tokens:
+    headings = _heading_tokens(present, count)
+    if sum(headings.values()) > MAX_HEADING_SHARE * tokens:
         every = [text for section in present for text in bodies[section.name]]
-        return _shorten(every, tokens, counter, quoted=quoted)
-    room = tokens - headings
+        return neutralize_headings(_shorten(every, tokens, counter, quoted=quoted))
     needs = {name: count(text) + 1 for name, text in texts.items()}
     shares = {section.name: section.share for section in present}
-    for _ in range(_MAX_FIT_TRIES):
+    # Counts of parts need not add up to the count of all.
+    excess = tries = 0
+    while tries < _MAX_FIT_TRIES:
+        room = tokens - sum(headings[name] for name in needs) - excess
         caps = allot(needs, shares, room)
+        cramped = [name for name, cap in caps.items() if needs[name] > cap <= MIN_SECTION_TOKENS]
+        if cramped and len(needs) > 1:
+            del needs[min(cramped, key=lambda name: caps[name])]
+            continue
         made = {
             name: texts[name]
             if needs[name] <= cap
             else _shorten(bodies[name], cap - 1, counter, quoted=quoted)
             for name, cap in caps.items()
-            if needs[name] <= cap or cap > MIN_SECTION_TOKENS
         }
         text = _render(present, made)
         over = count(text) - tokens
         if over <= 0:
             return text
-        # Counts of parts need not add up to the count of all.
-        room -= max(over, 2)
+        excess, tries = excess + max(over, 2), tries + 1
     return trim_to_cap(text, tokens, count)
 
 
@@ -236,9 +235,9 @@ def allot(needs: Mapping[str, int], shares: Mapping[str, float], room: int) -> d
     left = max(room, 0)
     while waiting:
         total = sum(shares[name] for name in waiting)
-        fitting = [name for name, need in waiting.items() if need <= left * shares[name] / total]
+        fitting = [name for name, need in waiting.items() if need <= left * shares[name] / total + _TOLERANCE]
         if not fitting:
-            return caps | {name: int(left * shares[name] / total) for name in waiting}
+            return caps | {name: int(left * shares[name] / total + _TOLERANCE) for name in waiting}
         for name in fitting:
             caps[name] = waiting.pop(name)
         left = max(room, 0) - sum(caps.values())
@@ -260,14 +259,18 @@ def join_items(texts: Sequence[str]) -> str:
 def _shorten(texts: Sequence[str], tokens: int, counter: TokenCounter, *, quoted: bool) -> str:
     if len(texts) == 1 and not quoted:
         return trim_to_cap(texts[0], tokens, counter.count_text)
-    return neutralize_headings(digest_texts(texts, tokens=tokens, counter=counter))
+    return digest_texts(texts, tokens=tokens, counter=counter)
+
+
+def _heading_tokens(sections: Iterable[SchemaSection], count: CountText) -> dict[str, int]:
+    return {section.name: count(f"{HEADING_MARK}{section.name}\n") for section in sections}
 
 
 def _render(sections: Iterable[SchemaSection], texts: Mapping[str, str]) -> str:
     return "\n".join(
-        f"{HEADING_MARK}{section.name}\n{texts[section.name]}"
+        f"{HEADING_MARK}{section.name}\n{body}"
         for section in sections
-        if texts.get(section.name)
+        if (body := neutralize_headings(texts.get(section.name, "")).strip())
     )
 
 
@@ -294,7 +297,7 @@ class SectionMerge:
             found = [one.bodies[section.name] for one in records if section.name in one.bodies]
             match section.update:
                 case "replace":
-                    settled[section.name] = found[-1:]
+                    settled[section.name] = _newest_state(found)
                 case "append":
                     settled[section.name] = found
                 case "rewrite":
@@ -316,18 +319,25 @@ class SectionMerge:
         """The tokens that the sections written anew may have together, of so many."""
         bodies = {**self.settled, **self.open}
         present = [section for section in self.schema.sections if bodies[section.name]]
-        headings = sum(count(f"{HEADING_MARK}{section.name}\n") for section in present)
+        headings = _heading_tokens(present, count)
         needs = {section.name: count(join_items(bodies[section.name])) + 1 for section in present}
         shares = {section.name: section.share for section in present}
-        caps = allot(needs, shares, tokens - headings)
-        own = [section for section in self.schema.only("rewrite") if section.name in caps]
-        return sum(caps[one.name] + count(f"{HEADING_MARK}{one.name}\n") for one in own)
+        caps = allot(needs, shares, tokens - sum(headings.values()))
+        own = [section.name for section in self.schema.only("rewrite") if section.name in caps]
+        return sum(caps[name] + headings[name] for name in own)
 
     def bodies(self, written: Mapping[str, str] | None = None) -> dict[str, list[str]]:
         """All sections, with what was written anew; without it, with what there was."""
         if written is None:
             return {**self.settled, **self.open}
         return {**self.settled, **{name: [text] for name, text in written.items()}}
+
+
+def _newest_state(found: Sequence[str]) -> list[str]:
+    """The newest text, or quotations and what they add to: these say what was said, not all that holds."""
+    written = [at for at, text in enumerate(found) if not all(map(_QUOTED_LINE.fullmatch, text.splitlines()))]
+    newest = list(found[written[-1] if written else 0 :])
+    return [text for text in newest if text != NOTHING] or newest
 
 
 def standing_text(texts: Sequence[str], schema: SummarySchema) -> str:
@@ -349,26 +359,45 @@ def digest_record(
     max_characters: int | None = None,
 ) -> str:
     """A digest of the messages by a schema: each line under the section that takes what it is."""
-    headings = sum(counter.count_text(f"{HEADING_MARK}{one.name}\n") for one in schema.sections)
+    headings = sum(_heading_tokens(schema.sections, counter.count_text).values())
     room = max(tokens - headings, tokens // 2)
     text = digest(messages, tokens=room, counter=counter, max_characters=max_characters)
     lines: dict[str, list[str]] = {}
+    asked: SchemaSection | None = None
     for line in text.splitlines():
-        lines.setdefault(schema.section_for(_line_kind(line)).name, []).append(line)
-    bodies = {name: [neutralize_headings("\n".join(found))] for name, found in lines.items()}
+        for kind, part in _divide_quotation(line):
+            # An answer stays with its question.
+            section = asked if kind is None and asked is not None else schema.section_for(kind)
+            lines.setdefault(section.name, []).append(part)
+            is_question = part.startswith("- Assistant") and part.endswith(QUESTION_MARKS)
+            asked = section if is_question else None
+    bodies = {name: ["\n".join(found)] for name, found in lines.items()}
     return fit_record(bodies, schema, tokens, counter, quoted=True)
 
 
-def _line_kind(line: str) -> SectionKind | None:
-    """What a line of a digest is: a fact of some kind, something done, something that failed; else None."""
+def _divide_quotation(line: str) -> Iterator[tuple[SectionKind | None, str]]:
+    """A line of a digest by what its sentences are; one that is no fact goes with the one before it."""
     found = _QUOTED_LINE.fullmatch(line)
     if found is None:
-        return None
-    said, role = found["said"], ChatRole(found["who"].lower())
-    if role is ChatRole.TOOL or f" calls {said}" in line:
+        yield None, line
+        return
+    role = ChatRole(found["who"].lower())
+    if role is ChatRole.TOOL or found["verb"]:
         lower = line.lower()
-        return "error" if any(word in lower for word in _FAILURES) else "action"
-    changes = find_facts([(_ANY_POSITION, Message(role, said))], ())
-    if changes:
-        return changes[0].kind
-    return "action" if role is ChatRole.ASSISTANT else None
+        yield "error" if any(word in lower for word in _FAILURES) else "action", line
+        return
+    label = line[: found.start("said")]
+    last: SectionKind | None = None
+    said = ""
+    for sentence in split_prose(found["said"]):
+        kind = _fact_kind(role, sentence)
+        if said and kind not in (None, last):
+            yield last, label + said.strip()
+            said = ""
+        said, last = said + sentence, kind or last
+    yield last or ("action" if role is ChatRole.ASSISTANT else None), label + said.strip()
+
+
+def _fact_kind(role: ChatRole, sentence: str) -> SectionKind | None:
+    changes = find_facts([(_ANY_POSITION, Message(role, sentence.strip()))], ())
+    return changes[0].kind if changes else None

@@ -29,7 +29,7 @@ HEADING_CHARACTERS = "#*_`:\uff1a<>[](){}|"
 # Lines of a summary that mean something else.
 RESERVED_NAMES = ("facts", "also named", "what holds now")
 # Sums of decimal fractions may be a little more than they look.
-_ROUNDING = 1e-9
+_SUM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class SummarySchema:
                 raise ValueError(f"the schema {name!r} has two sections {section.name!r}; give each its own")
             by_key[section.key] = section.name
         total = sum(section.share for section in self.sections)
-        if total > 1 + _ROUNDING:
+        if total > 1 + _SUM_TOLERANCE:
             raise ValueError(
                 f"the shares of the schema {name!r} are {total:.2f} together; they must be at most 1"
             )
@@ -163,10 +163,10 @@ def _check_line(name: str, value: Any, most: int) -> None:
         raise ValueError(f"{name} must be one line of 1 to {most} characters, without spaces at its ends")
 
 
-CODING = SummarySchema(
+CODING_SCHEMA = SummarySchema(
     "coding",
     [
-        SchemaSection("Goal", "what is being built or mended, and what for", 0.1, "replace", ("goal",)),
+        SchemaSection("Goal", "what is being built or fixed, and why", 0.1, "replace", ("goal",)),
         SchemaSection(
             "Decisions",
             "what was chosen, ruled out or forbidden, and why",
@@ -191,7 +191,7 @@ CODING = SummarySchema(
         ),
         SchemaSection(
             "Errors and fixes",
-            "each error verbatim, its cause, and what mended it or did not",
+            "each error verbatim, its cause, and what fixed it or did not",
             0.16,
             "rewrite",
             ("error",),
@@ -199,7 +199,7 @@ CODING = SummarySchema(
         SchemaSection("Open items", "what is left to do, the next step first", 0.14, "replace", ("open",)),
     ],
 )
-SUPPORT = SummarySchema(
+SUPPORT_SCHEMA = SummarySchema(
     "support",
     [
         SchemaSection(
@@ -234,7 +234,7 @@ SUPPORT = SummarySchema(
         SchemaSection("Next step", "who does what next, and until when", 0.14, "replace", ("open",)),
     ],
 )
-VOICE = SummarySchema(
+VOICE_SCHEMA = SummarySchema(
     "voice",
     [
         SchemaSection(
@@ -254,7 +254,7 @@ VOICE = SummarySchema(
         SchemaSection("Pending", "what is to be said or done next", 0.16, "replace", ("open",)),
     ],
 )
-READY_SCHEMAS = {schema.name: schema for schema in (CODING, SUPPORT, VOICE)}
+READY_SCHEMAS = {schema.name: schema for schema in (CODING_SCHEMA, SUPPORT_SCHEMA, VOICE_SCHEMA)}
 
 
 def read_schema(value: Any) -> SummarySchema | None:
