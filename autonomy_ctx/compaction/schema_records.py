@@ -38,10 +38,10 @@ _MARKED_HEADING = lazy_pattern(
     r"(?P<marks>(?:#{1,6}[ \t]*)?(?:[-\u2022*][ \t]+(?=\*\*|__))?(?:\d{1,2}[.)][ \t]+)?(?:\*{1,3}|_{1,3})?"
     r"(?:\d{1,2}[.)][ \t]+)?)(?P<text>\S.*)"
 )
-_HEADING_END = lazy_pattern(r"\s*[:\uff1a\ufe55]|\s+[(\uff08]|\s+[\u2013\u2014-]\s")
+_HEADING_END = lazy_pattern(r"[:\uff1a\ufe55\uff08]|(?<=\s)\(|(?<=\s)[\u2013\u2014-]\s")
 _CLOSING_BRACKET = lazy_pattern(r"[^()\uff08\uff09]{0,500}[)\uff09][*_]{0,3}[:\uff1a]?[*_]{0,3}")
 _FENCE = lazy_pattern(r"[ \t]{0,3}```")
-_ITEM_MARK = lazy_pattern(r"[ \t]*(?:[-*\u2022]|\d{1,3}[.)])[ \t]+")
+_ITEM_MARK = lazy_pattern(r"(?:[-*\u2022]|\d{1,3}[.)])[ \t]")
 _QUOTED_LINE = lazy_pattern(
     r"- (?P<who>User|Assistant|System|Developer|Tool)\b[^:\n]{0,120}?(?:: |(?P<verb> calls ))(?P<said>.*)"
 )
@@ -199,7 +199,7 @@ def fit_record(
     whole = _render(present, texts)
     if count(whole) <= tokens:
         return whole
-    headings = _heading_tokens(present, count)
+    headings = heading_tokens(present, count)
     if sum(headings.values()) > MAX_HEADING_SHARE * tokens:
         every = [text for section in present for text in bodies[section.name]]
         return neutralize_headings(_shorten(every, tokens, counter, quoted=quoted))
@@ -252,7 +252,9 @@ def join_items(texts: Sequence[str]) -> str:
     for text in texts:
         for line in text.removesuffix(SHORTENED_MARK).splitlines():
             if line.strip():
-                lines.setdefault(normalize_fact(_ITEM_MARK.sub("", line, count=1)), line)
+                said = line.strip()
+                mark = _ITEM_MARK.match(said)
+                lines.setdefault(normalize_fact(said[mark.end() :] if mark else said), line)
     return "\n".join(lines.values())
 
 
@@ -262,7 +264,8 @@ def _shorten(texts: Sequence[str], tokens: int, counter: TokenCounter, *, quoted
     return digest_texts(texts, tokens=tokens, counter=counter)
 
 
-def _heading_tokens(sections: Iterable[SchemaSection], count: CountText) -> dict[str, int]:
+def heading_tokens(sections: Iterable[SchemaSection], count: CountText) -> dict[str, int]:
+    """What the heading of each section takes."""
     return {section.name: count(f"{HEADING_MARK}{section.name}\n") for section in sections}
 
 
@@ -319,7 +322,7 @@ class SectionMerge:
         """The tokens that the sections written anew may have together, of so many."""
         bodies = {**self.settled, **self.open}
         present = [section for section in self.schema.sections if bodies[section.name]]
-        headings = _heading_tokens(present, count)
+        headings = heading_tokens(present, count)
         needs = {section.name: count(join_items(bodies[section.name])) + 1 for section in present}
         shares = {section.name: section.share for section in present}
         caps = allot(needs, shares, tokens - sum(headings.values()))
@@ -359,7 +362,7 @@ def digest_record(
     max_characters: int | None = None,
 ) -> str:
     """A digest of the messages by a schema: each line under the section that takes what it is."""
-    headings = sum(_heading_tokens(schema.sections, counter.count_text).values())
+    headings = sum(heading_tokens(schema.sections, counter.count_text).values())
     room = max(tokens - headings, tokens // 2)
     text = digest(messages, tokens=room, counter=counter, max_characters=max_characters)
     lines: dict[str, list[str]] = {}

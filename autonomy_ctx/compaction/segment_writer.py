@@ -26,6 +26,7 @@ from autonomy_ctx.compaction.schema_records import (
     SectionMerge,
     digest_record,
     fit_record,
+    heading_tokens,
     read_reply,
     standing_text,
 )
@@ -188,11 +189,11 @@ class SegmentWriter:
         )
         tokens, schema = counter.count_messages(messages), self._settings.schema
         if self._model is None:
-            target = self._digest_target(tokens)
+            target = self._with_headings(self._digest_target(tokens), counter)
             make = digest if schema is None else partial(_digest_with_names, schema)
             text = await run_or_offload(light, partial(make, messages, tokens=target, counter=counter))
             return self._digest_draft(text, source, counter)
-        target = self._target(tokens)
+        target = self._with_headings(self._target(tokens), counter)
         names = await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_identifiers, messages))
         cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
         left, facts = tokens // 2, None
@@ -236,10 +237,10 @@ class SegmentWriter:
         tokens = counter.count_text(source)
         if self._model is None:
             return await self.extract(texts, counter, outdated)
+        if self._settings.schema is not None:
+            return await self._merge_sections(self._settings.schema, segments, counter, cached)
         # Well under the length at which a literal answer would pass for an echo.
         target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
-        if self._settings.schema is not None:
-            return await self._merge_sections(self._settings.schema, segments, target, counter, cached)
         cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
         prompt = merge_prompt(texts, cap=cap, instructions=instructions)
         after = None
@@ -260,18 +261,22 @@ class SegmentWriter:
         self,
         schema: SummarySchema,
         segments: Sequence[StoredSegment],
-        target: int,
         counter: TokenCounter,
         cached: CachedRequest | None,
     ) -> SegmentDraft:
         """One segment in place of several, section by section; only what is written anew asks the model."""
         texts = [segment.text for segment in segments]
         merge = SectionMerge.of(texts, schema)
+        # Items that are kept word for word leave less to be shortened than a record that is written anew.
+        tokens = sum(map(counter.count_text, texts))
+        target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4))
         if not merge.needs_model:
             return await self._join_sections(merge, texts, target, counter)
         sections, instructions = schema.only("rewrite"), self._settings.instructions
         rewritten = merge.rewritten_texts()
-        room = merge.room(target, counter.count_text)
+        source = "\n\n".join(rewritten)
+        tokens = counter.count_text(source)
+        room = min(merge.room(target, counter.count_text), max(MIN_SUMMARY_TOKENS, tokens // 2))
         cap = int(room * ASKED_SHARE)
         prompt = merge_prompt(rewritten, cap=cap, instructions=instructions, schema=schema, sections=sections)
         after = None
@@ -286,10 +291,9 @@ class SegmentWriter:
                 schema=schema,
                 sections=sections,
             )
-        source = "\n\n".join(rewritten)
         stretch = SummarySource(
             source,
-            counter.count_text(source),
+            tokens,
             await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_names_of, source)),
             room,
             await anyio.to_thread.run_sync(_names_of_texts, texts),
@@ -497,6 +501,14 @@ class SegmentWriter:
 
     def _target(self, tokens: int) -> int:
         return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO)), 32)
+
+    def _with_headings(self, target: int, counter: TokenCounter) -> int:
+        """A target for a text without headings as one with those of the schema, if there is one."""
+        schema = self._settings.schema
+        if schema is None:
+            return target
+        headings = sum(heading_tokens(schema.sections, counter.count_text).values())
+        return max(min(target + headings, self._settings.size // 4), 32)
 
     def _digest_target(self, tokens: int) -> int:
         # A digest costs nothing but room: it may have all that there is, as long as it is a digest.

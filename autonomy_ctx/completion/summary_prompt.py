@@ -132,7 +132,13 @@ class Rules:
         """The rules for a record of so many tokens; None for what all lengths have in common."""
         if self.schema is None:
             return _lines(self.text, self.after)
-        headings = "\n".join(_heading_rule(section, cap) for section in self.sections)
+        # The shares are of a whole record; some sections alone have all of theirs.
+        whole = (
+            sum(one.share for one in self.sections) if len(self.sections) < len(self.schema.sections) else 1
+        )
+        headings = "\n".join(
+            _heading_rule(one, None if cap is None else int(one.share / whole * cap)) for one in self.sections
+        )
         example = self.schema.default_section.name
         text = SCHEMA_RULES.replace("{example}", example).replace("{headings}", headings)
         return _lines(f"{text}\n{self.text}", self.after)
@@ -151,9 +157,9 @@ def _merge_rules(schema: SummarySchema | None, sections: Sequence[SchemaSection]
     return Rules(f"{ONLY_THESE} {DATA}", schema, sections)
 
 
-def _heading_rule(section: SchemaSection, cap: int | None) -> str:
-    tokens = "" if cap is None else f"about {max(int(section.share * cap), 1)} tokens"
-    said = (section.description, UPDATE_RULES[section.update], tokens)
+def _heading_rule(section: SchemaSection, tokens: int | None) -> str:
+    length = "" if tokens is None else f"about {max(tokens, 1)} tokens"
+    said = (section.description, UPDATE_RULES[section.update], length)
     return f"{section.name} ({'; '.join(filter(None, said))})"
 
 

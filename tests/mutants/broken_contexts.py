@@ -10,6 +10,8 @@ FAULTS = "tests/compaction/test_summarizer_faults.py"
 BUDGET = "tests/template/test_budget.py"
 FACTS = "tests/sections/test_standing_facts.py"
 SIGNS = "tests/completion/test_reply_signs.py"
+RECORDS = "tests/compaction/test_schema_records.py"
+SCHEMAS = "tests/sections/test_summary_schemas.py"
 MUTANTS = [
     Mutant(
         "the newest user message is there",
@@ -183,8 +185,8 @@ MUTANTS = [
     Mutant(
         "an answer that is not fit leaves history as it was",
         "compaction/segment_writer.py",
-        '                raise UnfitSummary(verdict.problem or "unfit")',
-        "                pass",
+        '            raise UnfitSummary(verdict.problem or "unfit")',
+        "            pass",
         SUMMARIZED,
     ),
     Mutant(
@@ -369,5 +371,75 @@ MUTANTS = [
         "            in_code = not in_code\n",
         "            pass\n",
         "tests/items/test_fact_rules.py",
+    ),
+    Mutant(
+        "a merge sends only the sections that are written anew",
+        "compaction/schema_records.py",
+        '        sections = self.schema.only("rewrite")\n        made = ',
+        "        sections = self.schema.sections\n        made = ",
+        SCHEMAS,
+    ),
+    Mutant(
+        "a merge asks a model only where two segments say something",
+        "compaction/schema_records.py",
+        "any(len(found) > 1 for found in self.open.values())",
+        "any(self.open.values())",
+        RECORDS,
+    ),
+    Mutant(
+        "a merge keeps the items of all segments",
+        "compaction/schema_records.py",
+        "                    settled[section.name] = found\n",
+        "                    settled[section.name] = found[-1:]\n",
+        RECORDS,
+    ),
+    Mutant(
+        "what the newest segment says replaces what was there",
+        "compaction/schema_records.py",
+        "                    settled[section.name] = _newest_state(found)\n",
+        "                    settled[section.name] = found\n",
+        RECORDS,
+    ),
+    Mutant(
+        "what somebody said never becomes a section",
+        "compaction/schema_records.py",
+        '    return _LIKE_HEADING.sub("", body)',
+        "    return body",
+        RECORDS,
+    ),
+    Mutant(
+        "a record by a schema keeps its size",
+        "compaction/schema_records.py",
+        "    if count(whole) <= tokens:\n",
+        "    if whole:\n",
+        RECORDS,
+    ),
+    Mutant(
+        "text under no section is kept",
+        "compaction/schema_records.py",
+        "[]).append(line)\n            continue\n        current, said",
+        "[])\n            continue\n        current, said",
+        RECORDS,
+    ),
+    Mutant(
+        "what is to be replaced is shown to the one who writes it",
+        "compaction/segment_writer.py",
+        "        if schema is not None and len(known) < len(background):",
+        "        if False:",
+        SCHEMAS,
+    ),
+    Mutant(
+        "identifiers fill the rest of a record by a schema",
+        "completion/summary_gate.py",
+        "    room = cap if fill else min(",
+        "    room = min(",
+        SCHEMAS,
+    ),
+    Mutant(
+        "work of another schema is not taken over",
+        "compaction/config.py",
+        "            said += (self.schema,)\n",
+        "            pass\n",
+        "tests/items/test_summary_schema.py",
     ),
 ]

@@ -155,7 +155,7 @@ async def test_size_order_and_cover_hold_whatever_the_model_does(
 
 async def test_a_schema_may_be_set_changed_and_taken_away_at_any_time(memory: Memory) -> None:
     for schema in (None, SCHEMA, NO_REWRITE, "coding", None):
-        options = {} if schema is None else {"schema": schema}
+        options: dict[str, Any] = {} if schema is None else {"schema": schema}
         async with summarized(ScriptedModel([by_headings]), size=512, **options) as section:
             await talk(section, memory, 40)
             assert section.get_metrics()["summaries_committed"] > 0
