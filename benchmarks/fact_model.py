@@ -26,13 +26,13 @@ _MISSING = re.compile(r"It leaves out: (.+?)\.(?: [A-Z]|$)")
 _SENTENCE = re.compile(r"^User: (.{20,90})", re.MULTILINE)
 # What a heading that fits says, in this order of preference.
 _HEADINGS = {
-    "rule": ("rules", "goal"),
-    "preference": ("rules", "goal"),
+    "rule": ("rules", "forbidden", "goal"),
+    "preference": ("rules", "forbidden", "goal"),
     "decision": ("decision", "done"),
-    "value": ("facts and identifiers", "done"),
+    "value": ("facts and identifiers", "files and identifiers", "done"),
     "open": ("open", "next"),
-    "artifact": ("artifacts", "done"),
-    "id": ("artifacts", "done"),
+    "artifact": ("artifacts", "files and identifiers", "done"),
+    "id": ("artifacts", "files and identifiers", "done"),
     "talk": ("done", "facts and identifiers"),
 }
 
@@ -165,6 +165,7 @@ def _heading(kind: str, prompt: str) -> str:
     rules = prompt.partition("\n<")[0].split("\n")
     for word in _HEADINGS[kind]:
         for line in rules:
-            if word in line.lower() and len(line) < 120:
+            # A heading of a schema says how long its section should be.
+            if word in line.lower() and (len(line) < 120 or line.endswith(" tokens)")):
                 return line.partition(" (")[0]
     return _HEADINGS[kind][0].capitalize()

@@ -47,6 +47,7 @@ class Column:
     perfect: bool
     aims: dict[str, float]
     size: int | None = None
+    schema: str | None = None
 
 
 _PERFECT = {
@@ -74,6 +75,15 @@ COLUMNS = (
     Column("perfect model, 400", False, True, {**_PERFECT, NAMES: 95}),
     Column("perfect model, 2,000", True, True, {**_PERFECT, NAMES: 60}),
     Column("perfect model, 2,000, size 4,096", True, True, {**_PERFECT, NAMES: 80}, 4096),
+    Column(
+        "digest, 400, coding schema",
+        False,
+        False,
+        {RULES: 85, OPEN: 90, DECISIONS: 70, NEWEST: 90, OLD: 10, FINISHED: 10, NAMES: 55},
+        schema="coding",
+    ),
+    Column("perfect model, 400, coding schema", False, True, {**_PERFECT, NAMES: 95}, schema="coding"),
+    Column("perfect model, 2,000, coding schema", True, True, {**_PERFECT, NAMES: 60}, schema="coding"),
 )
 
 
@@ -181,7 +191,7 @@ async def tally_column(column: Column, conversations: Sequence[Conversation]) ->
         if is_long(conversation) != column.long:
             continue
         model = PerfectSummarizer(conversation) if column.perfect else None
-        section = SummarizedHistorySection(model, size=column.size)
+        section = SummarizedHistorySection(model, size=column.size, schema=column.schema)
         view = await run_conversation(section, conversation)
         metrics = section.get_metrics()
         await section.close()

@@ -107,10 +107,11 @@ class ContextSummaryConfig:
         schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> None:
         chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
+        chosen_schema = read_schema(schema)
         values: dict[str, Any] = {
             "floor": chosen_floor,
             "ceiling": chosen_ceiling,
-            "size": _usual_size(hard_limit_tokens) if size is None else size,
+            "size": _usual_size(hard_limit_tokens, chosen_schema) if size is None else size,
             "model": model,
             "instructions": instructions,
             "floor_tokens": floor_tokens,
@@ -130,7 +131,7 @@ class ContextSummaryConfig:
             "profile": profile,
             "timezone": timezone,
             "worker": worker,
-            "schema": read_schema(schema),
+            "schema": chosen_schema,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -330,11 +331,12 @@ def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None
     return ContextSummaryConfig(**{"model": model, **value})
 
 
-def _usual_size(hard_limit_tokens: int | float | None) -> int:
+def _usual_size(hard_limit_tokens: int | float | None, schema: SummarySchema | None) -> int:
     """The usual size of a summary, smaller when the hard limit is a small number of tokens."""
     if not isinstance(hard_limit_tokens, int):
         return DEFAULT_SIZE
-    return max(min(DEFAULT_SIZE, hard_limit_tokens // 4), MIN_SIZE)
+    least = MIN_SIZE if schema is None else schema.min_size
+    return max(min(DEFAULT_SIZE, hard_limit_tokens // 4), least)
 
 
 def _resolve_floor_and_ceiling(floor: Any, ceiling: Any) -> tuple[int, int]:

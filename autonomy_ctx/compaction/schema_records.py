@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED, SHORTENED_MARK, trim_to_cap
 from autonomy_ctx.items.clauses import split_prose
-from autonomy_ctx.items.digest import QUESTION_MARKS, digest, digest_texts
+from autonomy_ctx.items.digest import QUESTION_MARKS, digest, digest_texts, has_failed
 from autonomy_ctx.items.fact import normalize_fact
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import ChatRole, Message
@@ -39,7 +39,10 @@ _MARKED_HEADING = lazy_pattern(
     r"(?:\d{1,2}[.)][ \t]+)?)(?P<text>\S.*)"
 )
 _HEADING_END = lazy_pattern(r"[:\uff1a\ufe55\uff08]|(?<=\s)\(|(?<=\s)[\u2013\u2014-]\s")
-_CLOSING_BRACKET = lazy_pattern(r"[^()\uff08\uff09]{0,500}[)\uff09][*_]{0,3}[:\uff1a]?[*_]{0,3}")
+_CLOSING_BRACKET = lazy_pattern(
+    r"(?P<inside>(?:[^()\uff08\uff09]|[(\uff08][^()\uff08\uff09]{0,200}[)\uff09]){0,500})[)\uff09]"
+    r"[*_]{0,3}(?P<colon>[:\uff1a]?)[*_]{0,3}"
+)
 _FENCE = lazy_pattern(r"[ \t]{0,3}```")
 _ITEM_MARK = lazy_pattern(r"(?:[-*\u2022]|\d{1,3}[.)])[ \t]")
 _QUOTED_LINE = lazy_pattern(
@@ -55,7 +58,6 @@ _NOTHING_WORDS = frozenset(
     )
 )
 _AROUND_NOTHING = " \t\n*_()[]-.。!"
-_FAILURES = ("error", "fail", "exception", "fatal", "denied", "traceback", "fehler", "erreur")
 
 CountText = Callable[[str], int]
 Bodies = Mapping[str, Sequence[str]]
@@ -95,8 +97,7 @@ def read_reply(text: str, schema: SummarySchema, sections: Sequence[SchemaSectio
             lines.setdefault(current.name, []).append(line)
             continue
         current, said = found
-        # Also one without text: the model says that there is nothing.
-        lines.setdefault(current.name, []).extend([said] if said else [])
+        lines.setdefault(current.name, []).append(said)
     read: dict[str, str] = {}
     for section in sections:
         if section.name in lines and (body := _clean_body(lines[section.name], section)):
@@ -108,7 +109,7 @@ def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[Schem
     """The section that a line begins, and what it says after its heading; None for any other line."""
     if not line or line[0].isspace() or len(line) > MAX_HEADING_CHARACTERS:
         return None
-    found = _MARKED_HEADING.fullmatch(line.rstrip())
+    found = _MARKED_HEADING.fullmatch(line.removesuffix(SHORTENED_MARK).rstrip())
     if found is None:
         return None
     text, is_marked = found["text"], bool(found["marks"].strip("0123456789.) "))
@@ -121,9 +122,13 @@ def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[Schem
             continue
         after, mark = text[end.end() :], end[0].strip()
         if mark in ("(", "\uff08"):
-            # The description, repeated.
             closed = _CLOSING_BRACKET.match(after)
-            return None if closed is None else (section, after[closed.end() :].strip(" *_"))
+            if closed is None or (closed.end() < len(after) and not (is_marked or closed["colon"])):
+                return None
+            # Mostly the description, repeated.
+            repeated = heading_key(closed["inside"]).startswith(heading_key(section.description))
+            said = (f"({closed['inside']})" * (not repeated), after[closed.end() :].strip(" *_"))
+            return section, " ".join(filter(None, said))
         if mark in ("-", "\u2013", "\u2014") and not is_marked:
             return None
         return section, after.strip().removeprefix("**").removeprefix("__").strip()
@@ -133,7 +138,7 @@ def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[Schem
 def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
     """The text of a section; "none" says something only where it takes the place of what was there."""
     body = "\n".join(line.rstrip() for line in lines if line.strip())
-    if body.strip(_AROUND_NOTHING).casefold() not in _NOTHING_WORDS:
+    if not body or body.strip(_AROUND_NOTHING).casefold() not in _NOTHING_WORDS:
         return body
     return NOTHING if section.update == "replace" else ""
 
@@ -386,8 +391,7 @@ def _divide_quotation(line: str) -> Iterator[tuple[SectionKind | None, str]]:
         return
     role = ChatRole(found["who"].lower())
     if role is ChatRole.TOOL or found["verb"]:
-        lower = line.lower()
-        yield "error" if any(word in lower for word in _FAILURES) else "action", line
+        yield "error" if has_failed(line) else "action", line
         return
     label = line[: found.start("said")]
     last: SectionKind | None = None

@@ -386,8 +386,8 @@ class SegmentWriter:
         def complete() -> str:
             count = counter.count_text
             if layout is not None:
-                whole = text if verdict.fit or verdict.problem != "cut off" else trim_to_cap(text, cap, count)
-                arranged = layout.arrange(whole, counter)
+                is_cut = not verdict.fit and verdict.problem == "cut off"
+                arranged = layout.arrange(trim_to_cap(text, cap, count) if is_cut else text, counter)
                 return name_missing(arranged, source.names, cap=layout.tokens, count=count, fill=True)
             fitting = text if verdict.fit else trim_to_cap(text, cap, count)
             return name_missing(fitting, source.names, cap=cap, count=count)

@@ -284,7 +284,7 @@ def _weigh(view: WordView, role: ChatRole, label: str, *, is_outcome: bool) -> _
     # Both how many and how dense; below 60 characters a sentence is not denser for being short.
     score = min(exact, 6) / 3 + min(2.0, 40 * exact / max(len(text), 60))
     if role is ChatRole.TOOL:
-        acts = (exact > 0 or label.endswith(" failed")) and _has_failed(text)
+        acts = (exact > 0 or label.endswith(" failed")) and has_failed(text)
         # What a search finds may have been done long ago.
         if is_outcome and not acts:
             acts = not _only_looks(label.partition(" ")[2])
@@ -316,7 +316,8 @@ def _weigh_user(view: WordView, score: float, names: Sequence[str], *, is_questi
     return _Weight(Kind.USER, score + is_question, is_rule, names, is_passing, clause.content)
 
 
-def _has_failed(text: str) -> bool:
+def has_failed(text: str) -> bool:
+    """Whether a line of output tells of a failure."""
     lower = text.lower()
     # Also within the names of errors. Written out, as every line of a long output comes through here.
     failed = "error" in lower or "fail" in lower or "exception" in lower or "fatal" in lower
@@ -405,7 +406,7 @@ def _shape(line: str) -> object:
     """What lines have in common that differ in their values only; None for a line of its own."""
     if line.endswith(".") and line.count(" ") > MAX_SHAPE_WORDS:
         return None
-    failed = _has_failed(line)
+    failed = has_failed(line)
     if line.startswith(("{", "[", '"')):
         keys = tuple(_KEY.findall(line[:1000]))
         if keys:

@@ -117,6 +117,7 @@ def test_a_heading_may_have_its_text_beside_it(line: str) -> None:
         "> ## Decisions",
         "  ## Decisions",
         "Decisions were made in Porto.",
+        "Decisions (Ana's) were made in Porto.",
         "Decisions - as always - were late.",
         'The user wrote "## Decisions".',
     ],
@@ -145,13 +146,23 @@ def test_a_reply_without_headings_is_one_text() -> None:
     assert read("Ana goes to Lisbon.\nBy train.") == {"What happened": "Ana goes to Lisbon.\nBy train."}
 
 
+def test_an_empty_section_says_nothing() -> None:
+    """A reply that was cut off after a heading does not say that nothing holds."""
+    assert read("## Decisions\n- Trains only.\n## Goal\n\n## Next step [shortened]") == {
+        "Decisions": "- Trains only."
+    }
+
+
+def test_a_bracket_after_a_heading_is_kept_unless_it_is_the_description() -> None:
+    assert read("## Goal (what is wanted; about 20 tokens): Lisbon") == {"Goal": "Lisbon"}
+    assert read("## Goal (new)\nLisbon") == {"Goal": "(new)\nLisbon"}
+
+
 def test_two_texts_under_one_heading_stay_both() -> None:
     assert read("## Goal\nA trip.\n## Goal\nBy train.") == {"Goal": "A trip.\nBy train."}
 
 
-@pytest.mark.parametrize(
-    "nothing", ["none", "- None.", "(nothing)", "N/A", "**none**", "keine", "なし", "-", ""]
-)
+@pytest.mark.parametrize("nothing", ["none", "- None.", "(nothing)", "N/A", "**none**", "keine", "なし", "-"])
 def test_nothing_is_said_only_where_it_takes_the_place_of_something(nothing: str) -> None:
     found = read(f"## Goal\n{nothing}\n## Decisions\n{nothing}\n## What happened\n{nothing}")
     assert found == {"Goal": "none"}

@@ -104,6 +104,7 @@ def test_a_summary_must_have_room_for_its_sections() -> None:
     ):
         ContextSummaryConfig(schema="coding", size=383)
     ContextSummaryConfig(schema="coding", size=384)
+    assert ContextSummaryConfig(schema="coding", hard_limit_tokens=1_000).size == 384
 
 
 def test_a_schema_is_part_of_what_tells_configurations_apart() -> None:
