@@ -7,7 +7,7 @@ strictly: what somebody said can look like a heading, and never becomes one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED, SHORTENED_MARK, trim_to_cap
 from autonomy_ctx.items.clauses import split_prose
@@ -63,14 +63,6 @@ CountText = Callable[[str], int]
 Bodies = Mapping[str, Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRecord:
-    """What stands under each section of a text, and the identifiers that its last line names."""
-
-    bodies: dict[str, str] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
-
-
 # -- reading ------------------------------------------------------------------------------------------
 
 
@@ -98,11 +90,7 @@ def read_reply(text: str, schema: SummarySchema, sections: Sequence[SchemaSectio
             continue
         current, said = found
         lines.setdefault(current.name, []).append(said)
-    read: dict[str, str] = {}
-    for section in sections:
-        if section.name in lines and (body := _clean_body(lines[section.name], section)):
-            read[section.name] = body
-    return read
+    return _clean_bodies(lines, sections)
 
 
 def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[SchemaSection, str] | None:
@@ -135,6 +123,11 @@ def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[Schem
     return None
 
 
+def _clean_bodies(lines: Mapping[str, Iterable[str]], sections: Iterable[SchemaSection]) -> dict[str, str]:
+    made = {one.name: _clean_body(lines[one.name], one) for one in sections if one.name in lines}
+    return {name: body for name, body in made.items() if body}
+
+
 def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
     """The text of a section; "none" says something only where it takes the place of what was there."""
     body = "\n".join(line.rstrip() for line in lines if line.strip())
@@ -143,15 +136,23 @@ def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
     return NOTHING if section.update == "replace" else ""
 
 
-def read_record(text: str, schema: SummarySchema) -> SchemaRecord:
-    """The sections of a stored text; what is under none of them belongs to the section for all else."""
+def has_headings(text: str, sections: Sequence[SchemaSection]) -> bool:
+    """Whether a reply has any of the headings that it was asked for."""
+    wanted = {section.key: section for section in sections}
+    return any(_read_heading(line, wanted) for line in text.splitlines())
+
+
+def read_record(text: str, schema: SummarySchema) -> dict[str, str]:
+    """The sections of a stored text; what is under none of them belongs to the section for all else.
+
+    The line of identifiers at its end is left out: a merge makes it anew.
+    """
     rest = schema.default_section
     current = rest
     lines: dict[str, list[str]] = {}
-    names: tuple[str, ...] = ()
     every = text.strip().split("\n")
     if every and every[-1].startswith(ALSO_NAMED):
-        names = tuple(filter(None, every.pop().removeprefix(ALSO_NAMED).split(", ")))
+        every.pop()
     for line in every:
         found = _STORED_HEADING.fullmatch(line)
         if found is None:
@@ -161,12 +162,7 @@ def read_record(text: str, schema: SummarySchema) -> SchemaRecord:
         current = section or rest
         if section is None:
             lines.setdefault(rest.name, []).append(f"{found[1]}:")
-    made = {
-        section.name: body
-        for section in schema.sections
-        if section.name in lines and (body := _clean_body(lines[section.name], section))
-    }
-    return SchemaRecord(made, names)
+    return _clean_bodies(lines, schema.sections)
 
 
 # -- writing ------------------------------------------------------------------------------------------
@@ -294,7 +290,7 @@ class SectionMerge:
     settled: dict[str, list[str]]
     # What is written anew, of each segment.
     open: dict[str, list[str]]
-    records: Sequence[SchemaRecord]
+    records: Sequence[Mapping[str, str]]
 
     @classmethod
     def of(cls, texts: Sequence[str], schema: SummarySchema) -> SectionMerge:
@@ -302,7 +298,7 @@ class SectionMerge:
         settled: dict[str, list[str]] = {}
         rewritten: dict[str, list[str]] = {}
         for section in schema.sections:
-            found = [one.bodies[section.name] for one in records if section.name in one.bodies]
+            found = [one[section.name] for one in records if section.name in one]
             match section.update:
                 case "replace":
                     settled[section.name] = _newest_state(found)
@@ -320,12 +316,12 @@ class SectionMerge:
     def rewritten_texts(self) -> list[str]:
         """What each segment says in the sections that are written anew."""
         sections = self.schema.only("rewrite")
-        made = (_render(sections, record.bodies) for record in self.records)
+        made = (_render(sections, record) for record in self.records)
         return [text for text in made if text]
 
     def room(self, tokens: int, count: CountText) -> int:
         """The tokens that the sections written anew may have together, of so many."""
-        bodies = {**self.settled, **self.open}
+        bodies = self.bodies
         present = [section for section in self.schema.sections if bodies[section.name]]
         headings = heading_tokens(present, count)
         needs = {section.name: count(join_items(bodies[section.name])) + 1 for section in present}
@@ -334,11 +330,10 @@ class SectionMerge:
         own = [section.name for section in self.schema.only("rewrite") if section.name in caps]
         return sum(caps[name] + headings[name] for name in own)
 
-    def bodies(self, written: Mapping[str, str] | None = None) -> dict[str, list[str]]:
-        """All sections, with what was written anew; without it, with what there was."""
-        if written is None:
-            return {**self.settled, **self.open}
-        return {**self.settled, **{name: [text] for name, text in written.items()}}
+    @property
+    def bodies(self) -> dict[str, list[str]]:
+        """All sections with what there was."""
+        return {**self.settled, **self.open}
 
 
 def _newest_state(found: Sequence[str]) -> list[str]:
@@ -351,8 +346,8 @@ def _newest_state(found: Sequence[str]) -> list[str]:
 def standing_text(texts: Sequence[str], schema: SummarySchema) -> str:
     """What the segments say last in the sections that the next one replaces."""
     merge, sections = SectionMerge.of(texts, schema), schema.only("replace")
-    found = {one.name: text for one in sections for text in merge.settled[one.name] if text != NOTHING}
-    return _render(sections, found)
+    found = {one.name: join_items(merge.settled[one.name]) for one in sections}
+    return _render(sections, {name: text for name, text in found.items() if text != NOTHING})
 
 
 # -- digests ------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from autonomy_ctx.compaction.schema_records import (
     SectionMerge,
     digest_record,
     fit_record,
+    has_headings,
     heading_tokens,
     read_reply,
     standing_text,
@@ -114,11 +115,11 @@ class RecordLayout:
     def arrange(self, reply: str, counter: TokenCounter) -> str:
         """The sections of a reply, and those that need none, within their shares."""
         written = read_reply(reply, self.schema, self.sections)
-        bodies = (
-            {name: [text] for name, text in written.items()}
-            if self.merge is None
-            else self.merge.bodies(written)
-        )
+        bodies: dict[str, Sequence[str]] = {name: [text] for name, text in written.items()}
+        if self.merge is not None:
+            # What a reply with headings leaves out stays as it was; one without has it somewhere.
+            is_divided = has_headings(reply, self.sections)
+            bodies = {**self.merge.settled, **(self.merge.open if is_divided else {}), **bodies}
         text = fit_record(bodies, self.schema, self.tokens, counter)
         return text or trim_to_cap(reply, self.tokens, counter.count_text)
 
@@ -315,7 +316,7 @@ class SegmentWriter:
         """The sections of several texts without a model, and the identifiers that have no room there."""
 
         def join() -> str:
-            text = fit_record(merge.bodies(), merge.schema, tokens, counter, quoted=quoted, outdated=outdated)
+            text = fit_record(merge.bodies, merge.schema, tokens, counter, quoted=quoted, outdated=outdated)
             return name_missing(text, _names_of_texts(texts), cap=tokens, count=counter.count_text, fill=True)
 
         text = await anyio.to_thread.run_sync(join)

@@ -54,7 +54,7 @@ SCHEMA_RULES = """\
 Write a record of the conversation for an assistant that goes on with it without seeing it.
 Use exactly these headings, in this order, each after ## on a line of its own, its text below it:
 {headings}
-Leave out other headings with nothing new below them. Write headings as they stand here, all else in the \
+Leave out other headings with nothing to write there. Write headings as they stand here, all else in the \
 conversation's language. Names, numbers and dates verbatim. Where something was corrected, only the latest \
 holds. No preamble. Do not invent anything. An example of the form:
 ## {example}

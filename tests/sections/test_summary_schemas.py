@@ -27,6 +27,7 @@ from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED
 from autonomy_ctx.items.summary_schema import READY_SCHEMAS
+from autonomy_ctx.stores import StoredSegment
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
@@ -43,7 +44,7 @@ MERGE = "consecutive stretches"
 
 
 def asked_headings(call: ModelCall) -> list[str]:
-    return re.findall(r"(?m)^(\w[\w ]*) \(.*; about \d+ tokens\)$", str(call.messages[-2]["content"]))
+    return re.findall(r"(?m)^(\w[\w ]*) \(.*; about \d+ tokens\)$", call.prompt)
 
 
 def by_headings(call: ModelCall) -> str:
@@ -54,9 +55,11 @@ def by_headings(call: ModelCall) -> str:
         "Goal": f"A trip, as of said {last}.",
         "Decisions": f"- Room {last} was taken, as said {last} has it.",
     }
-    default = f"Ana and Bob talked from said {said[0] if said else 0} on, until said {last} at last."
+    rest = f"Ana and Bob talked from said {said[0] if said else 0} on, until said {last} at last."
+    texts |= dict.fromkeys(("What happened", "Log"), rest)
     asked = asked_headings(call)
-    return "\n".join(f"## {name}\n{texts.get(name, default)}" for name in asked) if asked else default
+    written = (f"## {name}\n{texts.get(name, f'{name} of said {last}.')}" for name in asked)
+    return "\n".join(written) if asked else rest
 
 
 def headings(text: str) -> list[str]:
@@ -78,7 +81,7 @@ async def test_the_model_is_asked_for_the_headings_and_the_summary_has_them(memo
         asked = str(model.calls[0].messages[0]["content"])
         assert "Goal (what is wanted; all that holds at the end" in asked
         assert "write `none` if nothing does" in asked
-        assert "Decisions (what was decided; only what is new, one item per line; about 22 tokens)" in asked
+        assert "Decisions (what was decided; only what is new, one item per line; about 26 tokens)" in asked
         assert "## What happened\n- Ana needs" in asked, "an example of the form"
         assert (await shown(section, memory)).summary_text.endswith(
             "\n[Messages 1 to 5, 1 January 2030]\n## Goal\nA trip, as of said 5.\n## Decisions\n"
@@ -105,6 +108,26 @@ async def test_a_merge_sends_only_what_is_written_anew(memory: Memory) -> None:
         rooms = [int(room) for room in re.findall(r"Room (\d+)", merged.text)]
         assert rooms == sorted(set(rooms))
         assert len(rooms) > 1
+
+
+async def test_a_merge_keeps_what_the_model_leaves_out() -> None:
+    schema = SummarySchema("two", [*SCHEMA.sections, SchemaSection("Errors", "what failed", 0.2)])
+    old = "## What happened\nAna wrote to the hotel in Porto.\n## Errors\nThe mail came back on Monday."
+    new = "## What happened\nBob called the hotel in Porto, and it has a room.\n## Errors\nThe line was bad."
+    segments = [
+        StoredSegment(first=at, last=at, text=text, tokens=30) for at, text in enumerate((old, new), start=1)
+    ]
+
+    async def merged(reply: str) -> str:
+        settings = resolve_settings(ContextSummaryConfig(model=ScriptedModel([reply]), schema=schema))
+        writer = SegmentWriter(settings, SummaryMetrics(), CircuitBreaker())
+        return (await writer.write_merge(segments, COUNTER)).text
+
+    text = "Ana wrote to the hotel in Porto, Bob called it: there is a room."
+    assert await merged(f"## What happened\n{text}") == (
+        f"## What happened\n{text}\n## Errors\nThe mail came back on Monday.\nThe line was bad."
+    )
+    assert await merged(text) == f"## What happened\n{text}", "it may have all of it"
 
 
 async def test_a_merge_without_a_rewritten_section_asks_no_model(memory: Memory) -> None:
@@ -277,8 +300,8 @@ async def test_a_summary_is_asked_for_after_the_cached_context() -> None:
         asked = str(call.messages[-1]["content"])
         if "The conversation above is paused" not in asked:
             return by_headings(call)
-        names = re.findall(r"(?m)^(\w[\w ]*) \(.*; about \d+ tokens\)$", asked)
-        return "\n".join(f"## {name}\nAna and Bob spoke of word and word again." for name in names)
+        names = asked_headings(call)
+        return "\n".join(f"## {name}\nAna and Bob spoke of the word: {name}." for name in names)
 
     model = ScriptedModel([answer])
     async with summarized(model, 4, 8, schema=SCHEMA, share_prefix=True, size=256) as section:
