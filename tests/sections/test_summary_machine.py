@@ -22,7 +22,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from summary_models import HeldModel, ModelCall, Shown, shown
 
-from autonomy_ctx import ChatRole, Memory, Message, SummarizedHistorySection, ToolCall
+from autonomy_ctx import (
+    ChatRole,
+    Memory,
+    Message,
+    SchemaSection,
+    SummarizedHistorySection,
+    SummarySchema,
+    ToolCall,
+)
 from autonomy_ctx.compaction import Background
 from autonomy_ctx.items import safe_cuts
 from autonomy_ctx.testing import StoppedClock
@@ -223,7 +231,7 @@ class SummaryMachine(RuleBasedStateMachine):
         process.answered += 1
         match outcome:
             case "good":
-                call.answer("Record: " + " ".join(dict.fromkeys(WORD.findall(call.prompt))))
+                call.answer(self.record(call))
             case "fail":
                 call.answer(RuntimeError("boom"))
             case "empty":
@@ -233,6 +241,9 @@ class SummaryMachine(RuleBasedStateMachine):
             case "repr":
                 call.answer(object())
         self.run(process.pump())
+
+    def record(self, call: ModelCall) -> str:
+        return "Record: " + " ".join(dict.fromkeys(WORD.findall(call.prompt)))
 
     @rule(which=processes)
     def answer_all(self, which: int) -> None:
@@ -415,6 +426,62 @@ class TokenMachine(SummaryMachine):
             assert named == ([(lost[0], lost[-1], len(lost))] if lost else []), "a pin is hidden silently"
 
 
+class SchemaMachine(SummaryMachine):
+    """With schemas, another one after every start: they may be changed at any time."""
+
+    schemas = (
+        SummarySchema(
+            "one",
+            [
+                SchemaSection("Goal", "what is wanted", 0.2, "replace", ["goal"]),
+                SchemaSection("Items", "what was said", 0.3, "append"),
+                SchemaSection("Course", "what happened", 0.4),
+            ],
+        ),
+        None,
+        SummarySchema(
+            "two", [SchemaSection("Log", "what was said", 0.6, "append"), SchemaSection("Goal", "x", 0.3)]
+        ),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts = 0
+
+    def opened(self) -> Process:
+        schema = self.schemas[self.starts % len(self.schemas)]
+        self.starts += 1
+        options = {**self.options, "schema": schema}
+        return Process(f"sqlite:///{self.folder.name}/memory.db", self.clock, options)
+
+    def record(self, call: ModelCall) -> str:
+        """Its words under all headings in turn, and sometimes under none."""
+        asked = re.findall(r"(?m)^(\w+) \(.*; about \d+ tokens\)$", call.prompt)
+        words = list(dict.fromkeys(WORD.findall(call.prompt)))
+        if not asked or len(words) % 5 == 0:
+            return super().record(call)
+        return "\n".join(
+            f"## {name}\nRecord: {' '.join(words[at :: len(asked)])}" for at, name in enumerate(asked)
+        )
+
+    def check_segments(self, found: Shown) -> int:
+        names = {section.name for schema in self.schemas if schema for section in schema.sections}
+        for segment in found.segments:
+            headings = re.findall(r"(?m)^## (.*)$", segment.text)
+            assert set(headings) <= names
+            assert len(headings) == len(set(headings)), "a section is there twice"
+        for process in self.processes:
+            for place in PLACES:
+                state = self.run(process.memory.summary(*place))
+                # A quarter more while a merge is tried again.
+                assert sum(one.tokens for one in state.segments) <= 256 + 64
+        return super().check_segments(found)
+
+
+class LongSchemaMachine(SchemaMachine):
+    """The same for a night."""
+
+
 class LongTokenMachine(TokenMachine):
     """The same for a night."""
 
@@ -432,10 +499,13 @@ CI = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 SummaryMachine.TestCase.settings = CI
-LongSummaryMachine.TestCase.settings = LongTokenMachine.TestCase.settings = settings(
-    CI, max_examples=2000, stateful_step_count=80, derandomize=False
-)
+SchemaMachine.TestCase.settings = settings(CI, max_examples=20)
+LONG = settings(CI, max_examples=2000, stateful_step_count=80, derandomize=False)
+for machine in (LongSummaryMachine, LongTokenMachine, LongSchemaMachine):
+    machine.TestCase.settings = LONG
 
 TestSummaries = SummaryMachine.TestCase
+TestSummariesBySchema = SchemaMachine.TestCase
+TestSummariesBySchemaForLong = pytest.mark.nightly(LongSchemaMachine.TestCase)
 TestSummariesForLong = pytest.mark.nightly(LongSummaryMachine.TestCase)
 TestSummariesWithinTokensForLong = pytest.mark.nightly(LongTokenMachine.TestCase)
