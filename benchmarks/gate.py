@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.items.summary_schema import READY_SCHEMAS, SummarySchema
 from autonomy_ctx.testing import ModelCall, ScriptedModel
 from autonomy_ctx.tokens import TokenCounter
 from benchmarks.gate_cases import held_out, tuned
@@ -53,12 +55,13 @@ class Outcome:
 
 async def measure(folder: Path) -> list[Figure]:
     figures: list[Figure] = []
-    for name, half in HALVES.items():
-        tally = await judge_half(half.SOURCES, half.BAD)
+    for (half_name, half), schema in product(HALVES.items(), (None, "coding")):
+        name = half_name if schema is None else f"{half_name}, {schema} schema"
+        tally = await judge_half(half.SOURCES, half.BAD, schema)
         kinds = len({one.kind for one in half.BAD})
         print(f"  gate, {name}: {tally.bad} bad replies of {kinds} kinds, {len(half.SOURCES)} conversations")
-        for label, cases in (("kept", tally.kept), ("refused", tally.refused), ("repaired", tally.repaired)):
-            for case in cases:
+        for label, found in (("kept", tally.kept), ("refused", tally.refused), ("repaired", tally.repaired)):
+            for case in found:
                 print(f"    {label}: {case}")
         figures += [
             _share(f"{name}: bad replies kept", len(tally.kept), tally.trials, 0.0),
@@ -73,18 +76,21 @@ def _share(name: str, number: int, of: int, bound: float) -> Figure:
     return Figure(name=name, ours=f"{number} of {of}", floor="0", value=value, bound=bound)
 
 
-async def judge_half(sources: Sequence[Source], replies: Sequence[BadReply]) -> Tally:
+async def judge_half(
+    sources: Sequence[Source], replies: Sequence[BadReply], schema: str | None = None
+) -> Tally:
     """Try every bad reply on every conversation, and every form of the good records on its own."""
     tally = Tally(bad=len(replies))
     for source in sources:
         for bad in replies:
-            outcome = await write(source, bad)
+            outcome = await write(source, bad, schema)
             if outcome.text is not None and not _is_source_itself(source, bad):
                 tally.kept.append(f"{bad.kind} for {source.name}: {outcome.text[:200]!r}")
             tally.trials += 1
             tally.reasons[outcome.reason] += 1
-        for form, text in good_replies(source):
-            outcome = await write(source, BadReply(form, text))
+        good = good_replies(source)
+        for form, text in good if schema is None else with_headings(good, READY_SCHEMAS[schema]):
+            outcome = await write(source, BadReply(form, text), schema)
             tally.good += 1
             if outcome.text is None:
                 tally.refused.append(f"{form} of {source.name} ({outcome.reason}): {text[:200]!r}")
@@ -98,7 +104,7 @@ def _is_source_itself(source: Source, bad: BadReply) -> bool:
     return bad.text in source.records
 
 
-async def write(source: Source, bad: BadReply) -> Outcome:
+async def write(source: Source, bad: BadReply, schema: str | None = None) -> Outcome:
     """Have the writer ask a model that always gives this reply."""
 
     def answer(call: ModelCall) -> Any:
@@ -113,7 +119,7 @@ async def write(source: Source, bad: BadReply) -> Outcome:
         }
 
     metrics = SummaryMetrics()
-    settings = resolve_settings(ContextSummaryConfig(model=ScriptedModel([answer])))
+    settings = resolve_settings(ContextSummaryConfig(model=ScriptedModel([answer]), schema=schema))
     writer = SegmentWriter(settings, metrics, CircuitBreaker())
     try:
         draft = await writer.write_batch(source.messages(), [], TokenCounter())
@@ -156,6 +162,19 @@ def good_replies(source: Source) -> Iterator[tuple[str, str]]:
         if number == 0:
             yield "prose", " ".join(line.removeprefix("- ").rstrip(".:") + "." for line in lines)
             yield "items only", "\n".join(line for line in lines if line.startswith("- "))
+
+
+def with_headings(replies: Iterator[tuple[str, str]], schema: SummarySchema) -> Iterator[tuple[str, str]]:
+    """Replies as they are, and those with lists also under the headings of a schema, in three forms."""
+    for form, text in replies:
+        yield form, text
+        if form.startswith("record") and "\n- " in text:
+            for mark, end in (("## ", ""), ("**", ":**"), ("", "")):
+                names = cycle(section.name for section in schema.sections)
+                lines = [
+                    line if line.startswith("- ") else mark + next(names) + end for line in text.split("\n")
+                ]
+                yield f"{form} below {mark}headings", "\n".join(lines)
 
 
 def _shorter(record: str) -> str:

@@ -10,8 +10,9 @@ from benchmarks.gate import HALVES, judge_half
 
 
 @pytest.mark.parametrize("half", HALVES.values(), ids=HALVES.keys())
-async def test_no_bad_reply_replaces_history_and_good_ones_pass(half: Any) -> None:
-    tally = await judge_half(half.SOURCES, half.BAD)
+@pytest.mark.parametrize("schema", [None, "coding"])
+async def test_no_bad_reply_replaces_history_and_good_ones_pass(half: Any, schema: str | None) -> None:
+    tally = await judge_half(half.SOURCES, half.BAD, schema)
     assert tally.kept == []
     assert len(tally.refused) <= 0.02 * tally.good
     assert len(tally.repaired) <= 0.05 * tally.good
