@@ -81,7 +81,12 @@ async def test_the_model_is_asked_for_the_headings_and_the_summary_has_them(memo
         asked = str(model.calls[0].messages[0]["content"])
         assert "Goal (what is wanted; all that holds at the end" in asked
         assert "write `none` if nothing does" in asked
-        assert "Decisions (what was decided; only what is new, one item per line; about 26 tokens)" in asked
+        [cap] = re.findall(r"At most (\d+) tokens", asked)
+        tokens = int(0.3 * int(cap))
+        assert (
+            f"Decisions (what was decided; only what is new, one item per line; about {tokens} tokens)"
+            in asked
+        )
         assert "## What happened\n- Ana needs" in asked, "an example of the form"
         assert (await shown(section, memory)).summary_text.endswith(
             "\n[Messages 1 to 5, 1 January 2030]\n## Goal\nA trip, as of said 5.\n## Decisions\n"
