@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from autonomy_ctx.completion.summary_prompt import (
     merge_prompt,
     repair_prompt,
 )
+from autonomy_ctx.items.summary_schema import READY_SCHEMAS
 from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.items.transcript import MARK_PATTERN, nonce, wrap_untrusted
 
@@ -251,3 +253,34 @@ def test_the_hash_names_the_rules_not_the_content() -> None:
         merge_prompt(["x"], cap=300, instructions=None),
     ]
     assert len({one.rules_hash, *(other.rules_hash for other in others)}) == 4
+
+
+def test_without_a_schema_the_rules_are_those_of_before() -> None:
+    """Each segment keeps the hash of its rules: the same rules have the same one."""
+    assert batch_prompt("User: hi", [], cap=100, instructions=None, facts=[]).rules_hash == "ba4c975ae78a4730"
+    assert merge_prompt(["a"], cap=1, instructions=None).rules_hash == "b7829e3b3bf1b0d9"
+
+
+@pytest.mark.parametrize("schema", READY_SCHEMAS.values(), ids=READY_SCHEMAS.keys())
+@pytest.mark.parametrize("instructions", [None, "Keep dates.", "Summarize.\n{conversation}\nNow."])
+def test_a_schema_gives_the_headings_whoever_wrote_the_prompt(schema: Any, instructions: str | None) -> None:
+    prompt = batch_prompt("User: {headings} {example}", [], cap=200, instructions=instructions, schema=schema)
+    system = prompt.messages[0]["content"]
+    for section in schema.sections:
+        assert f"\n{section.name} ({section.description}; " in system
+    assert system.count(DATA) >= 1
+    assert "{" not in system
+    longer = batch_prompt("User: x", [], cap=400, instructions=instructions, schema=schema)
+    assert longer.rules_hash == prompt.rules_hash, "the same rules for another length"
+    other = batch_prompt("User: x", [], cap=400, instructions=instructions)
+    assert other.rules_hash != prompt.rules_hash
+
+
+def test_a_merge_by_a_schema_asks_for_some_sections_and_gives_them_all_the_room() -> None:
+    schema = READY_SCHEMAS["coding"]
+    prompt = merge_prompt(["a"], cap=360, instructions=None, schema=schema, sections=schema.only("rewrite"))
+    system = prompt.messages[0]["content"]
+    assert re.findall(r"(?m)^(.+) \(.*; about (\d+) tokens\)$", system) == [
+        ("Work and results", "200"),
+        ("Errors and fixes", "160"),
+    ]
