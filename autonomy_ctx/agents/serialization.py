@@ -105,12 +105,11 @@ def _summary_options(value: Any) -> Any:
     if isinstance(value, ContextSummaryConfig):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {
+        options = {
             name: option
             for name, option in value.items()
             if name != "model" and not (name == "profile" and callable(option))
         }
-        options = {name: option for name, option in value.items() if name != "model"}
         schema = options.get("schema")
         return {**options, "schema": schema.to_dict()} if isinstance(schema, SummarySchema) else options
     return value
