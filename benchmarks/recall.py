@@ -1,8 +1,9 @@
 """Whether what a question needs is in the context: a sliding window, plain BM25 and recall, side by side.
 
-The corpus is frozen under its digest. Parameters of recall were chosen with the first half of the
-questions; both halves are printed. The window and BM25 pay for the messages alone, recall also for the
-lines that say when and where each was said.
+The made-up corpus is frozen under its digest; its window and BM25 pay for the messages alone, recall also for
+the lines that say when and where each was said. Beside it stand conversations that were written by hand,
+with questions in other words than the messages: a first half that recall was changed with, and one that was
+held out, by words and with the vectors of `wordllama` where that is installed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import itertools
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,13 +23,20 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.search_terms import search_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.encoding import decode_whole_body
-from autonomy_ctx.memory.recall import recall, search_limit
+from autonomy_ctx.memory.recall import RecallResult, rank_messages, recall, write_ranking
 from benchmarks.recall_corpus import Corpus, Question, make
+from benchmarks.recall_talks import Case, read_cases
+from benchmarks.recall_vectors import WordLlama, find_embedder
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
 DIGEST = "4110911ce90db02791e2c19694db675da22dc8cd06e00cc2675afeccdf77d954"
 BUDGETS = (2_000, 4_000, 8_000)
-COST_TOKENS = 1024
+COST_TOKENS, COST_MESSAGES, FLOOR_HITS = 1024, 700, 12
+MAX_MILLISECONDS = 1.2
+FIRST_TOKENS, LARGE_TOKENS = 500, 2_000
+# What must be found of the talks written by hand, in percent, by words: of the answers in the first tokens,
+# and of all evidence in each budget. And which part of the budget must be used.
+MIN_ANSWERS, MIN_EVIDENCE, MIN_USED = 60, {2_000: 70, 4_000: 75, 8_000: 82}, 93
 # Above this in percentage points, at every budget.
 MARGIN = 10
 SCOPE, TALK = "ana", "talk"
@@ -89,7 +98,7 @@ class Floor:
         match = " OR ".join(f'"{term}"' for term in search_terms(query))
         found = self.connection.execute(
             "SELECT rowid, rank FROM bare WHERE bare MATCH ? ORDER BY rank LIMIT ?",
-            (match, search_limit(COST_TOKENS)),
+            (match, FLOOR_HITS),
         ).fetchall()
         bodies = "SELECT body FROM body WHERE id = ?"
         return [
@@ -97,7 +106,7 @@ class Floor:
         ]
 
     async def search(self, query: str) -> None:
-        assert await asyncio.get_running_loop().run_in_executor(self.thread, self.find, query)
+        await asyncio.get_running_loop().run_in_executor(self.thread, self.find, query)
 
     def close(self) -> None:
         self.thread.shutdown()
@@ -118,17 +127,6 @@ async def measure(folder: Path) -> list[Figure]:
         name: {budget: await _share(way, name, corpus, budget) for budget in BUDGETS}
         for name, way in (("window", ways.window), ("BM25", ways.bm25), ("recall", ways.recall))
     }
-    floor = Floor(folder / "bare.db", path)
-    asked = [question.text for question in corpus.questions]
-    ours, bare = itertools.cycle(asked), itertools.cycle(asked)
-    times = await side_by_side(
-        Side(
-            "recall",
-            lambda: recall(memory, SCOPE, next(ours), conversation=TALK, max_tokens=COST_TOKENS),
-        ),
-        Side("floor", lambda: floor.search(next(bare))),
-    )
-    floor.close()
     await memory.close()
     figures = [
         Figure(
@@ -141,16 +139,140 @@ async def measure(folder: Path) -> list[Figure]:
         )
         for budget in BUDGETS
     ]
-    figures.append(
-        Figure(
-            name=f"recall of {COST_TOKENS:,} tokens / bare FTS5 in a thread",
-            ours=microseconds(times["recall"]),
-            floor=microseconds(times["floor"]),
-            value=times["recall"] / times["floor"],
-            bound=2,
-        )
+    return [*figures, await _measure_cost(folder, corpus), *await _measure_talks()]
+
+
+async def _measure_cost(folder: Path, corpus: Corpus) -> Figure:
+    """A recall from a conversation of the usual length, beside the bare index of its store."""
+    path = folder / "cost.db"
+    memory = Memory(f"sqlite:///{path}")
+    await memory.add_messages(SCOPE, TALK, corpus.messages[:COST_MESSAGES])
+    asked = [question.text for question in corpus.questions]
+    ours, bare = itertools.cycle(asked), itertools.cycle(asked)
+    await recall(memory, SCOPE, asked[0], conversation=TALK)
+    floor = Floor(folder / "bare.db", path)
+    times = await side_by_side(
+        Side(
+            "recall",
+            lambda: recall(memory, SCOPE, next(ours), conversation=TALK, max_tokens=COST_TOKENS),
+        ),
+        Side("floor", lambda: floor.search(next(bare))),
     )
+    floor.close()
+    await memory.close()
+    return Figure(
+        name=f"recall of {COST_TOKENS:,} tokens at {COST_MESSAGES} messages, in milliseconds",
+        ours=microseconds(times["recall"]),
+        floor=f"bare FTS5 in a thread {microseconds(times['floor'])}",
+        value=times["recall"] * 1e3,
+        bound=MAX_MILLISECONDS,
+    )
+
+
+class Tally:
+    """Shares by name, in percent."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[float]] = defaultdict(list)
+
+    def add(self, name: str, value: float) -> None:
+        self._values[name].append(value)
+
+    def share(self, name: str) -> float:
+        return 100 * sum(self._values[name]) / len(self._values[name])
+
+    def names(self, start: str) -> list[str]:
+        return sorted(name for name in self._values if name.startswith(start))
+
+
+async def _measure_talks() -> list[Figure]:
+    cases = read_cases()
+    embedder = find_embedder()
+    messages, asked = (
+        sum(len(case.messages) for case in cases),
+        sum(len(case.questions) for case in cases),
+    )
+    print(f"\n  {asked} questions about {len(cases)} talks written by hand, {messages:,} messages")
+    tallies: dict[tuple[str, bool], Tally] = {}
+    for way, used in (("by words", None), ("with wordllama", embedder)):
+        if way != "by words" and used is None:
+            print("  `wordllama` is not installed (--no-deps is enough): no rows with vectors")
+            continue
+        for is_held_out in (False, True):
+            tally = tallies[way, is_held_out] = Tally()
+            for case in cases:
+                if case.is_held_out == is_held_out:
+                    await _measure_case(case, used, tally)
+            _print_tally(f"{way}, {'held out' if is_held_out else 'development'}", tally)
+    figures = []
+    for is_held_out in (False, True):
+        half, tally = "held out" if is_held_out else "development", tallies["by words", is_held_out]
+        bounds = {f"answer in {FIRST_TOKENS} tokens": MIN_ANSWERS}
+        bounds |= {f"evidence in {budget:,} tokens": least for budget, least in MIN_EVIDENCE.items()}
+        bounds |= {f"used of {budget:,} tokens": MIN_USED for budget in BUDGETS}
+        figures += [
+            Figure(
+                name=f"{half}: {name}, percent",
+                ours=f"{tally.share(name):.1f} %",
+                floor="none",
+                value=tally.share(name),
+                bound=bound,
+                at_most=False,
+            )
+            for name, bound in bounds.items()
+        ]
     return figures
+
+
+async def _measure_case(case: Case, embedder: WordLlama | None, tally: Tally) -> None:
+    async with Memory() as memory:
+        await memory.add_messages(SCOPE, TALK, case.messages)
+        index = await memory.term_index(SCOPE, TALK)
+        assert index is not None
+        fusion = None if embedder is None else embedder.fusion(index)
+        for question in case.questions:
+            fuse = None if fusion is None else fusion(question.text)
+
+            def look(budget: int, text: str = question.text, fuse: Any = fuse) -> RecallResult:
+                ranking = rank_messages(index, text, budget, fuse=fuse)
+                return write_ranking(
+                    index, ranking, budget, memory.token_counter, with_conversation_names=False
+                )
+
+            if case.kind == "chat":
+                answer = question.evidence[-1]
+                is_there = answer in _ids(look(FIRST_TOKENS))
+                tally.add(f"answer in {FIRST_TOKENS} tokens", is_there)
+                tally.add(f"- {question.kind}", is_there)
+                begins = _tokens_to(look(LARGE_TOKENS), answer, memory) <= FIRST_TOKENS
+                tally.add(f"answer in the first {FIRST_TOKENS} of {LARGE_TOKENS:,} tokens", begins)
+                continue
+            for budget in BUDGETS:
+                found = look(budget)
+                assert found.tokens <= budget
+                tally.add(f"evidence in {budget:,} tokens", set(question.evidence) <= _ids(found))
+                tally.add(f"used of {budget:,} tokens", found.tokens / budget)
+
+
+def _ids(found: RecallResult) -> set[str]:
+    return {one.message.id for one in found.passages}
+
+
+def _tokens_to(found: RecallResult, message_id: str, memory: Memory) -> float:
+    """What the text counts for up to the end of the line of a message."""
+    for one in found.passages:
+        if one.message.id == message_id:
+            start = found.text.index(f"\n[{one.position}] ")
+            return memory.token_counter.count_text(found.text[: found.text.index("\n", start + 1)])
+    return float("inf")
+
+
+def _print_tally(title: str, tally: Tally) -> None:
+    print(f"  {title}")
+    kinds = ", ".join(f"{name[2:]} {tally.share(name):.0f}" for name in tally.names("- "))
+    for name in tally.names("answer") + tally.names("evidence") + tally.names("used"):
+        detail = f"   ({kinds})" if name == f"answer in {FIRST_TOKENS} tokens" else ""
+        print(f"    {name:<42} {tally.share(name):6.1f} %{detail}")
 
 
 async def _share(way: Shown, name: str, corpus: Corpus, budget: int) -> float:

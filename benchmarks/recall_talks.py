@@ -69,9 +69,7 @@ def _read_case(path: Path) -> Case:
                 ids[label] = message_id
             said = text if kind == "chat" else f"{speakers['AB'.index(speaker)]}: {text}"
             role = "user" if speaker == "A" else "assistant"
-            messages.append(
-                {"id": message_id, "role": role, "content": said, "timestamp": time.isoformat()}
-            )
+            messages.append({"id": message_id, "role": role, "content": said, "timestamp": time.isoformat()})
             time += timedelta(seconds=20 + chance.below(160))
     questions = [
         Question(

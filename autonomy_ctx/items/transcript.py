@@ -107,7 +107,8 @@ def wrap_untrusted(label: str, text: str, secret: str) -> str:
 
 def neutralize_text(text: str, secret: str) -> str:
     """The text with the secret blotted out and all marks broken but legible."""
-    if secret:
+    # A pattern for one secret is used once: it is only made for a text that may have it.
+    if secret and not (text.isascii() and secret.lower() not in text.lower()):
         pattern = re.escape(secret) if text.isascii() else any_width(secret)
         text = re.sub(pattern, "****", text, flags=re.IGNORECASE)
     return neutralize_marks(text)

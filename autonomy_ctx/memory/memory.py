@@ -45,6 +45,7 @@ from autonomy_ctx.memory.store import (
     check_name,
     make_key,
 )
+from autonomy_ctx.memory.term_index import TermIndex, TermIndexes
 from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.validation import check_int
 
@@ -135,6 +136,7 @@ class Memory(AsyncResource):
         self._vector_index = (
             None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
         )
+        self._term_indexes = TermIndexes()
         self._clock, self._new_id = clock, new_id
         self.hooks = validate_hooks(hooks, MemoryHook)
         self._instructions: list[Message] = []
@@ -369,6 +371,9 @@ class Memory(AsyncResource):
         if self._vector_index is None:
             raise ValueError("this memory has no embedder; open it with Memory(url, embedder=...)")
         return await self._vector_index.embed_messages(self.agent, scope, conversation)
+    async def term_index(self, scope: str, conversation: str) -> TermIndex | None:
+        """The words of a conversation in this process, for recall; None for one that is too long for that."""
+        return await self._term_indexes.get(self._store, make_key(self.agent, scope, conversation))
 
     # -- listing --------------------------------------------------------------------------------
 
@@ -469,6 +474,7 @@ class Memory(AsyncResource):
         check_name("scope", scope)
         if self._window_cache is not None:
             self._window_cache.forget(self.agent, scope, conversation)
+        self._term_indexes.forget(agent=self.agent, scope=scope, conversation=conversation)
 
     async def get_metrics(self) -> dict[str, int]:
         """Counters since this memory was made."""
@@ -558,6 +564,7 @@ class Memory(AsyncResource):
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
     ) -> int:
         deleted = await self._log.delete(scope, agent, conversation, ids)
+        self._term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
         self._metrics["messages_deleted"] += deleted
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)

@@ -1,0 +1,178 @@
+"""`TermIndex`: the words of some messages in this process, for ranking with weights.
+
+A full-text index in a store finds messages by words that all count alike, in a thread of its own. Recall
+weighs words, looks at neighbours and at days, and does so on every turn. `TermIndexes` holds an index of the
+conversations that were recalled from last; a recall only adds what has come since.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+
+import anyio.to_thread
+
+from autonomy_ctx.items.stems import stem_term
+from autonomy_ctx.items.terms import BM25_B, BM25_K1, index_terms
+from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
+from autonomy_ctx.memory.encoding import approximate_length
+from autonomy_ctx.memory.search_text import searchable_text
+from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
+
+# A message with its terms is about so many bytes, besides its text.
+MESSAGE_OVERHEAD_BYTES = 3_000
+# A conversation with more is searched in its store.
+MAX_INDEXED_MESSAGES = 8_192
+MAX_INDEX_BYTES, MAX_CACHE_BYTES = 40_000_000, 80_000_000
+MESSAGES_PER_READ = 512
+# More new messages than this are taken in by a thread.
+MAX_INLINE_MESSAGES = 64
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+
+
+class TermIndex:
+    """Messages, the stems in them, and which of them ask something."""
+
+    def __init__(self, messages: Iterable[IndexedMessage] = ()) -> None:
+        self.messages: list[IndexedMessage] = []
+        self.numbers: dict[tuple[str, int], int] = {}
+        self.days: list[date] = []
+        # By conversation: the positions of messages that do little else than ask.
+        self.questions: dict[str, set[int]] = {}
+        self.tool_names: dict[str, str] = {}
+        self.size = 0
+        # Of the newest message and of the longest.
+        self.newest_day: date | None = None
+        self.max_length = 0
+        # By conversation and position: the line that shows it, and what it counts for. Recall fills it.
+        self.lines: dict[tuple[str, int], tuple[str, int]] = {}
+        # For each stem the messages that have it, and how often where that is more than once.
+        self._postings: dict[str, list[int]] = {}
+        self._repeats: dict[str, dict[int, int]] = {}
+        self._lengths: list[int] = []
+        self._norms: list[float] = []
+        self.add(messages)
+
+    def add(self, messages: Iterable[IndexedMessage]) -> None:
+        """Take in messages; those of one conversation in order."""
+        for one in messages:
+            number, message = len(self.messages), one.message
+            text = searchable_text(message)
+            counts = Counter(map(stem_term, index_terms(text)))
+            self.messages.append(one)
+            self.numbers[one.conversation, one.position] = number
+            day = message.created_at.date()
+            self.days.append(day)
+            self.newest_day = max(day, self.newest_day or day)
+            if is_question(text):
+                self.questions.setdefault(one.conversation, set()).add(one.position)
+            self.tool_names.update((call.id, call.name) for call in message.tool_calls if call.id)
+            length = approximate_length(message)
+            self.max_length = max(length, self.max_length)
+            self.size += length + MESSAGE_OVERHEAD_BYTES
+            self._lengths.append(counts.total())
+            for stem, count in counts.items():
+                self._postings.setdefault(stem, []).append(number)
+                if count > 1:
+                    self._repeats.setdefault(stem, {})[number] = count
+
+    def score(self, weights: Mapping[str, float]) -> dict[int, float]:
+        """How much the messages that have one of the stems say about them: BM25, each with its weight."""
+        norms, count = self._current_norms(), len(self.messages)
+        scores = [0.0] * count
+        for stem, weight in weights.items():
+            having = self._postings.get(stem)
+            if having is None:
+                continue
+            worth = weight * (BM25_K1 + 1) * math.log(1 + (count - len(having) + 0.5) / (len(having) + 0.5))
+            for number in having:
+                scores[number] += worth / (1 + norms[number])
+            for number, often in self._repeats.get(stem, {}).items():
+                scores[number] += worth * (often / (often + norms[number]) - 1 / (1 + norms[number]))
+        return {number: score for number, score in enumerate(scores) if score}
+
+    def _current_norms(self) -> list[float]:
+        """What the length of each message takes from what its words count for."""
+        if len(self._norms) < len(self._lengths):
+            usual = sum(self._lengths) / len(self._lengths) or 1.0
+            self._norms = [BM25_K1 * (1 - BM25_B + BM25_B * length / usual) for length in self._lengths]
+        return self._norms
+
+
+def is_question(text: str) -> bool:
+    """Whether a text does little else than ask."""
+    text = text.rstrip()
+    if not text.endswith(_QUESTION_MARKS):
+        return False
+    start = max(text.rfind(mark) for mark in (". ", "! ", ": ", "\n"))
+    return 2 * (start + 1) <= len(text)
+
+
+class _ConversationIndex:
+    """The index of a conversation as of a head, in the log with that identity."""
+
+    __slots__ = ("head", "identity", "index")
+
+    def __init__(self, identity: object, head: Head, index: TermIndex) -> None:
+        self.identity, self.head, self.index = identity, head, index
+
+
+class TermIndexes:
+    """The indexes of the conversations that were recalled from last, each up to date when it is given."""
+
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._indexes: ConversationCache[StoreKey, _ConversationIndex] = ConversationCache(
+            max_bytes, getsizeof=lambda cached: cached.index.size
+        )
+        # The cache is not made for threads; memory may be used from several.
+        self._lock = threading.Lock()
+
+    async def get(self, store: Store, key: Key) -> TermIndex | None:
+        """The index of a conversation with everything that was said; None for one that is too large."""
+        store_key = make_store_key(store, key)
+        with self._lock:
+            cached = self._indexes.get(store_key)
+        after = 0 if cached is None else cached.head.position
+        window = await store.read(key, after=after, before=after + MESSAGES_PER_READ + 1)
+        if cached is not None and (
+            cached.identity != store.identity or cached.head.generation != window.head.generation
+        ):
+            cached, after = None, 0
+            window = await store.read(key, after=0, before=MESSAGES_PER_READ + 1)
+        if window.head.count > MAX_INDEXED_MESSAGES:
+            return None
+        if cached is not None and window.head.position == cached.head.position:
+            return cached.index
+        entries = list(window.entries)
+        while (after := after + MESSAGES_PER_READ) < window.head.position:
+            more = await store.read(key, after=after, before=after + MESSAGES_PER_READ + 1)
+            if more.head.generation != window.head.generation:
+                # Something was deleted meanwhile: this once, ask the store.
+                return None
+            entries += [entry for entry in more.entries if entry.position <= window.head.position]
+        new = [IndexedMessage(key.conversation, *entry) for entry in entries]
+        if cached is not None and len(new) <= MAX_INLINE_MESSAGES:
+            index = self._extend(cached.index, new)
+        else:
+            known = [] if cached is None else cached.index.messages[:]
+            index = await anyio.to_thread.run_sync(TermIndex, [*known, *new])
+        with self._lock:
+            self._indexes.pop(store_key, None)
+            if index.size > MAX_INDEX_BYTES:
+                return None
+            self._indexes[store_key] = _ConversationIndex(store.identity, window.head, index)
+        return index
+
+    def _extend(self, index: TermIndex, new: Sequence[IndexedMessage]) -> TermIndex:
+        """The index with what is new; another recall may have added some of it."""
+        with self._lock:
+            index.add(one for one in new if (one.conversation, one.position) not in index.numbers)
+            return index
+
+    def forget(self, *, agent: str | None, scope: str, conversation: str | None) -> None:
+        """Drop the indexes of a scope, or of one conversation in it."""
+        with self._lock:
+            self._indexes.forget(agent=agent, scope=scope, conversation=conversation)
