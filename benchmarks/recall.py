@@ -23,7 +23,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.search_terms import search_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.encoding import decode_whole_body
-from autonomy_ctx.memory.recall import RecallResult, rank_messages, recall, write_ranking
+from autonomy_ctx.memory.recall import RecallResult, rank_messages, recall, render_ranked
 from benchmarks.recall_corpus import Corpus, Question, make
 from benchmarks.recall_talks import Case, read_cases
 from benchmarks.recall_vectors import WordLlama, find_embedder
@@ -235,7 +235,7 @@ async def _measure_case(case: Case, embedder: WordLlama | None, tally: Tally) ->
 
             def look(budget: int, text: str = question.text, fuse: Any = fuse) -> RecallResult:
                 ranking = rank_messages(index, text, budget, fuse=fuse)
-                return write_ranking(
+                return render_ranked(
                     index, ranking, budget, memory.token_counter, with_conversation_names=False
                 )
 

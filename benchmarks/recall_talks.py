@@ -94,7 +94,7 @@ def _with_chatter(
     starts = [
         at
         for at, (speaker, _, _) in enumerate(script)
-        if speaker == "A" and (at == 0 or script[at - 1][0] == "B")
+        if speaker == "A" and (at == 0 or (script[at - 1][0] == "B" and not script[at - 1][2].endswith("?")))
     ]
     places = sorted(chance.of([*starts, len(script)]) for _ in range(least + chance.below(more)))
     woven: list[tuple[str, str, str]] = []

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -45,12 +46,12 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 # asked something answers next, often in other words.
 SCORE_FROM_PREVIOUS, SCORE_FROM_QUESTION, SCORE_FROM_NEXT, SCORE_ROUNDS = 0.5, 1.0, 0.1, 2
 # A message that only asks has seldom what is looked for.
-QUESTION_SHARE = 0.7
+QUESTION_SHARE = 0.8
 # What a day that the question names adds, as a part of the best score; and which part of all messages may
 # be from such days, or they tell nothing.
 PERIOD_SHARE, MAX_PERIOD_PART = 0.5, 0.5
 # One message found for so many tokens of room passes its score on, if it has this part of the best score.
-TOKENS_PER_SOURCE, MIN_SOURCES, MIN_SOURCE_SHARE = 160, 4, 0.4
+TOKENS_PER_SOURCE, MIN_SOURCES, MIN_SOURCE_SHARE = 120, 4, 0.4
 # What the other messages that were found keep of their scores: they fill the room.
 REST_SHARE = 0.7
 # How far around a source is looked for more while there is room, and what it is worth there.
@@ -59,14 +60,14 @@ MAX_DISTANCE, DISTANT_SHARE = 24, 0.01
 MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.2
 # Of each message; the rest of a larger one is left out in the middle.
 MAX_MESSAGE_TOKENS = 400
-# What a line counts for at least, with its position and role.
-MIN_LINE_TOKENS = 8
+# What a line counts for, with its position and role, if it is short.
+MIN_LINE_TOKENS = 12
 # With less room than this nothing more is tried.
 MIN_ROOM_TOKENS = 6
+# With less than this part of the room left, nothing more is looked for.
+MIN_ROOM_PART = 0.03
 # After so many that do not fit nothing more is tried.
 MAX_MISFITS = 16
-# A block with less than this part of its room used is filled up once more.
-MIN_FILL = 0.97
 RECALL_LABEL = "recalled"
 RECALL_PREAMBLE = (
     "Earlier messages that may help, with their positions, the best first and newer before older ones. "
@@ -169,18 +170,32 @@ class _BlockWriter:
         # Whole lines and what they count for, of other blocks too.
         self._known_lines = {} if known_lines is None else known_lines
         self._taken: list[_PassageLine] = []
-        self._places: set[Place] = set()
+        self._positions: dict[str, set[int]] = {}
+        # What a heading counts for in each conversation, and all of them together.
         self._heading_costs: dict[str, int] = {}
+        self._heading_tokens = 0
         self.room = max_tokens - counter.count_text(_EMPTY_BLOCK)
 
     def fill(self, candidates: Iterable[_Candidate]) -> None:
         """Take the candidates that fit, and what then fits beside them."""
-        left = self._take(candidates)
-        if left and self.room >= MIN_ROOM_TOKENS:
-            # What headings count for is known when the lines have their order.
-            count, ordered = self._counter.count_text, self._ordered()
-            self.room = self._max_tokens - count(_EMPTY_BLOCK) - count(self._inside(ordered))
-            self._take(left)
+        waiting = iter(candidates)
+        left = self._take(waiting)
+        if left:
+            # How many headings there are is known when the lines have their order.
+            name, cost, last = "", 0, None
+            for shown in self._ordered():
+                if last is None or shown.day != last.day or shown.conversation != name:
+                    name = shown.conversation
+                    cost += self._heading_costs[name]
+                last = shown
+            self.room, self._heading_tokens = self.room + self._heading_tokens - cost, cost
+            if self.has_room:
+                self._take(chain(left, waiting))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it is worth while to look for more."""
+        return self.room > max(MIN_ROOM_TOKENS, MIN_ROOM_PART * self._max_tokens)
 
     def result(self) -> RecallResult:
         """The block, without the last lines if it counts for more as a whole than line by line."""
@@ -198,43 +213,41 @@ class _BlockWriter:
     def _take(self, candidates: Iterable[_Candidate]) -> list[_Candidate]:
         """Take what fits; what does not is given back."""
         left: list[_Candidate] = []
-        scale, places, room = self._counter.calibration.scale, self._places, self.room
+        scale, room, max_length = self._counter.calibration.scale, self.room, self._max_line_tokens
         for candidate in candidates:
             _, position, conversation, day, _ = candidate
-            line, raw = self._line(candidate)
-            cost = scale(raw) + 1
+            known = self._known_lines.get((conversation, position))
+            line, raw = (
+                known if known is not None and len(known[0]) <= max_length else self._make_line(candidate)
+            )
+            cost, heading, near = scale(raw) + 1, 0, self._positions.setdefault(conversation, set())
             # One that joins others needs no heading of its own.
             if not (
-                (conversation, position - 1) in places
-                or (conversation, position + 1) in places
-                or (conversation, position - 2) in places
-                or (conversation, position + 2) in places
+                position - 1 in near or position + 1 in near or position - 2 in near or position + 2 in near
             ):
-                cost += self._heading_cost(conversation, day)
+                heading = self._heading_cost(conversation, day)
+                cost += heading
             if cost > room:
                 left.append(candidate)
                 if room < MIN_ROOM_TOKENS or len(left) == MAX_MISFITS:
                     break
                 continue
-            places.add((conversation, position))
+            near.add(position)
             room -= cost
+            self._heading_tokens += heading
             self._taken.append(_PassageLine(conversation, day, position, line, candidate))
         self.room = room
         return left
 
-    def _line(self, candidate: _Candidate) -> tuple[str, int]:
+    def _make_line(self, candidate: _Candidate) -> tuple[str, int]:
         """The line of a message, and what it counts for before calibration."""
-        place = candidate.conversation, candidate.position
-        known = self._known_lines.get(place)
-        if known is not None and len(known[0]) <= self._max_line_tokens:
-            return known
         counter = self._counter
         line = _format_line(
             candidate.position, candidate.message, self._names, self._max_line_tokens, counter.count_text
         )
         made = line, counter.text_counter.count(line)
         if len(line) <= self._max_line_tokens:
-            self._known_lines[place] = made
+            self._known_lines[candidate.conversation, candidate.position] = made
         return made
 
     def _heading_cost(self, conversation: str, day: date) -> int:
@@ -247,24 +260,24 @@ class _BlockWriter:
 
     def _ordered(self) -> list[_PassageLine]:
         """The lines in groups of neighbours, the best group first; the newer of two about as good."""
-        groups: list[tuple[float, list[_PassageLine]]] = []
-        last: _PassageLine | None = None
-        for shown in sorted(self._taken):
-            if (
-                last is not None
-                and shown.position - last.position <= MAX_PASSAGE_GAP
-                and shown[:2] == last[:2]
-            ):
-                groups[-1][1].append(shown)
-            else:
-                groups.append((0.0, [shown]))
-            last = shown
-        ranked = []
-        for _, group in groups:
-            score = max([shown.candidate.score for shown in group])
-            step = round(math.log(score) / _SCORE_STEP) if score > 0 else -math.inf
-            newest = group[-1]
-            ranked.append((step, newest.day, newest.position, newest.conversation, group))
+        ranked: list[tuple[float, date, int, str, list[_PassageLine]]] = []
+        group: list[_PassageLine] = []
+        for shown in [*sorted(self._taken), None]:
+            if group:
+                last = group[-1]
+                if (
+                    shown is not None
+                    and shown.position - last.position <= MAX_PASSAGE_GAP
+                    and shown.day == last.day
+                    and shown.conversation == last.conversation
+                ):
+                    group.append(shown)
+                    continue
+                score = max([one.candidate.score for one in group])
+                step = round(math.log(score) / _SCORE_STEP) if score > 0 else -math.inf
+                ranked.append((step, last.day, last.position, last.conversation, group))
+            if shown is not None:
+                group = [shown]
         ranked.sort(reverse=True)
         return [shown for one in ranked for shown in one[-1]]
 
@@ -457,7 +470,7 @@ async def recall(
             if one[:2] not in index.numbers
         )
     write = partial(
-        write_ranking,
+        render_ranked,
         index,
         ranking,
         max_tokens,
@@ -471,7 +484,7 @@ async def recall(
     return await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
 
 
-class Ranking(NamedTuple):
+class RankedPlaces(NamedTuple):
     """How much the messages at some places have to do with a question, and which of them it comes from."""
 
     scores: dict[Place, float]
@@ -484,11 +497,11 @@ def rank_messages(
     max_tokens: int,
     hidden: Mapping[str, Container[int]] = EMPTY,
     *,
-    fuse: Callable[[dict[int, float]], dict[int, float]] | None = None,
-) -> Ranking:
+    fuse: Callable[[list[float]], list[float]] | None = None,
+) -> RankedPlaces:
     """The messages of an index that have to do with a question, and their neighbours, with scores.
 
-    `fuse` may add to the scores by words, which are by the numbers of messages, what else is known.
+    `fuse` may add what else is known to the scores by words.
     """
     asked = parse_query(query, index.newest_day)
     scores = index.score(asked.weights)
@@ -496,16 +509,17 @@ def rank_messages(
         scores = fuse(scores)
     if asked.periods:
         _add_periods(index, scores, asked.periods)
+    ranked = [
+        (QUESTION_SHARE * score if asks else score, number)
+        for number, (score, asks) in enumerate(zip(scores, index.asks, strict=True))
+        if score
+    ]
     messages, questions = index.messages, index.questions
-    ranked: list[tuple[float, int]] = []
-    for number, score in scores.items():
-        conversation, position, _ = messages[number]
-        if conversation not in hidden or position not in hidden[conversation]:
-            is_question = position in questions.get(conversation, ())
-            ranked.append((QUESTION_SHARE * score if is_question else score, number))
-    if not ranked:
-        return Ranking({}, [])
     ranked.sort(reverse=True)
+    if hidden:
+        ranked = [one for one in ranked if not _is_hidden(messages[one[1]], hidden)]
+    if not ranked:
+        return RankedPlaces({}, [])
     # More lines than this never fit.
     del ranked[max_tokens // MIN_LINE_TOKENS + MIN_SOURCES :]
     count = max(max_tokens // TOKENS_PER_SOURCE, MIN_SOURCES)
@@ -525,22 +539,26 @@ def rank_messages(
         for position, score in spread_scores(some, questions.get(conversation, ())).items():
             if position not in hidden_here and score > places.get((conversation, position), 0.0):
                 places[conversation, position] = score
-    return Ranking(places, sources)
+    return RankedPlaces(places, sources)
 
 
-def _add_periods(index: TermIndex, scores: dict[int, float], periods: Sequence[Period]) -> None:
+def _is_hidden(one: IndexedMessage, hidden: Mapping[str, Container[int]]) -> bool:
+    return one.conversation in hidden and one.position in hidden[one.conversation]
+
+
+def _add_periods(index: TermIndex, scores: list[float], periods: Sequence[Period]) -> None:
     """Raise what was said on the days that a question names, if that was not on most days."""
     days = {day for day in set(index.days) if any(period.has(day) for period in periods)}
     numbers = [number for number, day in enumerate(index.days) if day in days]
     if len(numbers) <= MAX_PERIOD_PART * len(index.days):
-        gain = PERIOD_SHARE * max(scores.values(), default=1.0)
+        gain = PERIOD_SHARE * (max(scores) or 1.0)
         for number in numbers:
-            scores[number] = scores.get(number, 0.0) + gain
+            scores[number] += gain
 
 
-def write_ranking(
+def render_ranked(
     index: TermIndex,
-    ranking: Ranking,
+    ranking: RankedPlaces,
     max_tokens: int,
     counter: TokenCounter,
     hidden: Mapping[str, Container[int]] = EMPTY,
@@ -550,7 +568,7 @@ def write_ranking(
     """What was found, and while there is room, what stands further around it."""
     writer = _BlockWriter(max_tokens, counter, index.tool_names, with_conversation_names, index.lines)
     writer.fill(_candidates(index, ranking.scores))
-    if writer.room > (1 - MIN_FILL) * max_tokens:
+    if writer.has_room:
         writer.fill(_candidates(index, _distant_places(ranking, hidden)))
     return writer.result()
 
@@ -564,7 +582,7 @@ def _candidates(index: TermIndex, scores: Mapping[Place, float]) -> Iterator[_Ca
             yield _Candidate(score, position, conversation, index.days[number], message)
 
 
-def _distant_places(ranking: Ranking, hidden: Mapping[str, Container[int]]) -> dict[Place, float]:
+def _distant_places(ranking: RankedPlaces, hidden: Mapping[str, Container[int]]) -> dict[Place, float]:
     """The places around the sources that have no score yet, the nearer the better."""
     found: dict[Place, float] = {}
     for conversation, position in ranking.sources:

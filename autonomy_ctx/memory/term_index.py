@@ -40,7 +40,8 @@ class TermIndex:
         self.messages: list[IndexedMessage] = []
         self.numbers: dict[tuple[str, int], int] = {}
         self.days: list[date] = []
-        # By conversation: the positions of messages that do little else than ask.
+        # Which messages do little else than ask; and their positions, by conversation.
+        self.asks: list[bool] = []
         self.questions: dict[str, set[int]] = {}
         self.tool_names: dict[str, str] = {}
         self.size = 0
@@ -67,7 +68,8 @@ class TermIndex:
             day = message.created_at.date()
             self.days.append(day)
             self.newest_day = max(day, self.newest_day or day)
-            if is_question(text):
+            self.asks.append(is_question(text))
+            if self.asks[-1]:
                 self.questions.setdefault(one.conversation, set()).add(one.position)
             self.tool_names.update((call.id, call.name) for call in message.tool_calls if call.id)
             length = approximate_length(message)
@@ -79,8 +81,8 @@ class TermIndex:
                 if count > 1:
                     self._repeats.setdefault(stem, {})[number] = count
 
-    def score(self, weights: Mapping[str, float]) -> dict[int, float]:
-        """How much the messages that have one of the stems say about them: BM25, each with its weight."""
+    def score(self, weights: Mapping[str, float]) -> list[float]:
+        """How much each message says about the stems: BM25, each stem with its weight; 0 for nothing."""
         norms, count = self._current_norms(), len(self.messages)
         scores = [0.0] * count
         for stem, weight in weights.items():
@@ -92,7 +94,7 @@ class TermIndex:
                 scores[number] += worth / (1 + norms[number])
             for number, often in self._repeats.get(stem, {}).items():
                 scores[number] += worth * (often / (often + norms[number]) - 1 / (1 + norms[number]))
-        return {number: score for number, score in enumerate(scores) if score}
+        return scores
 
     def _current_norms(self) -> list[float]:
         """What the length of each message takes from what its words count for."""
