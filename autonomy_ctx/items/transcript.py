@@ -82,6 +82,8 @@ MARK_PATTERN = lazy_pattern(
 _MARK_BRACKET = lazy_pattern(
     rf"[{_forms('<')}](?={_ANGLE_MARK})|[{_forms('[')}](?={_SQUARE_MARK})", re.IGNORECASE
 )
+# How marks in square brackets end: a plain text without them and without `<` has no mark.
+_SQUARE_MARK_ENDS = ("INST]", "TOOL_CALLS]")
 # Reads like the bracket it replaces, but opens nothing.
 NEUTRAL_BRACKET = "\u2039"
 
@@ -101,7 +103,8 @@ def wrap_untrusted(label: str, text: str, secret: str) -> str:
     """The text between lines `<label secret>` and `</label secret>`, unable to close them itself."""
     inside = neutralize_text(text, secret)
     # Inside, this label opens nothing, however the tag goes on.
-    inside = re.sub(opening_tag(label), NEUTRAL_BRACKET, inside, flags=re.IGNORECASE)
+    if not inside.isascii() or "<" in inside:
+        inside = re.sub(opening_tag(label), NEUTRAL_BRACKET, inside, flags=re.IGNORECASE)
     return f"<{label} {secret}>\n{inside}\n</{label} {secret}>"
 
 
@@ -119,6 +122,8 @@ def neutralize_marks(text: str) -> str:
 
     Repeated until nothing changes: no mark that only a replacement puts together is left.
     """
+    if text.isascii() and "<" not in text and not any(end in text.upper() for end in _SQUARE_MARK_ENDS):
+        return text
     while (broken := _MARK_BRACKET.sub(NEUTRAL_BRACKET, text)) != text:
         text = broken
     return text

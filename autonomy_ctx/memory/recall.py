@@ -61,7 +61,7 @@ MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.2
 # Of each message; the rest of a larger one is left out in the middle.
 MAX_MESSAGE_TOKENS = 400
 # What a line counts for, with its position and role, if it is short.
-MIN_LINE_TOKENS = 12
+MIN_LINE_TOKENS = 16
 # With less room than this nothing more is tried.
 MIN_ROOM_TOKENS = 6
 # With less than this part of the room left, nothing more is looked for.
@@ -121,10 +121,12 @@ def spread_scores(scores: Mapping[int, float], questions: Container[int] = ()) -
     for _ in range(SCORE_ROUNDS):
         gains: dict[int, float] = {}
         for position, score in known.items():
-            after = SCORE_FROM_QUESTION if position in questions else SCORE_FROM_PREVIOUS
-            for near, gain in ((position + 1, after * score), (position - 1, SCORE_FROM_NEXT * score)):
-                if near > 0 and gain > gains.get(near, 0.0):
-                    gains[near] = gain
+            gain = score * (SCORE_FROM_QUESTION if position in questions else SCORE_FROM_PREVIOUS)
+            if gain > gains.get(position + 1, 0.0):
+                gains[position + 1] = gain
+            gain = score * SCORE_FROM_NEXT
+            if position > 1 and gain > gains.get(position - 1, 0.0):
+                gains[position - 1] = gain
         for position, gain in gains.items():
             known[position] = known.get(position, 0.0) + gain
     return known
@@ -207,7 +209,9 @@ class _BlockWriter:
                 return RecallResult(
                     passages=tuple([_as_hit(shown.candidate) for shown in ordered]), text=text, tokens=tokens
                 )
-            del self._taken[-max(len(self._taken) // 16, 1) :]
+            excess = tokens - self._max_tokens
+            while self._taken and excess > 0:
+                excess -= self._counter.count_text(self._taken.pop().line)
         return RecallResult()
 
     def _take(self, candidates: Iterable[_Candidate]) -> list[_Candidate]:
@@ -220,7 +224,7 @@ class _BlockWriter:
             line, raw = (
                 known if known is not None and len(known[0]) <= max_length else self._make_line(candidate)
             )
-            cost, heading, near = scale(raw) + 1, 0, self._positions.setdefault(conversation, set())
+            cost, heading, near = scale(raw), 0, self._positions.setdefault(conversation, set())
             # One that joins others needs no heading of its own.
             if not (
                 position - 1 in near or position + 1 in near or position - 2 in near or position + 2 in near
@@ -575,11 +579,13 @@ def render_ranked(
 
 def _candidates(index: TermIndex, scores: Mapping[Place, float]) -> Iterator[_Candidate]:
     """The messages at these places, the best first, of equals the newest."""
-    for score, position, conversation in sorted([(one, at[1], at[0]) for at, one in scores.items()])[::-1]:
-        number = index.numbers.get((conversation, position))
+    numbers, messages, days = index.numbers, index.messages, index.days
+    ranked = [(score, place[1], place) for place, score in scores.items()]
+    ranked.sort(reverse=True)
+    for score, position, place in ranked:
+        number = numbers.get(place)
         if number is not None:
-            message = index.messages[number].message
-            yield _Candidate(score, position, conversation, index.days[number], message)
+            yield _Candidate(score, position, place[0], days[number], messages[number][2])
 
 
 def _distant_places(ranking: RankedPlaces, hidden: Mapping[str, Container[int]]) -> dict[Place, float]:

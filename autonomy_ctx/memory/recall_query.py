@@ -78,7 +78,7 @@ def parse_query(query: str, today: date | None) -> RecallQuery:
     """What a question looks for; `today` is the day on which it is asked."""
     weights = dict.fromkeys((stem_term(term) for term in query_terms(query, 1)), 1.0)
     for stem in list(weights):
-        for other, weight in related_stems(stem):
+        for other, weight in related_stems(stem).items():
             weights[other] = max(weight, weights.get(other, 0.0))
     return RecallQuery(weights, tuple(_find_periods(query.lower(), today)))
 

@@ -104,9 +104,7 @@ def _day(passage: RecallHit) -> date:
 
 @settings(max_examples=60)
 @given(st.lists(recollections, max_size=12, unique_by=lambda one: one.message.id), st.integers(1, 900))
-def test_a_budget_is_respected_and_neighbours_stand_in_order(
-    passages: list[RecallHit], budget: int
-) -> None:
+def test_a_budget_is_respected_and_neighbours_stand_in_order(passages: list[RecallHit], budget: int) -> None:
     made = render_recall(passages, budget, COUNTER)
     assert made.tokens == (COUNT(made.text) if made.text else 0)
     assert made.tokens <= budget
@@ -221,11 +219,17 @@ async def test_the_newer_of_two_statements_about_the_same_thing_stands_first(mem
 
 
 async def test_what_was_said_on_the_days_that_a_question_names_goes_first(memory: Memory) -> None:
-    for day, text in ((3, "The boiler failed."), (40, "The boiler failed again."), (80, "The boiler failed.")):
+    for day, text in (
+        (3, "The boiler failed."),
+        (40, "The boiler failed again."),
+        (80, "The boiler failed."),
+    ):
         message = at(day, text, day)
         await memory.add_message("ana", "house", message)
         for number in range(12):
-            await memory.add_message("ana", "house", at(day, f"It rained on street {number}.", day + 1000 + number))
+            await memory.add_message(
+                "ana", "house", at(day, f"It rained on street {number}.", day + 1000 + number)
+            )
     found = await recall(memory, "ana", "What failed in June?", conversation="house", max_tokens=120)
     assert found.passages[0].message.text == "The boiler failed again."
     # The newest message is of 20 July.
