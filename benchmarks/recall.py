@@ -23,7 +23,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.search_terms import search_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.encoding import decode_whole_body
-from autonomy_ctx.memory.recall import RecallResult, rank_messages, recall, render_ranked
+from autonomy_ctx.memory.recall import RecallResult, index_conversation, rank_messages, recall, render_ranked
 from benchmarks.recall_corpus import Corpus, Question, make
 from benchmarks.recall_talks import Case, read_cases
 from benchmarks.recall_vectors import WordLlama, find_embedder
@@ -227,7 +227,7 @@ async def _measure_talks() -> list[Figure]:
 async def _measure_case(case: Case, embedder: WordLlama | None, tally: Tally) -> None:
     async with Memory() as memory:
         await memory.add_messages(SCOPE, TALK, case.messages)
-        index = await memory.term_index(SCOPE, TALK)
+        index = await index_conversation(memory, SCOPE, TALK)
         assert index is not None
         fusion = None if embedder is None else embedder.fusion(index)
         for question in case.questions:

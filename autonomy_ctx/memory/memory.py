@@ -45,7 +45,7 @@ from autonomy_ctx.memory.store import (
     check_name,
     make_key,
 )
-from autonomy_ctx.memory.term_index import TermIndex, TermIndexes
+from autonomy_ctx.memory.term_index import TermIndexes
 from autonomy_ctx.memory.window_cache import WindowCache
 from autonomy_ctx.validation import check_int
 
@@ -137,6 +137,8 @@ class Memory(AsyncResource):
             None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
         )
         self._term_indexes = TermIndexes()
+        # For recall.
+        self.term_indexes = TermIndexes()
         self._clock, self._new_id = clock, new_id
         self.hooks = validate_hooks(hooks, MemoryHook)
         self._instructions: list[Message] = []
@@ -474,7 +476,7 @@ class Memory(AsyncResource):
         check_name("scope", scope)
         if self._window_cache is not None:
             self._window_cache.forget(self.agent, scope, conversation)
-        self._term_indexes.forget(agent=self.agent, scope=scope, conversation=conversation)
+        self.term_indexes.forget(agent=self.agent, scope=scope, conversation=conversation)
 
     async def get_metrics(self) -> dict[str, int]:
         """Counters since this memory was made."""
@@ -564,7 +566,7 @@ class Memory(AsyncResource):
         self, scope: str, agent: str | None, conversation: str | None, ids: Sequence[str] | None
     ) -> int:
         deleted = await self._log.delete(scope, agent, conversation, ids)
-        self._term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
+        self.term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
         self._metrics["messages_deleted"] += deleted
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)

@@ -1,8 +1,8 @@
 """Recall: finding old messages that bear on a question, and rendering them as data for a model.
 
-`recall` searches, adds neighbouring messages (answers rarely repeat the words of the question), ranks them
-and renders what fits into a token limit. `read_page` reads a range of positions word for word, a page at a
-time.
+`recall` ranks messages by weighted words, adds their neighbours (answers rarely repeat the words of the
+question) and renders what fits into a token limit, the best first. `read_page` reads a range of positions
+word for word, a page at a time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,7 +35,14 @@ from autonomy_ctx.items.transcript import (
 from autonomy_ctx.memory.encoding import CUT_WORDS
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.recall_query import Period, parse_query
-from autonomy_ctx.memory.store import Entry, IndexedMessage, IndexedMessageReader, SearchHit, position_ranges
+from autonomy_ctx.memory.store import (
+    Entry,
+    IndexedMessage,
+    IndexedMessageReader,
+    SearchHit,
+    make_key,
+    position_ranges,
+)
 from autonomy_ctx.memory.term_index import TermIndex
 from autonomy_ctx.validation import check_int, int_problem
 
@@ -55,9 +63,11 @@ TOKENS_PER_SOURCE, MIN_SOURCES, MIN_SOURCE_SHARE = 120, 4, 0.4
 # What the other messages that were found keep of their scores: they fill the room.
 REST_SHARE = 0.7
 # How far around a source is looked for more while there is room, and what it is worth there.
-MAX_DISTANCE, DISTANT_SHARE = 24, 0.01
+MAX_DISTANCE, DISTANT_SHARE = 40, 0.01
 # Messages so close are shown together, and those whose score differs by less than this factor newest first.
 MAX_PASSAGE_GAP, SAME_SCORE_FACTOR = 2, 1.2
+# The best that has so much room stands before everything else.
+FIRST_PART_TOKENS = 480
 # Of each message; the rest of a larger one is left out in the middle.
 MAX_MESSAGE_TOKENS = 400
 # What a line counts for, with its position and role, if it is short.
@@ -105,6 +115,9 @@ class _Candidate(NamedTuple):
 
 
 class _PassageLine(NamedTuple):
+    """A line of the block; `part` is 1 for what stands first and 0 for the rest."""
+
+    part: int
     conversation: str
     day: date
     position: int
@@ -141,9 +154,10 @@ def render_recall(
 ) -> RecallResult:
     """The best passages that fit, as data for a model.
 
-    Messages that stand close to each other are shown together, in the order they were said; of these groups
-    the best first, and the newer of two that are about as good. A line says the day, and on request the
-    conversation. If nothing fits, there are no passages and no text.
+    The best for about 500 tokens stand before the rest. In both parts messages that stand close to each
+    other are shown together, in the order they were said; of these groups the best first, and the newer of
+    two that are about as good. A line says the day, and on request the conversation. If nothing fits, there
+    are no passages and no text.
     """
     candidates = [
         _Candidate(one.score, one.position, one.conversation, one.message.created_at.date(), one.message)
@@ -239,7 +253,8 @@ class _BlockWriter:
             near.add(position)
             room -= cost
             self._heading_tokens += heading
-            self._taken.append(_PassageLine(conversation, day, position, line, candidate))
+            part = int(self._max_tokens - room <= FIRST_PART_TOKENS)
+            self._taken.append(_PassageLine(part, conversation, day, position, line, candidate))
         self.room = room
         return left
 
@@ -264,32 +279,33 @@ class _BlockWriter:
 
     def _ordered(self) -> list[_PassageLine]:
         """The lines in groups of neighbours, the best group first; the newer of two about as good."""
-        ranked: list[tuple[float, date, int, str, list[_PassageLine]]] = []
+        ranked: list[tuple[int, float, date, int, str, list[_PassageLine]]] = []
         group: list[_PassageLine] = []
-        for shown in [*sorted(self._taken), None]:
+        for shown in [*sorted(self._taken, key=_line_key), None]:
             if group:
                 last = group[-1]
                 if (
                     shown is not None
                     and shown.position - last.position <= MAX_PASSAGE_GAP
                     and shown.day == last.day
+                    and shown.part == last.part
                     and shown.conversation == last.conversation
                 ):
                     group.append(shown)
                     continue
                 score = max([one.candidate.score for one in group])
                 step = round(math.log(score) / _SCORE_STEP) if score > 0 else -math.inf
-                ranked.append((step, last.day, last.position, last.conversation, group))
+                ranked.append((last.part, step, last.day, last.position, last.conversation, group))
             if shown is not None:
                 group = [shown]
-        ranked.sort(reverse=True)
+        ranked.sort(key=_group_key, reverse=True)
         return [shown for one in ranked for shown in one[-1]]
 
     def _inside(self, ordered: Sequence[_PassageLine]) -> str:
         inside: list[str] = []
         session: tuple[str, date] | None = None
         for shown in ordered:
-            if shown[:2] != session:
+            if shown[1:3] != session:
                 session = shown.conversation, shown.day
                 inside.append(self._heading(*session))
             inside.append(shown.line)
@@ -311,6 +327,7 @@ def _wrap_block(text: str) -> str:
 
 
 _EMPTY_BLOCK = _wrap_block("")
+_line_key, _group_key = itemgetter(0, 1, 2, 3), itemgetter(0, 1, 2, 3, 4)
 _SCORE_STEP = math.log(SAME_SCORE_FACTOR)
 
 
@@ -459,15 +476,15 @@ async def recall(
     hidden = exclude or {}
     if not isinstance(hidden, Mapping) or not all(isinstance(some, Container) for some in hidden.values()):
         raise TypeError("exclude must map conversations to sets of positions, such as {'trip': {1, 2}}")
-    index = None if conversation is None else await memory.term_index(scope, conversation)
+    index = None if conversation is None else await index_conversation(memory, scope, conversation)
     is_whole = index is not None
     if index is None:
         index = await _index_hits(memory, scope, query, conversation, max_tokens, hidden)
-    ranking = rank_messages(index, query, max_tokens, hidden)
-    if not ranking.scores:
+    ranked = rank_messages(index, query, max_tokens, hidden)
+    if not ranked.scores:
         return RecallResult()
     if not is_whole:
-        missing = [*ranking.scores, *_distant_places(ranking, hidden)]
+        missing = [*ranked.scores, *(place for place, _ in _distant_places(ranked, hidden))]
         index.add(
             one
             for one in await _read_messages(memory, scope, [at for at in missing if at not in index.numbers])
@@ -476,7 +493,7 @@ async def recall(
     write = partial(
         render_ranked,
         index,
-        ranking,
+        ranked,
         max_tokens,
         memory.token_counter,
         hidden,
@@ -486,6 +503,11 @@ async def recall(
     if index.max_length * max_tokens // MIN_LINE_TOKENS <= MAX_INLINE_COPIES:
         return write()
     return await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
+
+
+async def index_conversation(memory: Memory, scope: str, conversation: str) -> TermIndex | None:
+    """The words of a conversation in this process; None for one that is too long for that."""
+    return await memory.term_indexes.get(memory.store, make_key(memory.agent, scope, conversation))
 
 
 class RankedPlaces(NamedTuple):
@@ -515,7 +537,7 @@ def rank_messages(
         _add_periods(index, scores, asked.periods)
     ranked = [
         (QUESTION_SHARE * score if asks else score, number)
-        for number, (score, asks) in enumerate(zip(scores, index.asks, strict=True))
+        for number, (score, asks) in enumerate(zip(scores, index.asks, strict=False))
         if score
     ]
     messages, questions = index.messages, index.questions
@@ -562,7 +584,7 @@ def _add_periods(index: TermIndex, scores: list[float], periods: Sequence[Period
 
 def render_ranked(
     index: TermIndex,
-    ranking: RankedPlaces,
+    ranked: RankedPlaces,
     max_tokens: int,
     counter: TokenCounter,
     hidden: Mapping[str, Container[int]] = EMPTY,
@@ -571,33 +593,42 @@ def render_ranked(
 ) -> RecallResult:
     """What was found, and while there is room, what stands further around it."""
     writer = _BlockWriter(max_tokens, counter, index.tool_names, with_conversation_names, index.lines)
-    writer.fill(_candidates(index, ranking.scores))
+    writer.fill(_candidates(index, ranked.scores))
     if writer.has_room:
-        writer.fill(_candidates(index, _distant_places(ranking, hidden)))
+        found = (_candidate(index, place, score) for place, score in _distant_places(ranked, hidden))
+        writer.fill(candidate for candidate in found if candidate is not None)
     return writer.result()
 
 
 def _candidates(index: TermIndex, scores: Mapping[Place, float]) -> Iterator[_Candidate]:
     """The messages at these places, the best first, of equals the newest."""
-    numbers, messages, days = index.numbers, index.messages, index.days
     ranked = [(score, place[1], place) for place, score in scores.items()]
     ranked.sort(reverse=True)
-    for score, position, place in ranked:
-        number = numbers.get(place)
-        if number is not None:
-            yield _Candidate(score, position, place[0], days[number], messages[number][2])
+    for score, _, place in ranked:
+        candidate = _candidate(index, place, score)
+        if candidate is not None:
+            yield candidate
 
 
-def _distant_places(ranking: RankedPlaces, hidden: Mapping[str, Container[int]]) -> dict[Place, float]:
-    """The places around the sources that have no score yet, the nearer the better."""
-    found: dict[Place, float] = {}
-    for conversation, position in ranking.sources:
-        for distance in range(1, MAX_DISTANCE + 1):
+def _candidate(index: TermIndex, place: Place, score: float) -> _Candidate | None:
+    number = index.numbers.get(place)
+    if number is None:
+        return None
+    return _Candidate(score, place[1], place[0], index.days[number], index.messages[number][2])
+
+
+def _distant_places(
+    ranked: RankedPlaces, hidden: Mapping[str, Container[int]]
+) -> Iterator[tuple[Place, float]]:
+    """The places around the sources that have no score yet, the nearest first, and what they are worth."""
+    known = set(ranked.scores)
+    for distance in range(1, MAX_DISTANCE + 1):
+        for conversation, position in ranked.sources:
             for near in (position + distance, position - distance):
                 place = conversation, near
-                if near > 0 and place not in ranking.scores and near not in hidden.get(conversation, ()):
-                    found[place] = max(DISTANT_SHARE / distance, found.get(place, 0.0))
-    return found
+                if near > 0 and place not in known and near not in hidden.get(conversation, ()):
+                    known.add(place)
+                    yield place, DISTANT_SHARE / distance
 
 
 async def _index_hits(

@@ -55,34 +55,43 @@ class TermIndex:
         self._repeats: dict[str, dict[int, int]] = {}
         self._lengths: list[int] = []
         self._norms: list[float] = []
+        # Memory may be used from several threads.
+        self._lock = threading.Lock()
         self.add(messages)
 
     def add(self, messages: Iterable[IndexedMessage]) -> None:
         """Take in messages; those of one conversation in order."""
         for one in messages:
-            number, message = len(self.messages), one.message
-            text = searchable_text(message)
+            text = searchable_text(one.message)
             counts = Counter(map(stem_term, index_terms(text)))
-            self.messages.append(one)
-            self.numbers[one.conversation, one.position] = number
-            day = message.created_at.date()
-            self.days.append(day)
-            self.newest_day = max(day, self.newest_day or day)
-            self.asks.append(is_question(text))
-            if self.asks[-1]:
-                self.questions.setdefault(one.conversation, set()).add(one.position)
-            self.tool_names.update((call.id, call.name) for call in message.tool_calls if call.id)
-            length = approximate_length(message)
-            self.max_length = max(length, self.max_length)
-            self.size += length + MESSAGE_OVERHEAD_BYTES
-            self._lengths.append(counts.total())
-            for stem, count in counts.items():
-                self._postings.setdefault(stem, []).append(number)
-                if count > 1:
-                    self._repeats.setdefault(stem, {})[number] = count
+            with self._lock:
+                self._add_message(one, counts, is_question(text))
+
+    def _add_message(self, one: IndexedMessage, counts: Counter[str], asks: bool) -> None:
+        number, message = len(self.messages), one.message
+        day, length = message.created_at.date(), approximate_length(message)
+        self.messages.append(one)
+        self.numbers[one.conversation, one.position] = number
+        self.days.append(day)
+        self.newest_day = max(day, self.newest_day or day)
+        self.asks.append(asks)
+        if asks:
+            self.questions.setdefault(one.conversation, set()).add(one.position)
+        self.tool_names.update((call.id, call.name) for call in message.tool_calls if call.id)
+        self.max_length = max(length, self.max_length)
+        self.size += length + MESSAGE_OVERHEAD_BYTES
+        self._lengths.append(counts.total())
+        for stem, count in counts.items():
+            self._postings.setdefault(stem, []).append(number)
+            if count > 1:
+                self._repeats.setdefault(stem, {})[number] = count
 
     def score(self, weights: Mapping[str, float]) -> list[float]:
         """How much each message says about the stems: BM25, each stem with its weight; 0 for nothing."""
+        with self._lock:
+            return self._score(weights)
+
+    def _score(self, weights: Mapping[str, float]) -> list[float]:
         norms, count = self._current_norms(), len(self.messages)
         scores = [0.0] * count
         for stem, weight in weights.items():

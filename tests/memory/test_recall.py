@@ -20,6 +20,7 @@ from autonomy_ctx.memory.recall import (
     MAX_MESSAGE_TOKENS,
     MAX_PASSAGE_GAP,
     RecallHit,
+    index_conversation,
     render_recall,
     spread_scores,
 )
@@ -103,7 +104,7 @@ def _day(passage: RecallHit) -> date:
 
 
 @settings(max_examples=60)
-@given(st.lists(recollections, max_size=12, unique_by=lambda one: one.message.id), st.integers(1, 900))
+@given(st.lists(recollections, max_size=12, unique_by=lambda one: one.message.id), st.integers(1, 480))
 def test_a_budget_is_respected_and_neighbours_stand_in_order(passages: list[RecallHit], budget: int) -> None:
     made = render_recall(passages, budget, COUNTER)
     assert made.tokens == (COUNT(made.text) if made.text else 0)
@@ -252,7 +253,7 @@ async def test_a_conversation_that_is_too_long_for_an_index_is_searched_in_its_s
         few = [{"role": "user", "content": f"Rain {number}."} for number in range(MAX_INDEXED_MESSAGES)]
         await memory.add_messages("ana", "trip", [*few[:50], {"role": "user", "content": "Museum of Faro"}])
         await memory.add_messages("ana", "trip", few)
-        assert await memory.term_index("ana", "trip") is None
+        assert await index_conversation(memory, "ana", "trip") is None
         found = await positions(memory, "Which museum?", conversation="trip", max_tokens=100)
         assert 51 in found
 
