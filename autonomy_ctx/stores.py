@@ -29,6 +29,8 @@ _MODULES = {
     "ProfileFacts": "autonomy_ctx.memory.store",
     "RecallHit": "autonomy_ctx.memory.recall",
     "RecallResult": "autonomy_ctx.memory.recall",
+    "RecallHit": "autonomy_ctx.memory.recall_block",
+    "RecallResult": "autonomy_ctx.memory.recall_block",
     "Record": "autonomy_ctx.memory.store",
     "Records": "autonomy_ctx.memory.store",
     "ScopeProfile": "autonomy_ctx.memory.profile",
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.profile import ProfileEntry, ScopeProfile
     from autonomy_ctx.memory.recall import RecallHit, RecallResult
+    from autonomy_ctx.memory.recall_block import RecallHit, RecallResult
     from autonomy_ctx.memory.registry import StoreOptions, register_store
     from autonomy_ctx.memory.store import (
         ConversationInfo,

@@ -23,7 +23,8 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.search_terms import search_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.encoding import decode_whole_body
-from autonomy_ctx.memory.recall import RecallResult, index_conversation, rank_messages, recall, render_ranked
+from autonomy_ctx.memory.recall import index_conversation, rank_messages, recall, render_ranked
+from autonomy_ctx.memory.recall_block import RecallResult
 from benchmarks.recall_corpus import Corpus, Question, make
 from benchmarks.recall_talks import Case, read_cases
 from benchmarks.recall_vectors import WordLlama, find_embedder

@@ -37,7 +37,7 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.options import TurnLimits
 from autonomy_ctx.errors import ConflictingMessage, InvalidAgent, InvalidModelReply, UserMessageMissing
 from autonomy_ctx.items.message import Part
-from autonomy_ctx.memory.recall import read_page
+from autonomy_ctx.memory.page import read_page
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # -- one turn --------------------------------------------------------------------------------------------

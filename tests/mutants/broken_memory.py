@@ -252,6 +252,20 @@ MUTANTS = [
         "tests/memory/test_hot.py",
     ),
     Mutant(
+        "an index of a conversation goes when something in it is deleted",
+        "memory/term_index.py",
+        "cached.head.generation != window.head.generation",
+        "False",
+        "tests/memory/test_recall.py",
+    ),
+    Mutant(
+        "of two statements about the same thing the newer is shown first",
+        "memory/recall_block.py",
+        "        ranked.sort(key=_group_key, reverse=True)",
+        "        ranked.sort(key=_group_key)",
+        "tests/memory/test_recall.py",
+    ),
+    Mutant(
         "what is kept of a scope goes, and of no other",
         "memory/conversation_cache.py",
         "                and scope in (None, key.scope)\n",

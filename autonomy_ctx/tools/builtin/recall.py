@@ -17,7 +17,9 @@ from autonomy_ctx.items.digest import score_message
 from autonomy_ctx.items.fact import fact_line
 from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.recall import MAX_MESSAGE_TOKENS, Page, RecallHit, read_page, render_recall_async
+from autonomy_ctx.memory.page import Page, read_page
+from autonomy_ctx.memory.recall import render_recall_async
+from autonomy_ctx.memory.recall_block import MAX_MESSAGE_TOKENS, RecallHit
 from autonomy_ctx.memory.store import Entry
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int
