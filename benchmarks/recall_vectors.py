@@ -64,22 +64,18 @@ class WordLlama:
                 made[row] = mean / (self._numpy.linalg.norm(mean) + 1e-9)
         return made
 
-    def fusion(self, index: TermIndex) -> Callable[[str], Callable[[list[float]], list[float]]]:
+    def fusion(self, index: TermIndex) -> Callable[[str], Callable[[dict[int, float]], dict[int, float]]]:
         """For a question, what adds the nearest messages of an index to the scores by words."""
         vectors = self.embed([one.message.text for one in index.messages])
 
-        def for_question(question: str) -> Callable[[list[float]], list[float]]:
+        def for_question(question: str) -> Callable[[dict[int, float]], dict[int, float]]:
             near = vectors @ self.embed([" ".join(search_terms(question))])[0]
             first = self._numpy.argsort(-near, kind="stable")[:NEAREST]
             nearest = [(int(number), float(near[number])) for number in first]
 
-            def fuse(scores: list[float]) -> list[float]:
-                found = [(number, score) for number, score in enumerate(scores) if score]
-                words = sorted(found, key=lambda one: (-one[1], -one[0]))
-                fused = [0.0] * len(scores)
-                for number, score in fuse_ranks(words, nearest, len(scores)):
-                    fused[number] = score
-                return fused
+            def fuse(scores: dict[int, float]) -> dict[int, float]:
+                words = sorted(scores.items(), key=lambda one: (-one[1], -one[0]))
+                return dict(fuse_ranks(words, nearest, len(index.messages)))
 
             return fuse
 

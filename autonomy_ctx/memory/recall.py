@@ -143,11 +143,11 @@ def rank_messages(
     max_tokens: int,
     hidden: Mapping[str, Container[int]] = EMPTY,
     *,
-    fuse: Callable[[list[float]], list[float]] | None = None,
+    fuse: Callable[[dict[int, float]], dict[int, float]] | None = None,
 ) -> RankedPlaces:
     """The messages of an index that have to do with a question, and their neighbours, with scores.
 
-    `fuse` may add what else is known to the scores by words.
+    `fuse` may add what else is known to the scores by words, which are by the numbers of messages.
     """
     asked = parse_query(query, index.newest_day)
     scores = index.score(asked.weights)
@@ -155,12 +155,8 @@ def rank_messages(
         scores = fuse(scores)
     if asked.periods:
         _add_periods(index, scores, asked.periods)
-    ranked = [
-        (QUESTION_SHARE * score if asks else score, number)
-        for number, (score, asks) in enumerate(zip(scores, index.asks, strict=False))
-        if score
-    ]
-    messages, questions = index.messages, index.questions
+    messages, questions, asks = index.messages, index.questions, index.asks
+    ranked = [(QUESTION_SHARE * score if asks[number] else score, number) for number, score in scores.items()]
     ranked.sort(reverse=True)
     if hidden:
         ranked = [one for one in ranked if not _is_hidden(messages[one[1]], hidden)]
@@ -192,14 +188,14 @@ def _is_hidden(one: IndexedMessage, hidden: Mapping[str, Container[int]]) -> boo
     return one.conversation in hidden and one.position in hidden[one.conversation]
 
 
-def _add_periods(index: TermIndex, scores: list[float], periods: Sequence[Period]) -> None:
+def _add_periods(index: TermIndex, scores: dict[int, float], periods: Sequence[Period]) -> None:
     """Raise what was said on the days that a question names, if that was not on most days."""
     days = {day for day in set(index.days) if any(period.has(day) for period in periods)}
     numbers = [number for number, day in enumerate(index.days) if day in days]
     if len(numbers) <= MAX_PERIOD_PART * len(index.days):
-        gain = PERIOD_SHARE * (max(scores) or 1.0)
+        gain = PERIOD_SHARE * max(scores.values(), default=1.0)
         for number in numbers:
-            scores[number] += gain
+            scores[number] = scores.get(number, 0.0) + gain
 
 
 def render_ranked(

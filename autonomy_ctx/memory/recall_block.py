@@ -37,6 +37,8 @@ MIN_ROOM_TOKENS = 6
 MIN_ROOM_PART = 0.03
 # After so many that do not fit nothing more is tried.
 MAX_MISFITS = 16
+# By how much one secret of a block may count for more than another.
+SECRET_MARGIN_TOKENS = 8
 RECALL_LABEL = "recalled"
 RECALL_PREAMBLE = (
     "Earlier messages that may help, with their positions, the best first and newer before older ones. "
@@ -129,7 +131,7 @@ class BlockWriter:
         # What a heading counts for in each conversation, and all of them together.
         self._heading_costs: dict[str, int] = {}
         self._heading_tokens = 0
-        self.room = max_tokens - counter.count_text(_EMPTY_BLOCK)
+        self.room = max_tokens - counter.count_text(_EMPTY_BLOCK) - SECRET_MARGIN_TOKENS
 
     def fill(self, candidates: Iterable[Candidate]) -> None:
         """Take the candidates that fit, and what then fits beside them."""
@@ -171,6 +173,7 @@ class BlockWriter:
         """Take what fits; what does not is given back."""
         left: list[Candidate] = []
         scale, room, max_length = self._counter.calibration.scale, self.room, self._max_line_tokens
+        part = int(self._max_tokens - room <= FIRST_PART_TOKENS)
         for candidate in candidates:
             _, position, conversation, day, _ = candidate
             known = self._known_lines.get((conversation, position))
@@ -192,7 +195,10 @@ class BlockWriter:
             near.add(position)
             room -= cost
             self._heading_tokens += heading
-            part = int(self._max_tokens - room <= FIRST_PART_TOKENS)
+            if part and self._max_tokens - room > FIRST_PART_TOKENS:
+                # What follows stands apart, under headings of its own.
+                part = 0
+                self._positions.clear()
             self._taken.append(_PassageLine(part, conversation, day, position, line, candidate))
         self.room = room
         return left

@@ -86,21 +86,21 @@ class TermIndex:
             if count > 1:
                 self._repeats.setdefault(stem, {})[number] = count
 
-    def score(self, weights: Mapping[str, float]) -> list[float]:
-        """How much each message says about the stems: BM25, each stem with its weight; 0 for nothing."""
+    def score(self, weights: Mapping[str, float]) -> dict[int, float]:
+        """How much the messages that have one of the stems say about them: BM25, each with its weight."""
         with self._lock:
             return self._score(weights)
 
-    def _score(self, weights: Mapping[str, float]) -> list[float]:
+    def _score(self, weights: Mapping[str, float]) -> dict[int, float]:
         norms, count = self._current_norms(), len(self.messages)
-        scores = [0.0] * count
+        scores: dict[int, float] = {}
         for stem, weight in weights.items():
             having = self._postings.get(stem)
             if having is None:
                 continue
             worth = weight * (BM25_K1 + 1) * math.log(1 + (count - len(having) + 0.5) / (len(having) + 0.5))
             for number in having:
-                scores[number] += worth / (1 + norms[number])
+                scores[number] = scores.get(number, 0.0) + worth / (1 + norms[number])
             for number, often in self._repeats.get(stem, {}).items():
                 scores[number] += worth * (often / (often + norms[number]) - 1 / (1 + norms[number]))
         return scores
