@@ -127,6 +127,8 @@ class BlockWriter:
         # Whole lines and what they count for, of other blocks too.
         self._known_lines = {} if known_lines is None else known_lines
         self._taken: list[_PassageLine] = []
+        # Lines are only added, or taken off the end: as many lines are the same lines, in the same order.
+        self._last_order: list[_PassageLine] = []
         self._positions: dict[str, set[int]] = {}
         # What a heading counts for in each conversation, and all of them together.
         self._heading_costs: dict[str, int] = {}
@@ -224,6 +226,8 @@ class BlockWriter:
 
     def _ordered(self) -> list[_PassageLine]:
         """The lines in groups of neighbours, the best group first; the newer of two about as good."""
+        if len(self._last_order) == len(self._taken):
+            return self._last_order
         ranked: list[tuple[int, float, date, int, str, list[_PassageLine]]] = []
         group: list[_PassageLine] = []
         for shown in [*sorted(self._taken, key=_line_key), None]:
@@ -244,7 +248,8 @@ class BlockWriter:
             if shown is not None:
                 group = [shown]
         ranked.sort(key=_group_key, reverse=True)
-        return [shown for one in ranked for shown in one[-1]]
+        self._last_order = [shown for one in ranked for shown in one[-1]]
+        return self._last_order
 
     def _inside(self, ordered: Sequence[_PassageLine]) -> str:
         inside: list[str] = []
