@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
 import anyio.to_thread
@@ -23,10 +24,12 @@ from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
 
 # A message with its terms is about so many bytes, besides its text.
-MESSAGE_OVERHEAD_BYTES = 3_000
+MESSAGE_OVERHEAD_BYTES = 2_500
 # A conversation with more is searched in its store.
 MAX_INDEXED_MESSAGES = 8_192
 MAX_INDEX_BYTES, MAX_CACHE_BYTES = 40_000_000, 80_000_000
+# An index that was not used for so long makes room for another.
+IDLE_SECONDS = 300.0
 MESSAGES_PER_READ = 512
 # More new messages than this are taken in by a thread.
 MAX_INLINE_MESSAGES = 64
@@ -134,7 +137,11 @@ class _ConversationIndex:
 class TermIndexes:
     """The indexes of the conversations that were recalled from last, each up to date when it is given."""
 
-    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+    def __init__(
+        self, max_bytes: int = MAX_CACHE_BYTES, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._used_at: dict[StoreKey, float] = {}
         self._indexes: ConversationCache[StoreKey, _ConversationIndex] = ConversationCache(
             max_bytes, getsizeof=lambda cached: cached.index.size
         )
@@ -142,10 +149,16 @@ class TermIndexes:
         self._lock = threading.Lock()
 
     async def get(self, store: Store, key: Key) -> TermIndex | None:
-        """The index of a conversation with everything that was said; None for one that is too large."""
+        """The index of a conversation with everything that was said; None where the store should be asked.
+
+        That is for a conversation that is too large, and for one without an index while others, which are
+        in use, have all the room: to make an index takes far longer than to ask the store.
+        """
         store_key = make_store_key(store, key)
         with self._lock:
             cached = self._indexes.get(store_key)
+        if cached is None and not self._has_room(await store.head(key)):
+            return None
         after = 0 if cached is None else cached.head.position
         window = await store.read(key, after=after, before=after + MESSAGES_PER_READ + 1)
         if cached is not None and (
@@ -156,6 +169,7 @@ class TermIndexes:
         if window.head.count > MAX_INDEXED_MESSAGES:
             return None
         if cached is not None and window.head.position == cached.head.position:
+            self._used_at[store_key] = self._clock()
             return cached.index
         entries = list(window.entries)
         while (after := after + MESSAGES_PER_READ) < window.head.position:
@@ -175,7 +189,16 @@ class TermIndexes:
             if index.size > MAX_INDEX_BYTES:
                 return None
             self._indexes[store_key] = _ConversationIndex(store.identity, window.head, index)
+            self._used_at[store_key] = self._clock()
         return index
+
+    def _has_room(self, head: Head) -> bool:
+        """Whether an index fits beside the others, or in the place of one that nobody uses any more."""
+        with self._lock:
+            self._used_at = {key: at for key, at in self._used_at.items() if key in self._indexes}
+            if self._indexes.currsize + head.count * MESSAGE_OVERHEAD_BYTES <= self._indexes.maxsize:
+                return True
+            return min(self._used_at.values(), default=0.0) + IDLE_SECONDS <= self._clock()
 
     def _extend(self, index: TermIndex, new: Sequence[IndexedMessage]) -> TermIndex:
         """The index with what is new; another recall may have added some of it."""

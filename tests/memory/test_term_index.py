@@ -13,8 +13,14 @@ from autonomy_ctx.items.stems import stem_term
 from autonomy_ctx.items.synonyms import related_stems
 from autonomy_ctx.memory.recall import index_conversation
 from autonomy_ctx.memory.recall_query import parse_query
-from autonomy_ctx.memory.store import IndexedMessage
-from autonomy_ctx.memory.term_index import TermIndex, is_question
+from autonomy_ctx.memory.store import IndexedMessage, Key
+from autonomy_ctx.memory.term_index import (
+    IDLE_SECONDS,
+    MESSAGE_OVERHEAD_BYTES,
+    TermIndex,
+    TermIndexes,
+    is_question,
+)
 from benchmarks.recall_talks import read_cases
 from benchmarks.recall_vectors import fuse_ranks
 
@@ -119,6 +125,25 @@ async def test_what_is_held_of_a_scope_goes_with_it(memory: Memory) -> None:
     await memory.clear_short_term_memory("ana")
     assert await index_conversation(memory, "ana", "trip") is not first["ana"]
     assert await index_conversation(memory, "bob", "trip") is first["bob"]
+
+
+async def test_indexes_in_use_are_not_driven_out_by_others(memory: Memory) -> None:
+    now = 1000.0
+    indexes = TermIndexes(10 * (MESSAGE_OVERHEAD_BYTES + 100), clock=lambda: now)
+
+    async def get(conversation: str) -> TermIndex | None:
+        return await indexes.get(memory.store, Key("", "ana", conversation))
+
+    for conversation in ("first", "second"):
+        await memory.append("ana", conversation, *[{"role": "user", "content": "museum"}] * 8)
+    first = await get("first")
+    assert first is not None
+    now += IDLE_SECONDS - 1
+    assert await get("second") is None, "the first is in use"
+    assert await get("first") is first
+    now += IDLE_SECONDS
+    assert await get("second") is not None
+    assert await get("first") is None
 
 
 # -- what it is measured with -------------------------------------------------------------------------
