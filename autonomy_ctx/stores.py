@@ -27,8 +27,6 @@ _MODULES = {
     "ProfileEntry": "autonomy_ctx.memory.profile",
     "ProfileFact": "autonomy_ctx.memory.store",
     "ProfileFacts": "autonomy_ctx.memory.store",
-    "RecallHit": "autonomy_ctx.memory.recall",
-    "RecallResult": "autonomy_ctx.memory.recall",
     "RecallHit": "autonomy_ctx.memory.recall_block",
     "RecallResult": "autonomy_ctx.memory.recall_block",
     "Record": "autonomy_ctx.memory.store",
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
     from autonomy_ctx.items.fact import Fact, FactChange
     from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.profile import ProfileEntry, ScopeProfile
-    from autonomy_ctx.memory.recall import RecallHit, RecallResult
     from autonomy_ctx.memory.recall_block import RecallHit, RecallResult
     from autonomy_ctx.memory.registry import StoreOptions, register_store
     from autonomy_ctx.memory.store import (

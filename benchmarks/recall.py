@@ -23,7 +23,7 @@ from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.search_terms import search_terms
 from autonomy_ctx.items.tokens import PER_MESSAGE
 from autonomy_ctx.memory.encoding import decode_whole_body
-from autonomy_ctx.memory.recall import index_conversation, rank_messages, recall, render_ranked
+from autonomy_ctx.memory.recall import recall
 from autonomy_ctx.memory.recall_block import RecallResult
 from benchmarks.recall_corpus import Corpus, Question, make
 from benchmarks.recall_talks import Case, read_cases
@@ -226,30 +226,25 @@ async def _measure_talks() -> list[Figure]:
 
 
 async def _measure_case(case: Case, embedder: WordLlama | None, tally: Tally) -> None:
-    async with Memory() as memory:
+    async with Memory(embedder=embedder, embedder_timeout=60.0) as memory:
         await memory.add_messages(SCOPE, TALK, case.messages)
-        index = await index_conversation(memory, SCOPE, TALK)
-        assert index is not None
-        fusion = None if embedder is None else embedder.fusion(index)
+        if embedder is not None:
+            await memory.embed_messages(SCOPE)
         for question in case.questions:
-            fuse = None if fusion is None else fusion(question.text)
 
-            def look(budget: int, text: str = question.text, fuse: Any = fuse) -> RecallResult:
-                ranking = rank_messages(index, text, budget, fuse=fuse)
-                return render_ranked(
-                    index, ranking, budget, memory.token_counter, with_conversation_names=False
-                )
+            async def look(budget: int, text: str = question.text) -> RecallResult:
+                return await recall(memory, SCOPE, text, conversation=TALK, max_tokens=budget)
 
             if case.kind == "chat":
                 answer = question.evidence[-1]
-                is_there = answer in _ids(look(FIRST_TOKENS))
+                is_there = answer in _ids(await look(FIRST_TOKENS))
                 tally.add(f"answer in {FIRST_TOKENS} tokens", is_there)
                 tally.add(f"- {question.kind}", is_there)
-                begins = _tokens_to(look(LARGE_TOKENS), answer, memory) <= FIRST_TOKENS
+                begins = _tokens_to(await look(LARGE_TOKENS), answer, memory) <= FIRST_TOKENS
                 tally.add(f"answer in the first {FIRST_TOKENS} of {LARGE_TOKENS:,} tokens", begins)
                 continue
             for budget in BUDGETS:
-                found = look(budget)
+                found = await look(budget)
                 assert found.tokens <= budget
                 tally.add(f"evidence in {budget:,} tokens", set(question.evidence) <= _ids(found))
                 tally.add(f"used of {budget:,} tokens", found.tokens / budget)

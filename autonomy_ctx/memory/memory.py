@@ -133,10 +133,9 @@ class Memory(AsyncResource):
         resident = isinstance(self._store, InMemory) and self._store.in_memory
         self._window_cache = None if resident else WindowCache(self._store)
         self._log: Log = self._window_cache or self._store
-        self._vector_index = (
+        self.vector_index = (
             None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
         )
-        self._term_indexes = TermIndexes()
         # For recall.
         self.term_indexes = TermIndexes()
         self._clock, self._new_id = clock, new_id
@@ -357,8 +356,8 @@ class Memory(AsyncResource):
         check_name("scope", scope)
         if conversation is not None:
             check_name("conversation", conversation)
-        if self._vector_index is not None:
-            return await self._vector_index.search(self.agent, scope, query, conversation, limit)
+        if self.vector_index is not None:
+            return await self.vector_index.search(self.agent, scope, query, conversation, limit)
         return await self._store.search(self.agent, scope, query, conversation=conversation, limit=limit)
 
     async def embed_messages(self, scope: str, conversation: str | None = None) -> int:
@@ -370,14 +369,9 @@ class Memory(AsyncResource):
         check_name("scope", scope)
         if conversation is not None:
             check_name("conversation", conversation)
-        if self._vector_index is None:
+        if self.vector_index is None:
             raise ValueError("this memory has no embedder; open it with Memory(url, embedder=...)")
-        return await self._vector_index.embed_messages(self.agent, scope, conversation)
-    async def term_index(self, scope: str, conversation: str) -> TermIndex | None:
-        """The words of a conversation in this process, for recall; None for one that is too long for that."""
-        return await self._term_indexes.get(self._store, make_key(self.agent, scope, conversation))
-
-    # -- listing --------------------------------------------------------------------------------
+        return await self.vector_index.embed_messages(self.agent, scope, conversation)
 
     async def agents(
         self, *, scope: str | None = None, limit: int = PAGE_SIZE, after: str | None = None
@@ -483,7 +477,7 @@ class Memory(AsyncResource):
         hits, misses = (
             (0, 0) if self._window_cache is None else (self._window_cache.hits, self._window_cache.misses)
         )
-        embedded = {} if self._vector_index is None else self._vector_index.metrics
+        embedded = {} if self.vector_index is None else self.vector_index.metrics
         return {**self._metrics, "hot_hits": hits, "hot_misses": misses, **embedded}
 
     async def health_check(self) -> bool:
@@ -498,8 +492,8 @@ class Memory(AsyncResource):
     async def close(self) -> None:
         """Finish what was accepted and let go of files and threads."""
         try:
-            if self._vector_index is not None:
-                await self._vector_index.close()
+            if self.vector_index is not None:
+                await self.vector_index.close()
         finally:
             await self._store.close()
 
@@ -545,8 +539,8 @@ class Memory(AsyncResource):
 
     async def _note_appended(self, key: Key, said: tuple[Message, ...], positions: Sequence[int]) -> None:
         self._metrics["messages_added"] += len(positions)
-        if self._vector_index is not None and positions:
-            self._vector_index.note_appended(key)
+        if self.vector_index is not None and positions:
+            self.vector_index.note_appended(key)
         if said:
             await fire(self.hooks, MemoryHook.AFTER_APPEND, *key[1:], said, done=True)
 

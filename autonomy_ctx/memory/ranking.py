@@ -6,16 +6,37 @@ something else with each embedder. So each list is brought to parts from 0 to 1 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeVar
 
 from autonomy_ctx.memory.store import SearchHit
 
 # What meaning counts for beside words, of 1.
 MEANING_SHARE = 0.5
 
-_Place: TypeAlias = tuple[str, int]
+P = TypeVar("P", bound=Hashable)
+
+
+def fuse_scores(
+    words: Mapping[P, float], meaning: Mapping[P, float], *, meaning_share: float = MEANING_SHARE
+) -> dict[P, float]:
+    """The scores of two searches as one, from 0 to 1; what words found stands first.
+
+    The scores of words are taken as parts of the best one: how much higher a rare word scores says
+    something. Those of meaning are spread between the best and the last one, because embedders differ in how
+    near they place texts that have nothing to do with each other. Without one, the other decides alone.
+    """
+    share = meaning_share if words and meaning else float(bool(meaning))
+    best = max(words.values(), default=0.0)
+    top, last = max(meaning.values(), default=0.0), min(meaning.values(), default=0.0)
+    fused = {
+        place: (1 - share) * (max(score, 0.0) / best if best > 0 else 1.0) for place, score in words.items()
+    }
+    for place, score in meaning.items():
+        part = (score - last) / (top - last) if top > last else 1.0
+        fused[place] = fused.get(place, 0.0) + share * part
+    return fused
 
 
 def fuse_ranks(
@@ -25,37 +46,12 @@ def fuse_ranks(
     *,
     meaning_share: float = MEANING_SHARE,
 ) -> list[SearchHit]:
-    """The best of two lists, each message once, with a score from 0 to 1.
-
-    The scores of words are taken as parts of the best one: how much higher a rare word scores says
-    something. Those of meaning are spread between the best and the last one, because embedders differ in how
-    near they place texts that have nothing to do with each other. Without one list, the other decides alone.
-    """
-    share = meaning_share if by_words and by_meaning else float(bool(by_meaning))
-    words, meaning = _word_parts(by_words), _meaning_parts(by_meaning)
-    scores = {
-        place: (1 - share) * words.get(place, 0.0) + share * meaning.get(place, 0.0)
-        for place in {**words, **meaning}
-    }
+    """The best of two lists, each message once, with a score from 0 to 1."""
+    hits = {(hit.conversation, hit.position): hit for hit in (*by_meaning, *by_words)}
+    words, meaning = (
+        {(hit.conversation, hit.position): hit.score for hit in some} for some in (by_words, by_meaning)
+    )
+    scores = fuse_scores(words, meaning, meaning_share=meaning_share)
     # Of equals, what was found by words, and there what stood first: the order of this dict.
-    ranks = {place: rank for rank, place in enumerate(scores)}
-    hits = {_place(hit): hit for hit in (*by_meaning, *by_words)}
-    best = sorted(scores, key=lambda place: (-scores[place], ranks[place]))[:limit]
+    best = sorted(scores, key=lambda place: -scores[place])[:limit]
     return [replace(hits[place], score=scores[place]) for place in best]
-
-
-def _word_parts(hits: Sequence[SearchHit]) -> Mapping[_Place, float]:
-    """The scores as parts of the best."""
-    best = max((hit.score for hit in hits), default=0.0)
-    return {_place(hit): max(hit.score, 0.0) / best if best > 0 else 1.0 for hit in hits}
-
-
-def _meaning_parts(hits: Sequence[SearchHit]) -> Mapping[_Place, float]:
-    """The scores between the last one, which is 0, and the best."""
-    best = max((hit.score for hit in hits), default=0.0)
-    last = min((hit.score for hit in hits), default=0.0)
-    return {_place(hit): (hit.score - last) / (best - last) if best > last else 1.0 for hit in hits}
-
-
-def _place(hit: SearchHit) -> _Place:
-    return hit.conversation, hit.position

@@ -6,7 +6,7 @@ and shows what fits into a token limit, the best first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -16,8 +16,10 @@ import anyio.to_thread
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.ranking import fuse_scores
 from autonomy_ctx.memory.recall_block import BlockWriter, Candidate, RecallHit, RecallResult, render_recall
 from autonomy_ctx.memory.recall_query import Period, parse_query
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT
 from autonomy_ctx.memory.store import (
     IndexedMessage,
     IndexedMessageReader,
@@ -30,7 +32,9 @@ from autonomy_ctx.validation import check_int
 
 # A conversation and a position in it.
 Place: TypeAlias = tuple[str, int]
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
+# How many of the messages that are near in meaning are looked at.
+NEAREST = 200
 
 # What a message inherits of the score of the one before it, or of the one after it, in each round. Who is
 # asked something answers next, often in other words.
@@ -78,9 +82,13 @@ async def recall(
         raise TypeError("exclude must map conversations to sets of positions, such as {'trip': {1, 2}}")
     index = None if conversation is None else await index_conversation(memory, scope, conversation)
     is_whole = index is not None
+    near: list[SearchHit] = []
+    if memory.vector_index is not None:
+        near = await memory.vector_index.nearest(memory.agent, scope, query, conversation, NEAREST)
     if index is None:
-        index = await _index_hits(memory, scope, query, conversation, max_tokens, hidden)
-    ranked = rank_messages(index, query, max_tokens, hidden)
+        index = await _index_hits(memory, scope, query, conversation, max_tokens, hidden, near)
+    meaning = {(one.conversation, one.position): one.score for one in near}
+    ranked = rank_messages(index, query, max_tokens, hidden, meaning=meaning)
     if not ranked.scores:
         return RecallResult()
     if not is_whole:
@@ -143,16 +151,21 @@ def rank_messages(
     max_tokens: int,
     hidden: Mapping[str, Container[int]] = EMPTY,
     *,
-    fuse: Callable[[dict[int, float]], dict[int, float]] | None = None,
+    meaning: Mapping[Place, float] = EMPTY,
 ) -> RankedPlaces:
     """The messages of an index that have to do with a question, and their neighbours, with scores.
 
-    `fuse` may add what else is known to the scores by words, which are by the numbers of messages.
+    `meaning` has the places that are near to the question in meaning, and how near they are.
     """
     asked = parse_query(query, index.newest_day)
-    scores = index.score(asked.weights)
-    if fuse is not None:
-        scores = fuse(scores)
+    weights = dict.fromkeys(asked.forms, FOLDED_WEIGHT) | asked.weights
+    for prefix in asked.prefixes:
+        weights |= dict.fromkeys(index.forms_with(prefix), FOLDED_WEIGHT)
+    scores = index.score(weights)
+    if meaning:
+        numbers = index.numbers
+        near = {numbers[place]: score for place, score in meaning.items() if place in numbers}
+        scores = fuse_scores(scores, near)
     if asked.periods:
         _add_periods(index, scores, asked.periods)
     messages, questions, asks = index.messages, index.questions, index.asks
@@ -254,19 +267,22 @@ async def _index_hits(
     conversation: str | None,
     max_tokens: int,
     hidden: Mapping[str, Container[int]],
+    near: Sequence[SearchHit],
 ) -> TermIndex:
-    """What the store finds for the words of a question and those that may stand for them, as an index."""
+    """What the store finds for a question's words, and those that stand for them, and what is near to it."""
     words = f"{query} {parse_query(query, None).words}"
     wanted = HITS_PER_SOURCE * max(max_tokens // TOKENS_PER_SOURCE, MIN_SOURCES)
     limit = wanted + EXTRA_HITS if hidden else wanted
     new: list[SearchHit] = []
     for _ in range(MAX_SEARCHES):
-        found = await memory.search(scope, words, conversation=conversation, limit=limit)
+        found = await memory.store.search(memory.agent, scope, words, conversation=conversation, limit=limit)
         new = [one for one in found if one.position not in hidden.get(one.conversation, ())][:wanted]
         if len(new) == wanted or len(found) < limit:
             break
         limit *= WIDEN_FACTOR
-    return TermIndex(IndexedMessage(one.conversation, one.position, one.message) for one in new)
+    new += [one for one in near if one.position not in hidden.get(one.conversation, ())]
+    found_once = {(one.conversation, one.position): one.message for one in new}
+    return TermIndex(IndexedMessage(*place, message) for place, message in found_once.items())
 
 
 async def render_recall_async(

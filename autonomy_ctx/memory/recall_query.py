@@ -13,7 +13,7 @@ from autonomy_ctx.items.dates import MONTHS
 from autonomy_ctx.items.stems import stem_term
 from autonomy_ctx.items.synonyms import related_stems
 from autonomy_ctx.items.terms import lazy_pattern
-from autonomy_ctx.memory.search_text import query_terms
+from autonomy_ctx.memory.search_text import FOLDED_WEIGHT, query_terms
 
 # Which days of a month are meant by these words.
 _PARTS = {
@@ -63,10 +63,16 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """The stems to look for, each with its weight, and the days that the question names."""
+    """The stems to look for, each with its weight, and the days that the question names.
+
+    `forms` are other forms of its words, and `prefixes` beginnings and ends of joined words, as in a search;
+    they count for less.
+    """
 
     weights: dict[str, float]
     periods: tuple[Period, ...] = ()
+    forms: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -76,11 +82,19 @@ class RecallQuery:
 
 def parse_query(query: str, today: date | None) -> RecallQuery:
     """What a question looks for; `today` is the day on which it is asked."""
-    weights = dict.fromkeys((stem_term(term) for term in query_terms(query, 1)), 1.0)
+    terms = query_terms(query, 1)
+    weights = dict.fromkeys(map(stem_term, terms.exact), 1.0)
     for stem in list(weights):
         for other, weight in related_stems(stem).items():
             weights[other] = max(weight, weights.get(other, 0.0))
-    return RecallQuery(weights, tuple(_find_periods(query.lower(), today)))
+    for word in terms.folded.words:
+        weights.setdefault(stem_term(word), FOLDED_WEIGHT)
+    return RecallQuery(
+        weights,
+        tuple(_find_periods(query.lower(), today)),
+        tuple(terms.folded.forms),
+        tuple(terms.folded.prefixes),
+    )
 
 
 def _find_periods(query: str, today: date | None) -> list[Period]:

@@ -16,8 +16,9 @@ from datetime import date
 
 import anyio.to_thread
 
+from autonomy_ctx.items.search_terms import HEAD_MARK, TAIL_MARK, IndexTerms, index_terms
 from autonomy_ctx.items.stems import stem_term
-from autonomy_ctx.items.terms import BM25_B, BM25_K1, index_terms
+from autonomy_ctx.items.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.search_text import searchable_text
@@ -33,6 +34,8 @@ IDLE_SECONDS = 300.0
 MESSAGES_PER_READ = 512
 # More new messages than this are taken in by a thread.
 MAX_INLINE_MESSAGES = 64
+# The shortest prefix by which a joined word is found: a mark and four letters.
+MIN_PREFIX_LENGTH = 5
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 
 
@@ -56,6 +59,7 @@ class TermIndex:
         # For each stem the messages that have it, and how often where that is more than once.
         self._postings: dict[str, list[int]] = {}
         self._repeats: dict[str, dict[int, int]] = {}
+        self._joined_words: dict[str, set[str]] = {}
         self._lengths: list[int] = []
         self._norms: list[float] = []
         # Memory may be used from several threads.
@@ -66,12 +70,13 @@ class TermIndex:
         """Take in messages; those of one conversation in order."""
         for one in messages:
             text = searchable_text(one.message)
-            counts = Counter(map(stem_term, index_terms(text)))
+            terms = index_terms(text)
             with self._lock:
-                self._add_message(one, counts, is_question(text))
+                self._add_message(one, terms, is_question(text))
 
-    def _add_message(self, one: IndexedMessage, counts: Counter[str], asks: bool) -> None:
+    def _add_message(self, one: IndexedMessage, terms: IndexTerms, asks: bool) -> None:
         number, message = len(self.messages), one.message
+        counts = Counter(map(stem_term, terms.words))
         day, length = message.created_at.date(), approximate_length(message)
         self.messages.append(one)
         self.numbers[one.conversation, one.position] = number
@@ -88,6 +93,17 @@ class TermIndex:
             self._postings.setdefault(stem, []).append(number)
             if count > 1:
                 self._repeats.setdefault(stem, {})[number] = count
+        # Other forms of its words do not make a message longer.
+        for form in terms.forms:
+            self._postings.setdefault(form, []).append(number)
+            if form.startswith((HEAD_MARK, TAIL_MARK)):
+                self._joined_words.setdefault(form[:MIN_PREFIX_LENGTH], set()).add(form)
+
+    def forms_with(self, prefix: str) -> list[str]:
+        """The joined words of the messages that begin so."""
+        return [
+            form for form in self._joined_words.get(prefix[:MIN_PREFIX_LENGTH], ()) if form.startswith(prefix)
+        ]
 
     def score(self, weights: Mapping[str, float]) -> dict[int, float]:
         """How much the messages that have one of the stems say about them: BM25, each with its weight."""

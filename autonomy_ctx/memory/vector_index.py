@@ -143,38 +143,41 @@ class VectorIndex:
         """The messages that share a word with the query or are near it in meaning; best first."""
         # It refuses what is no question.
         query_terms(query, limit)
-        vector: bytes | None = None
+        near: list[SearchHit] = []
         words: list[SearchHit] = []
         failure: Exception | None = None
+        wanted = CANDIDATES_PER_HIT * limit
 
-        async def embed() -> None:
-            nonlocal vector
-            vector = await self._embed_query(query)
+        async def find_near() -> None:
+            nonlocal near, failure
+            try:
+                near = await self.nearest(agent, scope, query, conversation, wanted)
+            except Exception as error:
+                failure = failure or error
 
-        self._note_search(_Place(agent, scope, None))
         # Not raised inside: a group would wrap it.
         async with anyio.create_task_group() as group:
-            group.start_soon(embed)
+            group.start_soon(find_near)
             try:
-                words = await self._store.search(
-                    agent, scope, query, conversation=conversation, limit=CANDIDATES_PER_HIT * limit
-                )
+                words = await self._store.search(agent, scope, query, conversation=conversation, limit=wanted)
             except Exception as error:
                 failure = error
                 group.cancel_scope.cancel()
         if failure is not None:
             raise failure
-        near: list[SearchHit] = []
-        if vector is not None and self._number is not None:
-            near = await self._vectors.nearest(
-                agent,
-                scope,
-                vector,
-                embedder=self._number,
-                conversation=conversation,
-                limit=CANDIDATES_PER_HIT * limit,
-            )
         return fuse_ranks(words, near, limit)
+
+    async def nearest(
+        self, agent: str, scope: str, query: str, conversation: str | None, limit: int
+    ) -> list[SearchHit]:
+        """The messages that are nearest to a query in meaning; none while the embedder fails or is slow."""
+        self._note_search(_Place(agent, scope, None))
+        vector = await self._embed_query(query)
+        if vector is None or self._number is None:
+            return []
+        return await self._vectors.nearest(
+            agent, scope, vector, embedder=self._number, conversation=conversation, limit=limit
+        )
 
     async def embed_messages(self, agent: str, scope: str, conversation: str | None) -> int:
         """Make all vectors that are missing now; how many messages were embedded."""

@@ -423,3 +423,40 @@ async def test_more_evidence_is_recalled_than_plain_search_finds(long_talk: Memo
     searched = sum([set(one.evidence) <= await ways.bm25(one, 2000) for one in questions])
     assert len(questions) == 40
     assert recalled >= searched + 4, "ten points"
+
+
+# -- other forms of words, and meaning ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Herr Müller hat die Lieferantenrechnung bezahlt.", "Was war mit der Rechnung?"),
+        ("Die Häuser am Hafen sind verkauft.", "Welches Haus ist verkauft worden und von wem?"),
+        ("حجزنا الفندق قرب الميناء", "فندق"),
+        ("Zadzwoń do Łukasza w sprawie umowy.", "Lukasza"),
+    ],
+)
+async def test_other_forms_of_words_are_recalled_too(memory: Memory, said: str, asked: str) -> None:
+    await talk(memory, *filler(5), said, *filler(5))
+    found = await recall(memory, "ana", asked, conversation="trip", max_tokens=300)
+    assert found.passages
+    assert max(found.passages, key=lambda one: one.score).message.text == said
+
+
+def embed_animals(texts: list[str]) -> list[list[float]]:
+    """A vector says how many animals and how many other words a text has."""
+    animals = ("hound", "beagle", "puppy", "pets")
+    return [[sum(animal in text for animal in animals) + 0.01, 1.0] for text in texts]
+
+
+@pytest.mark.parametrize("conversation", ["trip", None])
+async def test_what_means_the_same_is_recalled_here_and_across(
+    conversation: str | None,
+) -> None:
+    async with Memory(embedder=embed_animals) as memory:
+        await talk(memory, *filler(20), "Rex is a beagle, still a puppy.", *filler(20))
+        await memory.embed_messages("ana")
+        found = await recall(memory, "ana", "hound", conversation=conversation, max_tokens=300)
+        best = max(found.passages, key=lambda one: one.score)
+        assert best.message.text == "Rex is a beagle, still a puppy."

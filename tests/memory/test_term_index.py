@@ -22,7 +22,6 @@ from autonomy_ctx.memory.term_index import (
     is_question,
 )
 from benchmarks.recall_talks import read_cases
-from benchmarks.recall_vectors import fuse_ranks
 
 TODAY = date(2024, 7, 20)
 
@@ -161,19 +160,3 @@ def test_both_halves_of_the_talks_have_every_kind_of_question() -> None:
         known = {message["id"] for message in case.messages}
         assert all(set(question.evidence) <= known for question in case.questions)
         assert case.messages == next(one for one in read_cases() if one.name == case.name).messages
-
-
-_ranks = st.dictionaries(st.integers(0, 30), st.floats(0.01, 9), max_size=12).map(
-    lambda scores: sorted(scores.items(), key=lambda one: -one[1])
-)
-
-
-@given(_ranks, _ranks, st.integers(0, 40))
-def test_two_ranks_are_fused_to_one(
-    words: list[tuple[int, float]], nearest: list[tuple[int, float]], limit: int
-) -> None:
-    fused = fuse_ranks(words, nearest, limit)
-    assert len(fused) == min(limit, len({place for place, _ in [*words, *nearest]}))
-    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
-    if words and not nearest:
-        assert [place for place, _ in fused] == [place for place, _ in words][:limit]
