@@ -8,7 +8,6 @@ is about all conversations, and when nothing ties it to a day, a case or a text 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import NamedTuple
 
 from autonomy_ctx.items.clauses import split_prose
@@ -19,10 +18,11 @@ from autonomy_ctx.items.terms import lazy_pattern
 MAX_MESSAGE_CHARACTERS, MAX_SENTENCE_CHARACTERS = 1500, 240
 
 # What may stand before a statement.
-_LEAD = r"""(?:(?:hi|hello|hey|hallo|bonjour|salut|hola|olá|oi|fyi|btw|by the way|also|note|please|
-    remember|please remember|keep in mind|just so you know|übrigens|bitte|merk dir|denk daran|au fait|note|
-    retiens|por cierto|recuerda|ten en cuenta|a propósito|aliás|lembre-se|lembra|ちなみに|なお|顺便说一下|
-    请记住|记住|للعلم|تذكر)\b[\s,:!、\uff0c\uff1a。]*(?:(?:that|dass|que|de que|أن)\b\s*)?){0,3}"""
+_LEAD = r"""(?:(?:hi|hello|hey|hallo|bonjour|salut|hola|olá|oi|fyi|btw|by\ the\ way|also|note|please|
+    remember|please\ remember|keep\ in\ mind|just\ so\ you\ know|übrigens|bitte|merk\ dir|denk\ daran|
+    au\ fait|note|retiens|por\ cierto|recuerda|ten\ en\ cuenta|a\ propósito|aliás|lembre-se|lembra|
+    ちなみに|なお|顺便说一下|
+    请记住|记住|للعلم|تذكر)\b[\s,:!、\uff0c\uff1a。]{0,4}(?:(?:that|dass|que|de\ que|أن)\b\s{0,4})?){0,3}"""
 
 # Of these a person has one: a new one takes the place of the old. In parts by language.
 _SINGLE = {
@@ -121,6 +121,17 @@ _TASK = r"""\b(?:translate|rewrite|rephrase|proofread|correct|summari[sz]e|parap
         corrige|résume|
     traduce|reescribe|resume|redacta|traduza|reescreva|corrija|resuma)\b | 翻訳|訳して|添削|翻译|改写|
         润色|总结|ترجم|لخص|صحح"""
+
+
+def _pattern(phrases: str) -> re.Pattern[str]:
+    return lazy_pattern(phrases, re.IGNORECASE | re.VERBOSE)
+
+
+_LEAD_PATTERN = _pattern(_LEAD)
+_SINGLE_PATTERNS = {subject: _pattern(phrases) for subject, phrases in _SINGLE.items()}
+_STATE_PATTERN, _LIMIT_PATTERN = _pattern(_STATES), _pattern(_LIMITS)
+_EVERYWHERE_PATTERN, _ALWAYS_PATTERN, _SPEECH_PATTERN = map(_pattern, (_EVERYWHERE, _ALWAYS, _SPEECH))
+_TIED_PATTERN, _TASK_PATTERN = _pattern(_TIED), _pattern(_TASK)
 _QUOTED_LINE = lazy_pattern(r"(?m)^[ \t]*(?:>|\||```|From:|Subject:|Von:|Betreff:).*$")
 _FENCE = lazy_pattern(r"(?s)```.*?(?:```|\Z)")
 
@@ -135,7 +146,7 @@ class ProfileStatement(NamedTuple):
 
 def find_profile_statements(text: str) -> list[ProfileStatement]:
     """What a user's message says that holds in all conversations."""
-    if len(text) > MAX_MESSAGE_CHARACTERS or _pattern(_TASK).search(text):
+    if len(text) > MAX_MESSAGE_CHARACTERS or _TASK_PATTERN.search(text):
         return []
     plain = _QUOTED_LINE.sub("", _FENCE.sub("", text)).replace("\u2019", "'")
     found = (read_statement(sentence) for sentence in split_prose(plain))
@@ -147,26 +158,18 @@ def read_statement(sentence: str) -> ProfileStatement | None:
     text = clean_fact_text(sentence).rstrip(".!。\uff01 ")
     if not text or len(text) > MAX_SENTENCE_CHARACTERS or text[-1] in "?\uff1f؟" or text[0] in "\"'«„“「『":
         return None
-    if _pattern(_EVERYWHERE).search(text):
+    if _EVERYWHERE_PATTERN.search(text):
         return ProfileStatement("rule", text, None)
-    if _pattern(_TIED).search(text):
+    if _TIED_PATTERN.search(text):
         return None
-    if _pattern(_ALWAYS).search(text) and _pattern(_SPEECH).search(text):
+    if _ALWAYS_PATTERN.search(text) and _SPEECH_PATTERN.search(text):
         return ProfileStatement("rule", text, None)
-    for subject, phrases in _SINGLE.items():
-        if _at_start(phrases).match(text):
+    lead = _LEAD_PATTERN.match(text)
+    start = 0 if lead is None else lead.end()
+    for subject, pattern in _SINGLE_PATTERNS.items():
+        if pattern.match(text, start):
             return ProfileStatement("value", text, subject)
-    state = _at_start(_STATES).match(text)
+    state = _STATE_PATTERN.match(text, start)
     if state is not None:
         return ProfileStatement("preference", text, f"is {state['of'].casefold()}")
-    return ProfileStatement("preference", text, None) if _at_start(_LIMITS).match(text) else None
-
-
-@cache
-def _pattern(phrases: str) -> re.Pattern[str]:
-    return re.compile(phrases, re.IGNORECASE | re.VERBOSE)
-
-
-@cache
-def _at_start(phrases: str) -> re.Pattern[str]:
-    return _pattern(rf"\s*(?:{_LEAD})?(?:{phrases})")
+    return ProfileStatement("preference", text, None) if _LIMIT_PATTERN.match(text, start) else None

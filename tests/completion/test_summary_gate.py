@@ -178,7 +178,7 @@ def test_a_text_over_the_cap_can_be_repaired() -> None:
 
 
 def test_a_text_must_be_smaller_than_its_source_or_256_tokens() -> None:
-    text = words(260)
+    text = words(320)
     tokens = estimate_tokens(text.strip())
     assert 256 < tokens < 1000
     assert judged(text, source_tokens=tokens + 1, cap=1000).fit

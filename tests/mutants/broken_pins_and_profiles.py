@@ -119,7 +119,7 @@ MUTANTS = [
     Mutant(
         "a statement that is tied to a day is not for all conversations",
         "items/profile_rules.py",
-        "    if _pattern(_TIED).search(text):\n        return None\n",
+        "    if _TIED_PATTERN.search(text):\n        return None\n",
         "",
         "tests/items/test_profile_rules.py",
     ),

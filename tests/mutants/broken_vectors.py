@@ -116,8 +116,8 @@ MUTANTS = [
     Mutant(
         "how a store scales its scores does not matter",
         "memory/ranking.py",
-        "max(hit.score, 0.0) / best if best > 0 else 1.0",
-        "max(hit.score, 0.0)",
-        "tests/memory/test_ranking.py",
+        "(max(score, 0.0) / best if best > 0 else 1.0)",
+        "max(score, 0.0)",
+        "tests/memory/test_fused_ranks.py",
     ),
 ]
