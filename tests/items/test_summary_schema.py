@@ -95,7 +95,8 @@ def test_what_is_no_schema_at_all_is_a_type_error(value: Any) -> None:
 
 
 def test_tenths_that_make_a_whole_are_not_too_much() -> None:
-    SummarySchema("ten", [SchemaSection(f"Part {chr(65 + at)}", "x", 0.1) for at in range(10)])
+    schema = SummarySchema("ten", [SchemaSection(f"Part {chr(65 + at)}", "x", 0.1) for at in range(10)])
+    assert [section.share for section in schema.sections] == [0.1] * 10
 
 
 def test_a_summary_must_have_room_for_its_sections() -> None:

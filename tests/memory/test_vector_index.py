@@ -182,6 +182,8 @@ async def test_a_close_does_not_wait_for_the_embedder(url: str | None) -> None:
     await say(memory, "Our dog is called Bella")
     await embedder.was_called.wait()
     await memory.close()
+    assert not embedder.may_answer.is_set()
+    assert (await memory.get_metrics())["messages_embedded"] == 0
 
 
 async def test_a_search_with_a_slow_embedder_goes_by_words(
