@@ -17,7 +17,6 @@ from postgres_server import Databases, PgBouncer, PostgresServer, start_server
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.memory.postgres.store import PostgresStore
 from autonomy_ctx.memory.store import Store
-from autonomy_ctx.testing import MAIN, make_drafts, make_message
 from autonomy_ctx.testing.vector_contract import VectorsContract
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +58,7 @@ def pgvector(pgvector_works: bool) -> None:
 class TestPostgresVectors(VectorsContract):
     @pytest_asyncio.fixture
     async def store(self, pgvector: None, database_url: str) -> AsyncIterator[Store]:
+        execute(database_url, "CREATE EXTENSION vector")
         store = PostgresStore(database_url, timeout=10.0)
         yield store
         await store.close()
@@ -67,7 +67,7 @@ class TestPostgresVectors(VectorsContract):
 
 @pytest.fixture
 def limited_url(databases: Databases, database_url: str) -> Iterator[str]:
-    """The URL of a user who may make the tables, but no extension."""
+    """The URL of a user who may make the tables of the library, and nothing else."""
     name = database_url.rpartition("/")[2].partition("?")[0]
     execute(database_url, f"DROP ROLE IF EXISTS limited_{name}")
     execute(database_url, f"CREATE ROLE limited_{name} LOGIN")
@@ -91,6 +91,7 @@ class TestPostgresVectorsAsBytes(VectorsContract):
 class TestPostgresVectorsBehindPgBouncer(VectorsContract):
     @pytest_asyncio.fixture
     async def store(self, pgvector: None, pgbouncer: PgBouncer, database_url: str) -> AsyncIterator[Store]:
+        execute(database_url, "CREATE EXTENSION vector")
         store = PostgresStore(pgbouncer.url(database_url.rpartition("/")[2]), timeout=10.0)
         yield store
         await store.close()
@@ -110,7 +111,7 @@ async def test_the_reason_to_do_without_pgvector_is_logged(
             [hit] = await memory.search("ana", "animal", limit=1)
             assert hit.message.text == "my dog"
     [record] = [one for one in caplog.records if "pgvector" in one.getMessage()]
-    assert "may not create the extension" in record.getMessage()
+    assert "let an administrator run CREATE EXTENSION vector" in record.getMessage()
 
 
 async def test_once_the_server_has_pgvector_vectors_are_made_anew_in_its_type(
@@ -137,10 +138,12 @@ async def test_pgvector_may_be_in_a_schema_of_its_own(pgvector: None, database_u
         assert hit.message.text == "my dog"
 
 
-async def test_a_memory_without_an_embedder_makes_no_extension(database_url: str) -> None:
-    store = PostgresStore(database_url)
-    await store.append(MAIN, make_drafts(make_message("hello", id="m1")))
-    await store.close()
+async def test_the_extension_is_left_to_administrators_even_where_it_could_be_created(
+    database_url: str,
+) -> None:
+    async with Memory(database_url, embedder=embed, embedder_timeout=30) as memory:
+        await memory.append("ana", "trip", Message("user", "my dog"))
+        await memory.embed_messages("ana")
     assert execute(database_url, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") == [(0,)]
 
 
@@ -166,6 +169,7 @@ async def test_a_build_of_pgvector_that_ends_the_server_is_tried_once(
             [hit] = await memory.search("ana", "animal", limit=1)
             return hit.message.text
 
+    own_server.execute("CREATE EXTENSION vector")
     assert await search() == "my dog"
     if own_server.execute("SELECT passed FROM autonomy_ctx.vector_trial") == [(True,)]:
         # As if this build had ended the server.

@@ -1,8 +1,9 @@
 """Vectors of messages in the PostgreSQL store.
 
-Where the server has pgvector, the vectors are in a column of its type and are compared by the server, all of
-the scope or conversation that is searched. Elsewhere they are bytes, which each search reads and compares
-here. What keeps a deletion of the same conversation waiting lets appends go on.
+Where the database has the extension pgvector, the vectors are in a column of its type and are compared by the
+server, all of the scope or conversation that is searched. Elsewhere they are bytes, which each search reads
+and compares here. The extension is never created here: that is left to an administrator. What keeps a
+deletion of the same conversation waiting lets appends go on.
 
 pgvector that was compiled for another processor ends the server with the first distance it computes. So one
 is computed once per server, outside of all transactions, before a column of its type is made.
@@ -63,6 +64,7 @@ _UPDATE_TRIAL = "UPDATE autonomy_ctx.vector_trial SET passed = true WHERE server
 TRIAL_DISTANCE = "SELECT '[1,2,3]'::{schema}.halfvec OPERATOR({schema}.<#>) '[1,2,3]'::{schema}.halfvec"
 # Somebody who has begun to try is done within this time.
 TRIAL_SECONDS = 5.0
+_HAS_EXTENSION = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'vector')"
 _IS_AVAILABLE = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_available_extensions WHERE name = 'vector')"
 _SELECT_EMBEDDER = "SELECT number, name, dimensions, has_halfvec FROM autonomy_ctx.embedder"
 _IS_IN_FORCE = "SELECT EXISTS (SELECT 1 FROM autonomy_ctx.embedder WHERE number = %s)"
@@ -170,16 +172,11 @@ class EmbedderInForce(NamedTuple):
 
 
 async def begin_trial(connection: Connection) -> Trial:
-    """Have pgvector in the database if that is possible, and find out whether it works; in a transaction."""
+    """Find out whether the database has pgvector and whether that works; in a transaction."""
     await connection.execute(_LOCK, (LOCK_NUMBER,))
     schema = await _find_schema(connection)
     if schema is None:
-        problem = await _create_extension(connection)
-        if problem:
-            return Trial(problem=problem)
-        schema = await _find_schema(connection)
-        if schema is None:
-            return Trial(problem="it is older than version 0.7")
+        return Trial(problem=await _missing_because(connection))
     [[server]] = await (await connection.execute(_SELECT_SERVER)).fetchall()
     found = await (await connection.execute(_SELECT_TRIAL, (server,))).fetchone()
     if found is None:
@@ -219,17 +216,13 @@ async def use_embedder(connection: Connection, name: str, dimensions: int, trial
     return EmbedderInForce(number, schema, problem)
 
 
-async def _create_extension(connection: Connection) -> str:
-    """Have pgvector in this database; why that is not possible, or nothing."""
-    if not await _is_true(connection, _IS_AVAILABLE):
-        return "the server does not have it"
-    await connection.execute("SAVEPOINT pgvector")
-    try:
-        await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    except psycopg.errors.InsufficientPrivilege:
-        await connection.execute("ROLLBACK TO SAVEPOINT pgvector")
-        return "this user may not create the extension; let an administrator run CREATE EXTENSION vector"
-    return ""
+async def _missing_because(connection: Connection) -> str:
+    """Why this database has no pgvector that can be used."""
+    if await _is_true(connection, _HAS_EXTENSION):
+        return "it is older than version 0.7"
+    if await _is_true(connection, _IS_AVAILABLE):
+        return "this database does not have it; let an administrator run CREATE EXTENSION vector"
+    return "the server does not have it"
 
 
 async def _add_column(connection: Connection, schema: str) -> str:
