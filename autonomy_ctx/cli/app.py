@@ -1,0 +1,185 @@
+"""The command line: its commands, the options that each of them has, and how they end.
+
+A command is a function in a module of its own that is imported when the command runs. It is given an
+`Output` first, then its own arguments; `add_common_options` gives it the options of all commands. What it
+returns is the exit code; None is 0.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial, wraps
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import anyio
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from autonomy_ctx.cli.output import ExitCode, Output, describe_error, exit_code_of
+
+PROGRAM = "autonomy-ctx"
+LOOK, MOVE, CHECK = "Look", "Move", "Check"
+
+
+class CommandEntry(NamedTuple):
+    """Where the function of a command is, and its line in the help."""
+
+    panel: str
+    # `module:function` in this package.
+    place: str
+    help: str
+
+
+# In the order of the help.
+COMMANDS = {
+    "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
+}
+
+# The errors of the command line's own parser, in whichever package this version of typer has it.
+_ClickException: Any = typer.BadParameter.__mro__[2]
+_COMMON = {
+    "json_": Annotated[bool, typer.Option("--json", help="Print JSON for programs.")],
+    "no_color": Annotated[bool, typer.Option("--no-color", help="Print no colours; NO_COLOR does the same.")],
+    "debug": Annotated[bool, typer.Option("--debug", help="Print tracebacks and log messages.")],
+}
+
+
+class CommandGroup(TyperGroup):
+    """The commands by name; a command is imported when it runs, so that help and completion are quick."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command as the help of all commands tells of it."""
+        entry = COMMANDS.get(cmd_name)
+        return entry and TyperCommand(cmd_name, help=entry.help, rich_help_panel=entry.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that was named, and its arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(str(name)), rest
+
+
+def load_command(name: str) -> Any:
+    """Import a command, with all its options."""
+    entry = COMMANDS[name]
+    module, _, function = entry.place.partition(":")
+    work = getattr(import_module(f"autonomy_ctx.cli.{module}"), function)
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command(name, help=inspect.getdoc(work))(add_common_options(work))
+    return typer.main.get_command(app)
+
+
+def add_common_options(work: Callable[..., Any]) -> Callable[..., None]:
+    """The function of a command with the options that every command has, and ended as every command is."""
+    hints = get_type_hints(work, include_extras=True)
+    own = [
+        one.replace(annotation=hints[one.name])
+        for one in list(inspect.signature(work).parameters.values())[1:]
+    ]
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        for name, annotation in _COMMON.items()
+    ]
+
+    @wraps(work)
+    def run_command(*, json_: bool, no_color: bool, debug: bool, **arguments: Any) -> None:
+        output = Output(is_json=json_, color=not no_color, debug=debug)
+        logging.basicConfig(level=logging.DEBUG if debug else logging.ERROR, format="%(name)s: %(message)s")
+        raise typer.Exit(_run(work, output, arguments))
+
+    # Keyword-only ones all: their order is then free.
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own] + common
+    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {one.name: one.annotation for one in parameters}
+    del run_command.__wrapped__
+    return run_command
+
+
+def _run(work: Callable[..., Any], output: Output, arguments: dict[str, Any]) -> int:
+    """Run a command to its end; its exit code."""
+    try:
+        if inspect.iscoroutinefunction(work):
+            code = anyio.run(partial(work, output, **arguments))
+        else:
+            code = work(output, **arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return ExitCode.DONE
+    except Exception as error:
+        error = _single_error(error)
+        if output.debug:
+            traceback.print_exception(error)
+        output.fail(describe_error(error))
+        return exit_code_of(error)
+    return ExitCode.DONE if code is None else int(code)
+
+
+def _single_error(error: Exception) -> Exception:
+    """The error itself, out of the groups that tasks put around it."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _discard_output() -> None:
+    """Whoever read the output has read enough: let what is left go nowhere."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        with suppress(PackageNotFoundError):
+            typer.echo(f"{PROGRAM} {version('autonomy-ctx')}")
+        raise typer.Exit
+
+
+def make_app() -> typer.Typer:
+    """The command line as typer has it."""
+    app = typer.Typer(cls=CommandGroup, name=PROGRAM, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+    @app.callback()
+    def _start(
+        version: Annotated[
+            bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        ] = False,
+    ) -> None:
+        """Look at what an agent's model sees: conversations, contexts, summaries and facts."""
+
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; its exit code."""
+    if "--no-color" in arguments:
+        # Help is printed before the options of a command are read.
+        os.environ["NO_COLOR"] = "1"
+    for stream in (sys.stdout, sys.stderr):
+        # A text that the terminal has no letters for is no reason to stop.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    command = typer.main.get_command(make_app())
+    try:
+        code = command.main(list(arguments) or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    except _ClickException as error:
+        output = Output()
+        output.fail(error.format_message())
+        if getattr(error, "ctx", None) is not None:
+            output.note(f"`{error.ctx.command_path} --help` tells how to use it")
+        return ExitCode.WRONG_INPUT
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    return int(code or ExitCode.DONE)

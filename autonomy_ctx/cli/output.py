@@ -1,0 +1,203 @@
+"""What a command prints: results on stdout, as JSON or for people; everything else on stderr.
+
+Stored text comes from users, models and tools. It is printed without control sequences, and never read as
+markup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Mapping
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from autonomy_ctx.errors import AutonomyCtxError
+
+# How wide text is that goes into a file or a pipe.
+PIPE_WIDTH = 100
+# An escape sequence: CSI, then OSC and its kin with their text, then any other.
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*|\x1b.?"
+)
+# What JSON leaves as it is and a terminal or a reader of lines does not: C1 controls, marks of direction,
+# characters without width, ends of lines, halves of surrogate pairs.
+_INVISIBLE = re.compile(
+    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+class ExitCode(IntEnum):
+    """How a command ended. `FAILED`: it ran and found something wrong, or could not do all of it."""
+
+    DONE = 0
+    FAILED = 1
+    WRONG_INPUT = 2
+    INTERRUPTED = 130
+
+
+class CommandFailed(Exception):
+    """A command ran and could not do what was asked; its sentence is all that is printed."""
+
+    exit_code = ExitCode.FAILED
+
+
+class WrongInput(CommandFailed):
+    """What a command was given cannot be: a path, a name, a file or options that do not go together."""
+
+    exit_code = ExitCode.WRONG_INPUT
+
+
+def clean(text: str) -> str:
+    """A text without anything that moves the cursor, changes colours or turns the direction of writing.
+
+    Line breaks stay; a tab becomes a space.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\t", " "))
+    return "".join(
+        char for char in text if char in "\n\u200d" or unicodedata.category(char) not in _UNPRINTABLE
+    )
+
+
+# Controls, marks of format, surrogates and code points that nobody has given a meaning to.
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean_line(text: str, most: int | None = None) -> str:
+    """A clean text on one line; longer than `most` characters, it ends with an ellipsis."""
+    if most is not None:
+        # Summaries and results are long, and only their beginning is seen.
+        text = text[: 8 * most + 200]
+    line = " ".join(clean(text).split())
+    return line if most is None or len(line) <= most else line[: max(most - 1, 0)].rstrip() + "…"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def format_time(time: datetime) -> str:
+    """A time as people here write it, to the minute."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def make_table(*columns: str) -> Table:
+    """An empty table of the one look that tables have here; more columns can be added."""
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim", border_style="dim"
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def encode_json(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
+    """JSON that says exactly what was stored, and holds nothing that a terminal acts on."""
+    text = json.dumps(
+        value,
+        indent=indent,
+        ensure_ascii=ascii_only,
+        separators=(",", ":") if indent is None else None,
+    )
+    return text if text.isascii() else _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class Output:
+    """Where a command prints, and how."""
+
+    def __init__(self, *, is_json: bool = False, color: bool = True, debug: bool = False) -> None:
+        self.is_json, self.debug = is_json, debug
+        color = color and not os.environ.get("NO_COLOR")
+        # Results, and what is said beside them.
+        self.console = _make_console(sys.stdout, color)
+        self.messages = _make_console(sys.stderr, color)
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return self.console.width
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody watches: then progress is drawn."""
+        return self.messages.is_terminal and not self.messages.is_dumb_terminal
+
+    def print(self, *parts: RenderableType) -> None:
+        """Print for people: texts, as they are, and what rich can draw."""
+        self.console.print(*parts)
+
+    def print_json(self, value: Any) -> None:
+        """Print one JSON document."""
+        self._write(encode_json(value, indent=2, ascii_only=not self._is_unicode()))
+
+    def print_json_line(self, value: Mapping[str, Any]) -> None:
+        """Print one of many values, as a line of JSON Lines."""
+        self._write(encode_json(value, ascii_only=not self._is_unicode()))
+
+    def note(self, sentence: str) -> None:
+        """Say something beside the result."""
+        self._say(Text(clean(sentence), style="dim"))
+
+    def warn(self, sentence: str) -> None:
+        """Say what may be wrong, and go on."""
+        self._say(Text.assemble(("warning: ", "bold yellow"), clean(sentence)))
+
+    def fail(self, sentence: str) -> None:
+        """Say what is wrong and what to do."""
+        self._say(Text.assemble(("error: ", "bold red"), clean(sentence)))
+
+    def _say(self, text: Text) -> None:
+        # Whoever reads a file of messages searches it by lines.
+        self.messages.print(text, soft_wrap=not self.messages.is_terminal)
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text + "\n")
+
+    def _is_unicode(self) -> bool:
+        return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def describe_error(error: BaseException) -> str:
+    """The sentence that a person gets for an error."""
+    if isinstance(error, OSError) and not isinstance(error, AutonomyCtxError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    if isinstance(error, AutonomyCtxError | CommandFailed | ValueError | ImportError):
+        return str(error)
+    return f"{type(error).__name__}: {error}; run it again with --debug to see where"
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The exit code for an error: wrong input is told from work that failed."""
+    if isinstance(error, CommandFailed):
+        return error.exit_code
+    return ExitCode.WRONG_INPUT if isinstance(error, ValueError | ImportError) else ExitCode.FAILED
+
+
+def _make_console(file: TextIO, color: bool) -> Console:
+    terminal = file.isatty()
+    width = None if terminal or os.environ.get("COLUMNS") else PIPE_WIDTH
+    # Without colours nothing is bold either: there are no escape sequences at all.
+    console = Console(
+        file=file,
+        color_system="auto" if color else None,
+        width=width,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    # Narrower than this no table can be read; a terminal wraps the lines then.
+    console.width = max(console.width, 20)
+    return console

@@ -1,0 +1,231 @@
+"""What a command works on: the memory, and one conversation in it, found by the names that were given."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from autonomy_ctx.cli.output import WrongInput
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.sqlite.connection import path_from_url
+from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest_version
+from autonomy_ctx.memory.store import ConversationInfo, Key
+
+MEMORY_VARIABLE = "AUTONOMY_CTX_MEMORY"
+SQLITE = "sqlite:///"
+# Without `--scope`, a conversation is looked for in so many scopes, and so many names are compared.
+MAX_SCOPES = 1000
+MAX_NAMES = 2000
+# How many names an error lists.
+MAX_LISTED = 8
+
+MemoryOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        "-m",
+        metavar="FILE|URL",
+        envvar=MEMORY_VARIABLE,
+        help="The database: an SQLite file, or a URL such as postgresql://user@host/name.",
+    ),
+]
+AgentOption: TypeAlias = Annotated[
+    str | None, typer.Option("--agent", "-a", metavar="NAME", help="Conversations with this agent.")
+]
+ScopeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--scope", "-s", metavar="NAME", help="Conversations of this scope (a user or tenant)."),
+]
+ConversationArgument: TypeAlias = Annotated[
+    str | None,
+    typer.Argument(metavar="[CONVERSATION]", help="Its name; not needed where there is only one."),
+]
+
+
+def memory_url(given: str | None) -> str:
+    """The URL of the memory that an option or the environment names."""
+    if not given:
+        raise WrongInput(
+            f"no memory was named: give --memory FILE, or set {MEMORY_VARIABLE}{_databases_beside(Path())}"
+        )
+    if "://" in given:
+        return given
+    path = os.path.expanduser(given)
+    if "?" in path:
+        raise WrongInput(f"{given}: the path of a memory must not have a question mark in it")
+    return SQLITE + path
+
+
+@asynccontextmanager
+async def open_memory(given: str | None, *, create: bool = False) -> AsyncIterator[Memory]:
+    """The memory that was named. Only with `create` may it be made, or changed to a newer schema."""
+    url = memory_url(given)
+    if not create and url.startswith(SQLITE):
+        check_database(path_from_url(url))
+    async with Memory(url) as memory:
+        yield memory
+
+
+def check_database(path: str) -> None:
+    """Refuse a path that has no database, or one that would be changed by opening it."""
+    file = Path(path)
+    version = schema_version(file)
+    if version is None:
+        problem = (
+            "is a folder, not a database"
+            if file.is_dir()
+            else "is not a database of autonomy_ctx"
+            if file.exists()
+            else "does not exist"
+        )
+        raise WrongInput(f"{path} {problem}{_databases_beside(file)}")
+    if version < latest_version():
+        raise WrongInput(
+            f"{path} has schema version {version} and this program reads {latest_version()}; run "
+            f"`autonomy-ctx migrate --memory {shlex.quote(path)}` once. Older programs cannot open it then"
+        )
+
+
+def schema_version(path: Path) -> int | None:
+    """The schema version of a database of ours, found without changing it; None when it is none."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError:
+        return None
+    if len(header) < 100 or header[:16] != b"SQLite format 3\0":
+        return None
+    application, version = int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big")
+    # The header may lag behind the write-ahead log. A damaged file is left to those who open it.
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as found,
+    ):
+        [[application]] = found.execute("PRAGMA application_id").fetchall()
+        [[version]] = found.execute("PRAGMA user_version").fetchall()
+    return version if application == APPLICATION_ID else None
+
+
+def _databases_beside(path: Path) -> str:
+    """Databases in the folder of a path, as the end of a sentence."""
+    folder = path if path.is_dir() else path.parent if path.parent.is_dir() else Path()
+    found = []
+    with suppress(OSError):
+        files = sorted(islice(folder.iterdir(), MAX_NAMES))
+        found = [str(one) for one in files if schema_version(one) is not None]
+    return f"; there is {_join_names(found)}" if found else ""
+
+
+def _join_names(names: Sequence[str]) -> str:
+    listed, more = list(names[:MAX_LISTED]), len(names) - MAX_LISTED
+    if more > 0:
+        return f"{', '.join(listed)} and {more:,} more"
+    return " and ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
+
+
+async def find_conversation(
+    memory: Memory, name: str | None, *, agent: str | None = None, scope: str | None = None
+) -> Key:
+    """The one conversation that was meant; the error lists what there is when there is not exactly one."""
+    scopes = [scope] if scope is not None else await _list_scopes(memory, agent)
+    if name is None:
+        keys = [key async for key in _list_keys(memory, scopes, agent, most=MAX_LISTED + 1)]
+    else:
+        keys = [key async for key in _keys_of_name(memory, scopes, agent, name)]
+    if len(keys) == 1:
+        return keys[0]
+    if keys:
+        what = (
+            "there are several conversations" if name is None else f"several conversations are named {name!r}"
+        )
+        raise WrongInput(f"{what}; name one:\n{_list_choices(keys)}")
+    known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
+    where = _describe_place(agent, scope)
+    if not known:
+        raise WrongInput(
+            f"there are no conversations{where}; `autonomy-ctx conversations` lists all there are"
+        )
+    near = set(difflib.get_close_matches(name or "", {key.conversation for key in known}, n=MAX_LISTED))
+    choices = [key for key in known if key.conversation in near] or known
+    raise WrongInput(
+        f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
+        f"{_list_choices(choices)}"
+    )
+
+
+async def iterate_conversations(
+    memory: Memory, scope: str, *, agent: str | None = None
+) -> AsyncIterator[ConversationInfo]:
+    """All conversations of a scope, a page at a time."""
+    after: Key | None = None
+    while page := await memory.conversations(scope, agent=agent, after=after):
+        for info in page:
+            yield info
+        after = page[-1].key
+
+
+async def iterate_scopes(memory: Memory, *, agent: str | None = None) -> AsyncIterator[str]:
+    """All scopes, a page at a time."""
+    after: str | None = None
+    while page := await memory.scopes(agent=agent, after=after):
+        for scope in page:
+            yield scope
+        after = page[-1]
+
+
+async def _list_scopes(memory: Memory, agent: str | None) -> list[str]:
+    scopes = await memory.scopes(agent=agent, limit=MAX_SCOPES + 1)
+    if len(scopes) > MAX_SCOPES:
+        raise WrongInput(f"there are more than {MAX_SCOPES:,} scopes; name one with --scope")
+    return scopes
+
+
+async def _list_keys(
+    memory: Memory, scopes: Sequence[str], agent: str | None, *, most: int
+) -> AsyncIterator[Key]:
+    listed = 0
+    for scope in scopes:
+        async for info in iterate_conversations(memory, scope, agent=agent):
+            if listed == most:
+                return
+            listed += 1
+            yield info.key
+
+
+async def _keys_of_name(
+    memory: Memory, scopes: Sequence[str], agent: str | None, name: str
+) -> AsyncIterator[Key]:
+    """The conversations of a name; by looking at each place it may have, not at all names."""
+    for scope in scopes:
+        for one in [agent] if agent is not None else await memory.agents(scope=scope, limit=MAX_SCOPES):
+            if (await memory.for_agent(one).head(scope, name)).count:
+                yield Key(one, scope, name)
+
+
+def _describe_place(agent: str | None, scope: str | None) -> str:
+    return (f" of scope {scope!r}" if scope is not None else "") + (f" with agent {agent!r}" if agent else "")
+
+
+def _list_choices(keys: Sequence[Key]) -> str:
+    """Conversations as they are named on the command line."""
+    lines = [f"  {name_arguments(key)}" for key in keys[:MAX_LISTED]]
+    if len(keys) > MAX_LISTED:
+        lines.append("  ...; `autonomy-ctx conversations` lists them all")
+    return "\n".join(lines)
+
+
+def name_arguments(key: Key) -> str:
+    """The arguments that name exactly this conversation."""
+    agent = f" --agent {shlex.quote(key.agent)}" if key.agent else " --agent ''"
+    return f"{shlex.quote(key.conversation)} --scope {shlex.quote(key.scope)}{agent}"
