@@ -13,11 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import anyio.to_thread
 
-from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.ranking import fuse_scores
-from autonomy_ctx.memory.recall_block import BlockWriter, Candidate, RecallHit, RecallResult, render_recall
+from autonomy_ctx.memory.recall_block import BlockWriter, Candidate, RecallResult
 from autonomy_ctx.memory.recall_query import Period, parse_query
 from autonomy_ctx.memory.search_text import FOLDED_WEIGHT
 from autonomy_ctx.memory.store import (
@@ -58,8 +57,6 @@ HITS_PER_SOURCE, EXTRA_HITS, WIDEN_FACTOR, MAX_SEARCHES = 4, 8, 8, 3
 MAX_GAP = 4
 # Characters that are copied in the loop at most; above that, in a worker thread.
 MAX_INLINE_COPIES = 4_000_000
-# Texts with more characters than this are rendered outside the event loop.
-INLINE_CHARACTERS = 50_000
 
 
 async def recall(
@@ -283,27 +280,6 @@ async def _index_hits(
     new += [one for one in near if one.position not in hidden.get(one.conversation, ())]
     found_once = {(one.conversation, one.position): one.message for one in new}
     return TermIndex(IndexedMessage(*place, message) for place, message in found_once.items())
-
-
-async def render_recall_async(
-    memory: Memory, passages: Sequence[RecallHit], max_tokens: int, *, with_conversation_names: bool = True
-) -> RecallResult:
-    """What `render_recall` makes of the passages; a long text is rendered in a worker thread."""
-    write = partial(
-        render_recall,
-        passages,
-        max_tokens,
-        memory.token_counter,
-        with_conversation_names=with_conversation_names,
-    )
-    if sum(_message_length(passage.message) for passage in passages) <= INLINE_CHARACTERS:
-        return write()
-    return await anyio.to_thread.run_sync(write, abandon_on_cancel=True)
-
-
-def _message_length(message: Message) -> int:
-    """How many characters may be written of a message, without looking at them."""
-    return len(message.text) + sum(len(call.arguments) for call in message.tool_calls)
 
 
 async def _read_messages(memory: Memory, scope: str, places: Sequence[Place]) -> list[IndexedMessage]:

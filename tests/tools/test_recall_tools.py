@@ -70,16 +70,25 @@ async def talk(memory: Memory, *texts: str, scope: str = "ana", conversation: st
 
 
 async def test_words_find_messages_of_all_conversations_or_of_one(memory: Memory) -> None:
-    await talk(memory, "The hotel in Riga", "weather", "now?")
+    await talk(memory, "The hotel in Riga", "Noted.", "now?")
     await talk(memory, "The hotel in Faro", conversation="work")
+    await talk(memory, "The weather", conversation="garden")
     both = await answer(memory, "search_history", query="hotel")
-    assert "[1] User: The hotel in Riga" in both
+    assert "[1] User: The hotel in Riga\n[2] User: Noted." in both, "with what was said next"
     assert "conversation work\n[1] User: The hotel in Faro" in both
     assert "weather" not in both
     one = await answer(memory, "search_history", query="hotel", in_conversation="work")
     assert "Riga" not in one
     assert "Faro" in one
-    assert (await answer(memory, "search_history", query="hotel", limit=1)).count("User: ") == 1
+
+
+async def test_about_as_many_messages_are_shown_as_were_asked_for(memory: Memory) -> None:
+    await talk(memory, *[f"The hotel {name} has {'rooms ' * 150}" for name in map(str, range(60))], "now?")
+    few, many = [
+        (await answer(memory, "search_history", query="hotel", limit=limit)).count("User: ")
+        for limit in (5, 50)
+    ]
+    assert 2 <= few <= 5 < 20 <= many <= 50
 
 
 async def test_the_turn_that_asks_does_not_find_itself(memory: Memory) -> None:

@@ -18,15 +18,14 @@ from autonomy_ctx.items.fact import fact_line
 from autonomy_ctx.items.token_estimate import estimate_tokens
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.page import Page, read_page
-from autonomy_ctx.memory.recall import render_recall_async
-from autonomy_ctx.memory.recall_block import MAX_MESSAGE_TOKENS, RecallHit
-from autonomy_ctx.memory.store import Entry
+from autonomy_ctx.memory.recall import recall
+from autonomy_ctx.memory.store import MAX_POSITION, Entry
 from autonomy_ctx.tools.tool import Tool, ToolRegistry
 from autonomy_ctx.validation import check_int
 
 MAX_FOUND = 50
-# Of the turn that asks, its own calls and results would be found first.
-OWN_TURN_MESSAGES = 50
+# What a message that is found counts for, one with another, and the least room: a long one has space in it.
+MESSAGE_TOKENS, MIN_FOUND_TOKENS = 120, 600
 _MAX_PARTS_NAMED = 20
 Rows: TypeAlias = list[dict[str, Any]]
 TierTool: TypeAlias = Tool[..., Awaitable[Rows]]
@@ -48,26 +47,27 @@ async def _search_history(
     limit: int = 5,
     in_conversation: str | None = None,
 ) -> str:
-    """Find earlier messages that share words with a query.
+    """Find earlier messages that answer a question, with what was said around them.
 
     Args:
-        query: The words to look for; names and numbers find most.
-        limit: How many messages at most.
+        query: What to look for; names and numbers find most.
+        limit: About how many messages to show.
         in_conversation: Only this conversation; leave it out to search all with this user.
     """
     limit = min(check_int("limit", limit), MAX_FOUND)
     asked = (await memory.head(scope, conversation)).last_user
-    found = await memory.search(scope, query, conversation=in_conversation, limit=limit + OWN_TURN_MESSAGES)
-    passages = [
-        RecallHit(conversation=one.conversation, position=one.position, message=one.message, score=one.score)
-        for one in found
-        if one.conversation != conversation or one.position < asked
-    ][:limit]
-    if not passages:
+    found = await recall(
+        memory,
+        scope,
+        query,
+        conversation=in_conversation,
+        max_tokens=max(limit * MESSAGE_TOKENS, MIN_FOUND_TOKENS),
+        # Of the turn that asks, its own calls and results would be found first.
+        exclude={conversation: range(asked, MAX_POSITION)},
+    )
+    if not found.passages:
         return "No earlier message has these words. Try other words, or fewer."
-    # Room for all of them: each is cut to its own length.
-    recalled = await render_recall_async(memory, passages, (limit + 1) * (MAX_MESSAGE_TOKENS + 40))
-    return f"{recalled.text}\n`read_messages` shows what was said around a position."
+    return f"{found.text}\n`read_messages` shows more of what was said around a position."
 
 
 async def _read_messages(
