@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from items.formats.asked import requested
-from items.formats.rich import BREAKPOINTS, PNG, RICH, TOOLS, any_history, golden, tool_lists
+from items.formats.golden_conversation import BREAKPOINTS, PNG, RICH, TOOLS, any_history, golden, tool_lists
 from items.formats.rules_anthropic import anthropic_rules
 from strategies import many, some
 

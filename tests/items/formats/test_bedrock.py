@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from items.formats.asked import requested
 from items.formats.frames import event, frame, header
-from items.formats.rich import BREAKPOINTS, PNG, RICH, TOOLS, any_history, golden, tool_lists
+from items.formats.golden_conversation import BREAKPOINTS, PNG, RICH, TOOLS, any_history, golden, tool_lists
 from items.formats.rules_anthropic import bedrock_rules
 from strategies import many, some
 
