@@ -14,7 +14,7 @@ import pytest
 from agents.provider_server import ProviderServer, providing
 from agents.provider_words import ALL, SIGNATURE, Call, Say
 from hypothesis import given
-from items.formats.rich import RICH, TOOLS, any_history
+from items.formats.golden_conversation import RICH, TOOLS, any_history
 from items.formats.sdk import openai_takes, really, responses_takes
 from items.formats.test_anthropic import conforming
 from items.formats.test_bedrock import official, service
