@@ -41,6 +41,9 @@ class CommandEntry(NamedTuple):
 # In the order of the help.
 COMMANDS = {
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
+    "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
+    "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),
+    "lint": CommandEntry(CHECK, "lint:lint_templates", "Show the cache plan of a template in a Python file."),
 }
 
 # The errors of the command line's own parser, in whichever package this version of typer has it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -14,11 +14,9 @@ from autonomy_ctx.cli.target import (
     AgentOption,
     MemoryOption,
     ScopeOption,
-    iterate_conversations,
-    iterate_scopes,
+    iterate_all,
     open_memory,
 )
-from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import ConversationInfo
 
 
@@ -32,7 +30,7 @@ async def list_all(
     """List the conversations of a memory: scope, agent, name, messages, and when the last was said."""
     async with open_memory(memory) as opened:
         found: list[ConversationInfo] = []
-        async for info in _iterate(opened, scope, agent):
+        async for info in iterate_all(opened, scope, agent):
             found.append(info)
             if len(found) > limit:
                 break
@@ -58,16 +56,6 @@ def to_dict(info: ConversationInfo) -> dict[str, Any]:
         "first_at": info.first_at.isoformat(),
         "last_at": info.last_at.isoformat(),
     }
-
-
-async def _iterate(memory: Memory, scope: str | None, agent: str | None) -> AsyncIterator[ConversationInfo]:
-    if scope is not None:
-        async for info in iterate_conversations(memory, scope, agent=agent):
-            yield info
-        return
-    async for one in iterate_scopes(memory, agent=agent):
-        async for info in iterate_conversations(memory, one, agent=agent):
-            yield info
 
 
 def _draw(listed: Sequence[ConversationInfo]) -> Table:

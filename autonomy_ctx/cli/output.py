@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, TextIO
@@ -136,7 +137,13 @@ class Output:
 
     def print(self, *parts: RenderableType) -> None:
         """Print for people: texts, as they are, and what rich can draw."""
-        self.console.print(*parts)
+        if self.console.is_terminal:
+            self.console.print(*parts)
+            return
+        # Columns are filled up with spaces, which nobody wants in a file.
+        with self.console.capture() as captured:
+            self.console.print(*parts)
+        self._write("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
     def print_json(self, value: Any) -> None:
         """Print one JSON document."""
@@ -157,6 +164,24 @@ class Output:
     def fail(self, sentence: str) -> None:
         """Say what is wrong and what to do."""
         self._say(Text.assemble(("error: ", "bold red"), clean(sentence)))
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """A bar on stderr while somebody watches; call what it gives with how much is done."""
+        if not self.is_live:
+            yield lambda done: None
+            return
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", style="dim", markup=False),
+            BarColumn(complete_style="cyan", finished_style="cyan"),
+            TaskProgressColumn(markup=False),
+            TimeRemainingColumn(compact=True),
+        )
+        with Progress(*columns, console=self.messages, transient=True) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
 
     def _say(self, text: Text) -> None:
         # Whoever reads a file of messages searches it by lines.

@@ -65,13 +65,19 @@ def memory_url(given: str | None) -> str:
     return SQLITE + path
 
 
+def memory_path(given: str | None) -> str | None:
+    """The path of the SQLite file that was named; None for another kind of memory."""
+    url = memory_url(given)
+    return path_from_url(url) if url.startswith("sqlite:") else None
+
+
 @asynccontextmanager
 async def open_memory(given: str | None, *, create: bool = False) -> AsyncIterator[Memory]:
     """The memory that was named. Only with `create` may it be made, or changed to a newer schema."""
-    url = memory_url(given)
-    if not create and url.startswith(SQLITE):
-        check_database(path_from_url(url))
-    async with Memory(url) as memory:
+    path = memory_path(given)
+    if not create and path is not None:
+        check_database(path)
+    async with Memory(memory_url(given)) as memory:
         yield memory
 
 
@@ -146,10 +152,8 @@ async def find_conversation(
     if len(keys) == 1:
         return keys[0]
     if keys:
-        what = (
-            "there are several conversations" if name is None else f"several conversations are named {name!r}"
-        )
-        raise WrongInput(f"{what}; name one:\n{_list_choices(keys)}")
+        named = "" if name is None else f" named {name!r}"
+        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys)}")
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
     if not known:
@@ -162,6 +166,19 @@ async def find_conversation(
         f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
         f"{_list_choices(choices)}"
     )
+
+
+async def iterate_all(
+    memory: Memory, scope: str | None, agent: str | None
+) -> AsyncIterator[ConversationInfo]:
+    """All conversations that the names leave, a page at a time."""
+    if scope is not None:
+        async for info in iterate_conversations(memory, scope, agent=agent):
+            yield info
+        return
+    async for one in iterate_scopes(memory, agent=agent):
+        async for info in iterate_conversations(memory, one, agent=agent):
+            yield info
 
 
 async def iterate_conversations(
@@ -219,13 +236,14 @@ def _describe_place(agent: str | None, scope: str | None) -> str:
 
 def _list_choices(keys: Sequence[Key]) -> str:
     """Conversations as they are named on the command line."""
-    lines = [f"  {name_arguments(key)}" for key in keys[:MAX_LISTED]]
+    has_agents = any(key.agent for key in keys)
+    lines = [f"  {name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
     if len(keys) > MAX_LISTED:
         lines.append("  ...; `autonomy-ctx conversations` lists them all")
     return "\n".join(lines)
 
 
-def name_arguments(key: Key) -> str:
+def name_arguments(key: Key, *, with_agent: bool = True) -> str:
     """The arguments that name exactly this conversation."""
-    agent = f" --agent {shlex.quote(key.agent)}" if key.agent else " --agent ''"
+    agent = f" --agent {shlex.quote(key.agent)}" if with_agent else ""
     return f"{shlex.quote(key.conversation)} --scope {shlex.quote(key.scope)}{agent}"

@@ -1,0 +1,114 @@
+"""`autonomy-ctx lint`: the cache plan of the templates in a Python file, and what about it costs money."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.cli.output import ExitCode, Output, clean_line, make_table
+from autonomy_ctx.cli.python_file import load_objects
+from autonomy_ctx.template.cache_order import PlannedSection, arrange_for_cache
+from autonomy_ctx.template.running import HISTORY_SECTION, is_enabled
+from autonomy_ctx.template.template import ContextTemplate
+
+CHANGES = {"stable": "never", "slow": "now and then", "volatile": "every turn"}
+KIND_STYLES = {"stable": "blue", "slow": "cyan", "volatile": "magenta"}
+
+
+def lint_templates(
+    output: Output,
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE[:NAME]", help="A Python file with templates or agents, or one of them by name."
+        ),
+    ],
+) -> int:
+    """Show in which order a template sends its sections, and what a provider's cache makes of it.
+
+    Sizes are typical ones. The file is run. The exit code is 1 when a section makes turns dearer than they
+    have to be.
+    """
+    found = load_objects(place, is_template, "a ContextTemplate or an Agent")
+    plans = [make_plan(name, template_of(value)) for name, value in found.items()]
+    if output.is_json:
+        output.print_json({"templates": plans})
+    else:
+        for number, plan in enumerate(plans):
+            if number:
+                output.print("")
+            _print_plan(output, plan)
+    return ExitCode.FAILED if any(plan["warnings"] for plan in plans) else ExitCode.DONE
+
+
+def is_template(value: Any) -> bool:
+    """Whether an object has an order of sections."""
+    return isinstance(value, ContextTemplate | Agent)
+
+
+def template_of(value: ContextTemplate | Agent) -> ContextTemplate:
+    """The template of an object that has one."""
+    return value.context_template if isinstance(value, Agent) else value
+
+
+def make_plan(name: str, template: ContextTemplate) -> dict[str, Any]:
+    """The sections in the order they are sent, and the warnings about it."""
+    planned = [
+        PlannedSection(name=options.name, kind=options.kind)
+        for options in template.section_options
+        if is_enabled(options.section)
+    ]
+    if template.arrange == "cache":
+        planned = [planned[piece.section] for piece in arrange_for_cache(planned, [()] * len(planned))]
+    sections: list[dict[str, Any]] = []
+    is_cached = True
+    for section in planned:
+        # A conversation only grows: all but its newest messages are as they were.
+        is_cached = is_cached and (section.is_history or section.kind != "volatile")
+        sections.append(
+            {
+                "name": section.name,
+                "kind": section.kind,
+                "tokens": section.expected_tokens,
+                "cached": is_cached,
+            }
+        )
+    return {
+        "template": name,
+        "arrange": template.arrange,
+        "sections": sections,
+        "warnings": [asdict(warning) for warning in template.lint()],
+    }
+
+
+def _describe_changes(section: dict[str, Any]) -> str:
+    return "grows at its end" if section["name"] == HISTORY_SECTION else CHANGES[section["kind"]]
+
+
+def _print_plan(output: Output, plan: dict[str, Any]) -> None:
+    order = "arranged for the cache" if plan["arrange"] == "cache" else "in the order given"
+    output.print(Text.assemble((clean_line(plan["template"]), "bold"), (f"  {order}", "dim")))
+    table = make_table("section", "changes")
+    table.add_column("tokens", justify="right")
+    table.add_column("each turn")
+    for section in plan["sections"]:
+        kind = section["kind"]
+        read = ("from the cache", "green") if section["cached"] else ("read anew", "yellow")
+        table.add_row(
+            Text(clean_line(section["name"]), style="bold"),
+            Text(_describe_changes(section), style=KIND_STYLES[kind]),
+            f"~{section['tokens']:,}",
+            Text(*read),
+        )
+    output.print(Padding(table, (1, 0, 1, 2), expand=False))
+    for warning in plan["warnings"]:
+        output.print(Text.assemble(("✗ ", "yellow"), clean_line(warning["problem"])))
+    if not plan["warnings"]:
+        output.print(
+            Text.assemble(("✓ ", "green"), "nothing that changes every turn stands before what does not")
+        )
