@@ -1,5 +1,5 @@
 # `make demo` and `make test` set everything up by themselves; they need Python 3.11+ and make.
-# The demo has an environment of its own with what the library depends on, and nothing else.
+# The demo has an environment of its own with the command line, and nothing else.
 # `make test PYTHON=python3.12` makes .venv anew if it has another version; without PYTHON it stays as it is.
 BIN := .venv/bin
 READY := .venv/.ready
@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: demo test check nightly bench format clean
 
 demo: $(DEMO)/.ready
-	$(DEMO)/bin/python examples/demo.py
+	$(DEMO)/bin/autonomy-ctx demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly"
@@ -47,7 +47,7 @@ $(READY): pyproject.toml .venv/.made-with-$(VERSION)
 $(DEMO)/.ready: pyproject.toml
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(DEMO)
-	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cli]'
 	@touch $@
 
 .venv/.made-with-$(VERSION):

@@ -26,7 +26,7 @@ from typer.core import TyperCommand, TyperGroup
 from autonomy_ctx.cli.output import ExitCode, Output, describe_error, exit_code_of
 
 PROGRAM = "autonomy-ctx"
-LOOK, MOVE, CHECK = "Look", "Move", "Check"
+RUN, LOOK, MOVE, CHECK = "Run", "Look", "Move", "Check"
 
 
 class CommandEntry(NamedTuple):
@@ -40,6 +40,7 @@ class CommandEntry(NamedTuple):
 
 # In the order of the help.
 COMMANDS = {
+    "demo": CommandEntry(RUN, "demo:run_demo", "Watch 300 turns of an agent whose context stays small."),
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),

@@ -1,0 +1,112 @@
+"""The command line in a terminal of its own: a test types into it and reads what a person would see."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from types import TracebackType
+
+ROOT = Path(__file__).parent.parent
+WAIT_SECONDS = 60.0
+_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
+
+
+def command_environment(**variables: str) -> dict[str, str]:
+    """The environment of a command: none of the variables that change what is printed."""
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR", "LANG")}
+    return kept | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color"} | variables
+
+
+def run_command(
+    *arguments: str, cwd: Path, text: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command with a pipe on each side."""
+    return subprocess.run(
+        [sys.executable, "-m", "autonomy_ctx", *arguments],
+        cwd=cwd,
+        env=command_environment(**variables),
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+
+
+class Terminal:
+    """A command in a terminal of a given width."""
+
+    def __init__(self, *arguments: str, cwd: Path, columns: int = 100, **variables: str) -> None:
+        self._screen, line = os.openpty()
+        fcntl.ioctl(line, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "autonomy_ctx", *arguments],
+            stdin=line,
+            stdout=line,
+            stderr=line,
+            cwd=cwd,
+            env=command_environment(**variables),
+            start_new_session=True,
+            # Its controlling terminal: a typed Ctrl-C becomes a signal.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(line)
+        # All that was printed, as it came.
+        self.raw = ""
+        self._read_to = 0
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        os.close(self._screen)
+
+    @property
+    def text(self) -> str:
+        """All that was printed, without escape sequences."""
+        return _ESCAPE_SEQUENCE.sub("", self.raw).replace("\r\n", "\n")
+
+    def type(self, keys: str) -> None:
+        """Type: `\\n` for Enter, `\\x03` for Ctrl-C, `\\x04` for Ctrl-D."""
+        os.write(self._screen, keys.encode())
+
+    def wait_for(self, *wanted: str) -> str:
+        """Wait until each of the texts was printed, one after the other; what was printed up to there."""
+        start = self._read_to
+        for one in wanted:
+            while (at := self.text.find(one, self._read_to)) < 0:
+                assert self._read(), f"{one!r} was not printed, but:\n{self.text[start:]}"
+            self._read_to = at + len(one)
+        return self.text[start : self._read_to]
+
+    def wait(self) -> int:
+        """Wait until the command has ended; its exit code."""
+        while self._read():
+            pass
+        return self.process.wait(WAIT_SECONDS)
+
+    def _read(self) -> bool:
+        """Read some more; false at the end."""
+        ready, _, _ = select.select([self._screen], [], [], WAIT_SECONDS)
+        if not ready:
+            raise TimeoutError(f"nothing more was printed after:\n{self.text}")
+        try:
+            read = os.read(self._screen, 65536)
+        except OSError:
+            # The other side is closed.
+            return False
+        self.raw += read.decode(errors="replace")
+        return bool(read)
