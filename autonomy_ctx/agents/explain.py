@@ -1,17 +1,20 @@
-"""What past turns were shown, byte for byte: the records behind `agent.explain`.
+"""What past turns were shown, byte for byte: the records behind `agent.explain` and `inspect_turn`.
 
 A record names the messages that memory has by their positions and holds only the others, so it is
-small, and deleting a message deletes it here, too.
+small, and deleting a message deletes it here, too. Beside each context it has the model that was asked and
+the tokens as the provider counted them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from autonomy_ctx.errors import UnknownTurn
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
@@ -23,6 +26,105 @@ EXPLAIN_TURNS = 20
 EXPLAIN_SECONDS = 7 * 24 * 3600.0
 # Old records of a conversation are looked for at most this often.
 _SWEEP_SECONDS = 3600.0
+
+
+class WindowBounds(NamedTuple):
+    """Between how many messages the window of a history that is summarized moves."""
+
+    floor: int
+    ceiling: int
+
+
+@runtime_checkable
+class BoundedHistory(Protocol):
+    """A section whose window moves between a floor and a ceiling, such as `SummarizedHistorySection`."""
+
+    @property
+    def floor(self) -> int:
+        """How many messages stay when a summary takes the others in."""
+
+    @property
+    def ceiling(self) -> int:
+        """From how many messages on a summary is written."""
+
+
+def window_bounds(sections: Iterable[Any]) -> WindowBounds | None:
+    """The bounds of the first section that has some."""
+    for section in sections:
+        if isinstance(section, BoundedHistory):
+            return WindowBounds(section.floor, section.ceiling)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call of a model in a turn: what it was shown, its name, and the usage that its provider reported.
+
+    `usage` is None when there was no answer, or nothing was reported.
+    """
+
+    context: ComposedContext
+    model: str | None = None
+    usage: Usage | None = None
+    bounds: WindowBounds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """A step as it is stored. Its context is read on demand: that takes messages from memory."""
+
+    form: Mapping[str, Any]
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model; None in records from before it was stored."""
+        return self.form.get("model")
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens as the provider counted them; None when they are not known."""
+        usage = self.form.get("usage")
+        return None if usage is None else Usage(**usage)
+
+    @property
+    def bounds(self) -> WindowBounds | None:
+        """Between how many messages the window moved; None without a summary."""
+        bounds = self.form.get("bounds")
+        return None if bounds is None else WindowBounds(*bounds)
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all messages, as they were counted then."""
+        return sum(self.form["counts"])
+
+    @property
+    def newest_position(self) -> int | None:
+        """The newest message of the log that was shown; in the first step it is the user's."""
+        shown = (position for section in self.form["sections"] for position in section["positions"])
+        return max((position for position in shown if position), default=None)
+
+    async def read_context(self, key: Key, memory: Memory) -> ComposedContext | None:
+        """What the model was shown; None when messages of it have been deleted."""
+        return await from_record(self.form, key.scope, key.conversation, memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRecord:
+    """A turn as it is stored: its id, when it ended, and its steps."""
+
+    id: str
+    at: datetime
+    steps: tuple[StepRecord, ...]
+
+
+def parse_turn(record: Record) -> TurnRecord:
+    """The turn that a record of `RECORD_KIND` holds."""
+    forms: list[dict[str, Any]] = json.loads(record.body)
+    return TurnRecord(
+        id=record.name,
+        at=datetime.fromtimestamp(record.at, UTC),
+        steps=tuple(StepRecord(form=form) for form in forms),
+    )
 
 
 class ContextRecords:
@@ -41,12 +143,12 @@ class ContextRecords:
         self._memory, self._turns, self._seconds, self._clock = memory, turns, seconds, clock
         self._swept_at: ConversationCache[Key, float] = ConversationCache(1024)
 
-    async def save(self, key: Key, turn: str, generation: int, contexts: Sequence[ComposedContext]) -> None:
+    async def save(self, key: Key, turn: str, generation: int, steps: Sequence[Step]) -> None:
         """Save what the steps of a turn were shown, unless something was deleted meanwhile."""
         if not self._turns:
             return
         store, now = self._memory.store, self._clock().timestamp()
-        forms = [await to_record(context, self._memory) for context in contexts]
+        forms = [await self._encode_step(step) for step in steps]
         body = json.dumps(forms, separators=(",", ":"))
         await store.put_records(
             key, RECORD_KIND, [(turn, body)], keep=self._turns, derived=True, generation=generation
@@ -77,6 +179,11 @@ class ContextRecords:
         if composed is None:
             raise UnknownTurn(turn=turn, step=step, problem="messages that it showed have been deleted")
         return composed
+
+    async def _encode_step(self, step: Step) -> dict[str, Any]:
+        usage = None if step.usage is None else asdict(step.usage)
+        form = await to_record(step.context, self._memory)
+        return form | {"model": step.model, "usage": usage, "bounds": step.bounds}
 
     async def _read(self, key: Key, turn: str | None, *, limit: int | None) -> list[Record]:
         oldest = self._clock().timestamp() - self._seconds

@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from autonomy_ctx.agents.conversation_items import ConversationItems
+from autonomy_ctx.agents.explain import Step, window_bounds
 from autonomy_ctx.agents.options import ITEM_TOOL, AgentHook, TurnEnvironment
 from autonomy_ctx.agents.reply import (
     STEPS_USED_UP,
@@ -43,7 +44,7 @@ from autonomy_ctx.hooks import fire, hooks_for_event
 from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ChatRole, Message, ToolCall
-from autonomy_ctx.items.model_info import context_window_of
+from autonomy_ctx.items.model_info import context_window_of, model_name
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Head, Key
@@ -96,7 +97,7 @@ class TurnRunner:
         # The tools as the model was last told them.
         self._specs: Sequence[Mapping[str, Any]] = ()
         self._messages: list[Message] = []
-        self._contexts: list[ComposedContext] = []
+        self._steps: list[Step] = []
         self._text_streamed = False
         self._incoming = IncomingMessage(position=0, message=None)
         self._has_stored_message = False
@@ -128,12 +129,12 @@ class TurnRunner:
             reply = await self._accept(message) or await self._run_steps()
         except TurnLost:
             # Another turn has begun: not one thing more is written.
-            self._contexts.clear()
+            self._steps.clear()
             raise
         finally:
-            if self._contexts and not self._is_lost:
+            if self._steps and not self._is_lost:
                 save = self._environment.records.save
-                await self._save_anyway(save(self._key, self._turn, self._generation, self._contexts))
+                await self._save_anyway(save(self._key, self._turn, self._generation, self._steps))
         await self._save_anyway(self._environment.items.drop_removed(self._key))
         await _fire(self._environment, AgentHook.AFTER_TURN, self._key, reply, done=True)
         return reply
@@ -219,6 +220,9 @@ class TurnRunner:
         record_model_call(composed.messages, reply.text)
         environment.metrics.add_usage(reply.usage)
         self._usage = add_usage(self._usage, reply.usage)
+        step = self._steps[-1]
+        usage = None if reply.usage == Usage() else reply.usage
+        self._steps[-1] = replace(step, model=step.model or reply.model, usage=usage)
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
         if reported:
@@ -257,7 +261,13 @@ class TurnRunner:
                 sections=[section.name for section in composed.sections if section.messages],
             )
         self.previous = composed
-        self._contexts.append(composed)
+        self._steps.append(
+            Step(
+                context=composed,
+                model=model_name(environment.model),
+                bounds=window_bounds(environment.template.sections),
+            )
+        )
         return composed
 
     async def _complete(self, composed: ComposedContext) -> ModelReply:
@@ -293,7 +303,7 @@ class TurnRunner:
 
     async def _deliver(self) -> None:
         """Tell sections that the model has answered what they showed, such as mail, which was read now."""
-        (_, scope, conversation), composed = self._key, self._contexts[-1]
+        (_, scope, conversation), composed = self._key, self._steps[-1].context
         # Of several sections with one name the first is meant.
         deliveries = {one.name: one.delivery for one in reversed(self._environment.template.section_options)}
         for report in composed.sections:
@@ -419,7 +429,7 @@ class TurnRunner:
             turn=self._turn,
             stop=stop,
             question=question,
-            steps=len(self._contexts),
+            steps=len(self._steps),
             usage=self._usage,
             messages=tuple(self._messages),
         )
