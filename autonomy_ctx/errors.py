@@ -72,6 +72,7 @@ __all__ = [
     "UnknownConversation",
     "UnknownFact",
     "UnknownItem",
+    "UnknownPosition",
     "UnknownProfileEntry",
     "UnknownTool",
     "UnknownTurn",
@@ -119,7 +120,7 @@ class ConflictingMessage(AutonomyCtxError):
 
 
 class UnknownConversation(AutonomyCtxError, LookupError):
-    """A conversation that should be forked has no messages; nothing was changed."""
+    """A conversation that should be forked or inspected has no messages; nothing was changed."""
 
     def __init__(self, conversation: str) -> None:
         super().__init__(
@@ -127,6 +128,17 @@ class UnknownConversation(AutonomyCtxError, LookupError):
             f"`memory.conversations(scope)` lists those that have"
         )
         self.conversation = conversation
+
+
+class UnknownPosition(AutonomyCtxError, LookupError):
+    """A conversation has no message at a position, or not any more."""
+
+    def __init__(self, *, position: int, last: int) -> None:
+        super().__init__(
+            f"there is no message at position {position}: the conversation goes up to {last}, "
+            f"and deleted messages leave holes"
+        )
+        self.position, self.last = position, last
 
 
 class InvalidFork(AutonomyCtxError, ValueError):

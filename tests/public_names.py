@@ -9,6 +9,7 @@ SUBMODULES = (
     "autonomy_ctx.compaction",
     "autonomy_ctx.containers",
     "autonomy_ctx.errors",
+    "autonomy_ctx.inspection",
     "autonomy_ctx.items",
     "autonomy_ctx.knowledge",
     "autonomy_ctx.sections",

@@ -23,6 +23,8 @@ MAX_FACT_CHARACTERS = 400
 STANDING_HEADING = "[What holds now]"
 # Between an answer and the question without which it says little; a bracket follows.
 QUESTION_NOTE = " (asked: "
+# Between a fact and what held before it; a day and a bracket follow.
+UNTIL_NOTE = " (until "
 
 # Which kinds stay longest where not all facts have room, and the part of the room that is theirs before what
 # is left goes by weight: a conversation of many rules has room for its values, too.
@@ -213,4 +215,4 @@ def _render_fact(fact: Fact, before: Fact | None, zone: tzinfo) -> str:
     if before is None or fact.kind not in ("value", "decision", "artifact"):
         return line
     until = format_day(fact.created_at.astimezone(zone))
-    return f"{line} (until {until}: {before.text})"
+    return f"{line}{UNTIL_NOTE}{until}: {before.text})"

@@ -1,0 +1,213 @@
+"""A conversation as people look at it: counts and times, the summary, the facts, the pins, the turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
+from autonomy_ctx.errors import UnknownConversation
+from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, report_entry
+from autonomy_ctx.inspection.report import Report, from_seconds
+from autonomy_ctx.inspection.turn import TurnInfo, list_turns
+from autonomy_ctx.items.fact import Fact, FactKind, FactSource, FactState
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key
+
+# How far the first message is looked for at once, when those before it were deleted.
+_LOOKAHEAD = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentReport(Report):
+    """A segment of the summary in force: what it covers, its text, and how it was made.
+
+    `is_digest` says that no model wrote it: it stands in until one has.
+    """
+
+    number: int
+    first: int
+    last: int
+    level: int
+    tokens: int
+    model: str
+    is_digest: bool
+    coverage: float
+    input_tokens: int
+    output_tokens: int
+    created_at: datetime | None
+    began_at: datetime | None
+    ended_at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactReport(Report):
+    """A fact, what it replaced and what took its place; the last is None for one that holds or is done."""
+
+    id: str
+    kind: FactKind
+    text: str
+    position: int
+    created_at: datetime
+    state: FactState
+    source: FactSource
+    in_profile: bool
+    replaces: str | None
+    replaced_text: str | None
+    replaced_by: str | None
+    ended_position: int | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinReport(Report):
+    """A pinned message, when it was pinned, and whether the user or a model did it."""
+
+    pinned_at: datetime | None
+    source: PinSource
+    message: MessageReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationReport(Report):
+    """Where a conversation stands.
+
+    The summary covers the messages up to `covered`; up to `summarized` no digest stands in for it. `window`
+    is how many messages come after it, between `floor` and `ceiling` where the newest recorded turn tells
+    them. Messages up to `shared_until` are also in a fork of it, or in the conversation that it was forked
+    from.
+    """
+
+    agent: str
+    scope: str
+    conversation: str
+    messages: int
+    head: int
+    generation: int
+    revision: int
+    first_at: datetime
+    last_at: datetime
+    covered: int
+    summarized: int
+    window: int
+    floor: int | None
+    ceiling: int | None
+    summary_tokens: int
+    segments: tuple[SegmentReport, ...]
+    facts: tuple[FactReport, ...]
+    pins: tuple[PinReport, ...]
+    shared_until: int
+    turns: tuple[TurnInfo, ...]
+
+
+async def inspect_conversation(memory: Memory, scope: str, conversation: str) -> ConversationReport:
+    """Where a conversation stands; it reads the summary, the facts and two messages, never the history."""
+    key = make_key(memory.agent, scope, conversation)
+    newest = (await memory.read(scope, conversation, limit=1)).entries
+    if not newest:
+        raise UnknownConversation(conversation)
+    state = await memory.summary(scope, conversation)
+    oldest = await _read_oldest(memory, key, newest[0])
+    segments = tuple(report_segment(segment) for segment in state.segments)
+    bounds = await _read_bounds(memory, key)
+    return ConversationReport(
+        agent=memory.agent,
+        scope=scope,
+        conversation=conversation,
+        messages=state.head.count,
+        head=state.head.position,
+        generation=state.head.generation,
+        revision=state.head.revision,
+        first_at=oldest.message.created_at,
+        last_at=newest[0].message.created_at,
+        covered=state.covered,
+        summarized=state.written,
+        window=state.head.position - state.covered,
+        floor=bounds[0],
+        ceiling=bounds[1],
+        summary_tokens=sum(segment.tokens for segment in segments),
+        segments=segments,
+        facts=await read_facts(memory, scope, conversation),
+        pins=tuple(_report_pin(memory, pin) for pin in state.pins),
+        shared_until=await memory.store.shared_until(key),
+        turns=await list_turns(memory, scope, conversation),
+    )
+
+
+async def read_facts(memory: Memory, scope: str, conversation: str) -> tuple[FactReport, ...]:
+    """Every fact that is kept, as it was written, with what it replaced and what ended it."""
+    facts = await memory.facts(scope, conversation).history()
+    by_id = {fact.id: fact for fact in facts}
+    successors = {fact.replaces: fact for fact in facts if fact.replaces}
+    return tuple(_report_fact(fact, by_id, successors) for fact in facts)
+
+
+def report_segment(segment: StoredSegment) -> SegmentReport:
+    """A segment as people look at it."""
+    return SegmentReport(
+        number=segment.number,
+        first=segment.first,
+        last=segment.last,
+        level=segment.level,
+        tokens=segment.tokens,
+        model=segment.model,
+        is_digest=segment.provisional,
+        coverage=segment.coverage,
+        input_tokens=segment.input_tokens,
+        output_tokens=segment.output_tokens,
+        created_at=from_seconds(segment.created),
+        began_at=from_seconds(segment.began),
+        ended_at=from_seconds(segment.ended),
+        text=segment.text,
+    )
+
+
+def _report_fact(fact: Fact, by_id: Mapping[str, Fact], successors: Mapping[str, Fact]) -> FactReport:
+    replaced = by_id.get(fact.replaces or "")
+    successor = successors.get(fact.id)
+    return FactReport(
+        id=fact.id,
+        kind=fact.kind,
+        text=fact.text,
+        position=fact.position,
+        created_at=fact.created_at,
+        state=fact.state,
+        source=fact.source,
+        in_profile=fact.in_profile,
+        replaces=fact.replaces,
+        replaced_text=None if replaced is None else replaced.text,
+        replaced_by=None if successor is None else successor.id,
+        ended_position=None if successor is None else successor.position,
+        ended_at=None if successor is None else successor.created_at,
+    )
+
+
+def _report_pin(memory: Memory, pin: Pin) -> PinReport:
+    entry = Entry(pin.position, pin.message)
+    return PinReport(
+        pinned_at=pin.pinned_at, source=pin.source, message=report_entry(memory, entry, PAGE_CHARACTERS)
+    )
+
+
+async def _read_oldest(memory: Memory, key: Key, newest: Entry) -> Entry:
+    """The first message that there still is."""
+    after, width = 0, 1
+    while after < newest.position:
+        found: Sequence[Entry] = (
+            await memory.read(key.scope, key.conversation, after=after, before=after + width + 1)
+        ).entries
+        if found:
+            return found[0]
+        after, width = after + width, max(2 * width, _LOOKAHEAD)
+    return newest
+
+
+async def _read_bounds(memory: Memory, key: Key) -> tuple[int | None, int | None]:
+    """Floor and ceiling as the newest recorded turn had them."""
+    for record in await memory.store.read_records(key, RECORD_KIND, limit=1):
+        bounds = parse_turn(record).steps[-1].bounds
+        if bounds is not None:
+            return bounds
+    return None, None
