@@ -44,6 +44,7 @@ COMMANDS = {
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),
+    "migrate": CommandEntry(MOVE, "migrate:migrate", "Upgrade a database, or copy it into another one."),
     "lint": CommandEntry(CHECK, "lint:lint_templates", "Show the cache plan of a template in a Python file."),
 }
 

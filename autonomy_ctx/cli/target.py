@@ -5,23 +5,24 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
+from autonomy_ctx.cli.database import read_server_state, sqlite_schema_version
 from autonomy_ctx.cli.output import WrongInput
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.sqlite.connection import path_from_url
-from autonomy_ctx.memory.sqlite.migrate import APPLICATION_ID, latest_version
+from autonomy_ctx.memory.sqlite.migrate import latest_version
 from autonomy_ctx.memory.store import ConversationInfo, Key
 
 MEMORY_VARIABLE = "AUTONOMY_CTX_MEMORY"
-SQLITE = "sqlite:///"
+SQLITE, POSTGRES = "sqlite:///", ("postgresql:", "postgres:")
 # Without `--scope`, a conversation is looked for in so many scopes, and so many names are compared.
 MAX_SCOPES = 1000
 MAX_NAMES = 2000
@@ -74,53 +75,70 @@ def memory_path(given: str | None) -> str | None:
 @asynccontextmanager
 async def open_memory(given: str | None, *, create: bool = False) -> AsyncIterator[Memory]:
     """The memory that was named. Only with `create` may it be made, or changed to a newer schema."""
-    path = memory_path(given)
-    if not create and path is not None:
-        check_database(path)
-    async with Memory(memory_url(given)) as memory:
+    url = memory_url(given)
+    if not create:
+        await check_database(url)
+    async with Memory(url) as memory:
         yield memory
 
 
-def check_database(path: str) -> None:
-    """Refuse a path that has no database, or one that would be changed by opening it."""
-    file = Path(path)
-    version = schema_version(file)
-    if version is None:
-        problem = (
-            "is a folder, not a database"
-            if file.is_dir()
-            else "is not a database of autonomy_ctx"
-            if file.exists()
-            else "does not exist"
-        )
-        raise WrongInput(f"{path} {problem}{_databases_beside(file)}")
-    if version < latest_version():
+async def check_database(url: str) -> None:
+    """Refuse a memory that is not there, or would be changed by opening it."""
+    versions = await read_versions(url)
+    if versions is None:
+        return
+    name = describe_url(url)
+    if versions.found is None:
+        is_file = url.startswith(SQLITE)
+        raise WrongInput(describe_missing(name) if is_file else f"{name} has no tables of autonomy_ctx")
+    if versions.found < versions.known:
         raise WrongInput(
-            f"{path} has schema version {version} and this program reads {latest_version()}; run "
-            f"`autonomy-ctx migrate --memory {shlex.quote(path)}` once. Older programs cannot open it then"
+            f"{name} has schema version {versions.found}, and this program reads version {versions.known}; "
+            f"run `autonomy-ctx migrate` on it once. Older programs cannot open it then"
         )
 
 
-def schema_version(path: Path) -> int | None:
-    """The schema version of a database of ours, found without changing it; None when it is none."""
-    try:
-        if not path.is_file():
-            return None
-        with path.open("rb") as file:
-            header = file.read(100)
-    except OSError:
-        return None
-    if len(header) < 100 or header[:16] != b"SQLite format 3\0":
-        return None
-    application, version = int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big")
-    # The header may lag behind the write-ahead log. A damaged file is left to those who open it.
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as found,
-    ):
-        [[application]] = found.execute("PRAGMA application_id").fetchall()
-        [[version]] = found.execute("PRAGMA user_version").fetchall()
-    return version if application == APPLICATION_ID else None
+@dataclass(frozen=True, slots=True)
+class SchemaVersions:
+    """The schema version of a database, None where it has no tables; and the newest that is known here."""
+
+    found: int | None
+    known: int
+
+
+async def read_versions(url: str) -> SchemaVersions | None:
+    """How new a database is, found without changing it; None for stores of other packages."""
+    if url.startswith("sqlite:"):
+        return SchemaVersions(sqlite_schema_version(Path(path_from_url(url))), latest_version())
+    if url.startswith(POSTGRES):
+        state = await read_server_state(url)
+        from autonomy_ctx.memory.postgres.migrate import latest_version as latest_server_version
+
+        return SchemaVersions(state.schema_version, latest_server_version())
+    return None
+
+
+def describe_url(url: str) -> str:
+    """A memory as people name it, without user and password."""
+    if url.startswith("sqlite:"):
+        return path_from_url(url)
+    if url.startswith(POSTGRES):
+        from autonomy_ctx.memory.postgres.errors import ServerName
+
+        return ServerName.from_url(url).text
+    return f"{url.partition('://')[0]}://..."
+
+
+def describe_missing(path: str) -> str:
+    """Why there is no database of ours at a path, and which there are beside it."""
+    file = Path(path)
+    if file.is_dir():
+        problem = "is a folder, not a database"
+    elif file.exists():
+        problem = "is not a database of autonomy_ctx"
+    else:
+        problem = "does not exist"
+    return f"{path} {problem}{_databases_beside(file)}"
 
 
 def _databases_beside(path: Path) -> str:
@@ -129,7 +147,7 @@ def _databases_beside(path: Path) -> str:
     found = []
     with suppress(OSError):
         files = sorted(islice(folder.iterdir(), MAX_NAMES))
-        found = [str(one) for one in files if schema_version(one) is not None]
+        found = [str(one) for one in files if sqlite_schema_version(one) is not None]
     return f"; there is {_join_names(found)}" if found else ""
 
 

@@ -47,7 +47,7 @@ async def prepare_schema(connection: psycopg.AsyncConnection[Any], path: str, *,
 
     Only `create` may make them: in place of tables that have vanished, history would silently start again.
     """
-    found = await _read_version(connection)
+    found = await read_version(connection)
     if found is None and not create:
         raise StoreUnavailable(
             path=path,
@@ -64,7 +64,7 @@ async def prepare_schema(connection: psycopg.AsyncConnection[Any], path: str, *,
             await connection.rollback()
             raise
         await connection.execute("COMMIT")
-        found = await _read_version(connection)
+        found = await read_version(connection)
         assert found is not None
     version, database = found
     if version > latest_version():
@@ -74,7 +74,7 @@ async def prepare_schema(connection: psycopg.AsyncConnection[Any], path: str, *,
 
 async def _migrate(connection: psycopg.AsyncConnection[Any], path: str) -> None:
     """Run the steps that the database does not have yet, all or none."""
-    found = await _read_version(connection)
+    found = await read_version(connection)
     if found is None:
         await _check_server(connection, path)
         # Who may create tables in a schema that was made for them need not be able to create schemas.
@@ -90,7 +90,7 @@ async def _migrate(connection: psycopg.AsyncConnection[Any], path: str) -> None:
     )
 
 
-async def _read_version(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str] | None:
+async def read_version(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str] | None:
     """The version of the tables, and the database's name; None where there are none yet."""
     if not await _is_true(connection, _HAS_TABLES):
         return None

@@ -1,0 +1,97 @@
+"""`autonomy-ctx migrate`: a database to the newest schema, or everything in it into another one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from autonomy_ctx.cli.output import Output, WrongInput, count
+from autonomy_ctx.cli.target import (
+    MemoryOption,
+    describe_missing,
+    describe_url,
+    memory_path,
+    memory_url,
+    open_memory,
+    read_versions,
+)
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.transfer import CopyProgress, copy_memory
+
+# The length of the bar: one half is the copy, the other its comparison.
+STEPS = 1000
+
+
+async def migrate(
+    output: Output,
+    memory: MemoryOption = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FILE|URL",
+            help="Copy everything into this memory, which is made if it is not there, and compare both.",
+        ),
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", "-s", metavar="NAME", help="With --to: copy only this scope.")
+    ] = None,
+) -> None:
+    """Bring a database to the newest schema; with --to, copy it into another, such as a PostgreSQL server.
+
+    A copy that was interrupted goes on where it stopped when it is started again. The source is not changed.
+    Stop the programs that write into it first.
+    """
+    if to is None:
+        if scope is not None:
+            raise WrongInput("--scope goes with --to: a schema is upgraded as a whole")
+        await _upgrade(output, memory)
+    else:
+        await _copy(output, memory, to, scope)
+
+
+async def _upgrade(output: Output, memory: str | None) -> None:
+    url, path = memory_url(memory), memory_path(memory)
+    versions = await read_versions(url)
+    if versions is None:
+        raise WrongInput(f"{describe_url(url)} is of a kind whose schema is not known here")
+    if versions.found is None and path is not None:
+        raise WrongInput(describe_missing(path))
+    async with Memory(url):
+        pass
+    name = describe_url(url)
+    if output.is_json:
+        output.print_json({"memory": name, "from": versions.found, "to": versions.known})
+    elif versions.found == versions.known:
+        output.print(f"{name} has the newest schema already, version {versions.known}")
+    elif versions.found is None:
+        output.print(f"{name} has its tables now, with schema version {versions.known}")
+    else:
+        output.print(f"{name} had schema version {versions.found}, and has {versions.known} now")
+
+
+async def _copy(output: Output, memory: str | None, to: str, scope: str | None) -> None:
+    target = memory_url(to)
+    if target == memory_url(memory):
+        raise WrongInput("--to names the same memory; name another one")
+    async with open_memory(memory) as source:
+        with output.progress("copying", STEPS) as tell:
+
+            def tell_progress(at: CopyProgress) -> None:
+                share = at.conversations / max(at.total_conversations, 1)
+                tell(int(STEPS / 2 * (share + (at.step == "check"))))
+
+            report = await copy_memory(source, target, scope=scope, progress=tell_progress)
+    if output.is_json:
+        output.print_json(
+            {"source": describe_url(memory_url(memory)), "target": describe_url(target), **asdict(report)}
+        )
+        return
+    known = report.unchanged_conversations
+    output.print(
+        f"{describe_url(target)} has {count(report.messages, 'message')} of "
+        f"{count(report.conversations, 'conversation')}, the same as the source"
+        + (f"; {count(known, 'conversation was', 'conversations were')} there already" if known else "")
+    )
