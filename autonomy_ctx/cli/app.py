@@ -42,9 +42,11 @@ class CommandEntry(NamedTuple):
 COMMANDS = {
     "demo": CommandEntry(RUN, "demo:run_demo", "Watch 300 turns of an agent whose context stays small."),
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
+    "search": CommandEntry(LOOK, "search:search_messages", "Find messages by their words."),
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),
     "migrate": CommandEntry(MOVE, "migrate:migrate", "Upgrade a database, or copy it into another one."),
+    "doctor": CommandEntry(CHECK, "doctor:examine", "Examine this installation and a memory."),
     "lint": CommandEntry(CHECK, "lint:lint_templates", "Show the cache plan of a template in a Python file."),
 }
 

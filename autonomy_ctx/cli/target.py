@@ -162,7 +162,7 @@ async def find_conversation(
     memory: Memory, name: str | None, *, agent: str | None = None, scope: str | None = None
 ) -> Key:
     """The one conversation that was meant; the error lists what there is when there is not exactly one."""
-    scopes = [scope] if scope is not None else await _list_scopes(memory, agent)
+    scopes = [scope] if scope is not None else await list_scopes(memory, agent)
     if name is None:
         keys = [key async for key in _list_keys(memory, scopes, agent, most=MAX_LISTED + 1)]
     else:
@@ -219,7 +219,8 @@ async def iterate_scopes(memory: Memory, *, agent: str | None = None) -> AsyncIt
         after = page[-1]
 
 
-async def _list_scopes(memory: Memory, agent: str | None) -> list[str]:
+async def list_scopes(memory: Memory, agent: str | None) -> list[str]:
+    """All scopes, where there are not too many to look into each."""
     scopes = await memory.scopes(agent=agent, limit=MAX_SCOPES + 1)
     if len(scopes) > MAX_SCOPES:
         raise WrongInput(f"there are more than {MAX_SCOPES:,} scopes; name one with --scope")

@@ -1,0 +1,337 @@
+"""`autonomy-ctx doctor`: what this program is, what the memory is, and what is wrong with either.
+
+Keys are named and never shown. Nothing leaves this machine without --network, except to the memory itself.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from autonomy_ctx.cli.database import ServerState, connect_read_only, hears_notifications, read_server_state
+from autonomy_ctx.cli.output import ExitCode, Output, clean_line, count, describe_error
+from autonomy_ctx.cli.target import (
+    POSTGRES,
+    MemoryOption,
+    describe_missing,
+    describe_url,
+    memory_path,
+    memory_url,
+    read_versions,
+)
+from autonomy_ctx.errors import AutonomyCtxError
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location
+from autonomy_ctx.models.providers import PROVIDERS, Provider
+
+# What each extra installs.
+EXTRAS = {
+    "tokens": ("splintr-rs",),
+    "embeddings": ("model2vec", "numpy"),
+    "otel": ("opentelemetry-api",),
+    "local": ("xllamacpp",),
+    "server": ("starlette", "uvicorn"),
+    "postgres": ("psycopg", "psycopg-pool"),
+    "cli": ("typer", "rich"),
+}
+REACH_SECONDS = 5.0
+# With less room on its disk, a database soon cannot be written.
+FREE_BYTES = 100 * 2**20
+Status: TypeAlias = Literal["ok", "note", "warning", "problem"]
+MARKS: dict[Status, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "note": ("·", "dim"),
+    "warning": ("!", "yellow"),
+    "problem": ("✗", "red"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at, and what to know about it."""
+
+    group: str
+    name: str
+    status: Status
+    text: str
+
+
+async def examine(
+    output: Output,
+    memory: MemoryOption = None,
+    network: Annotated[
+        bool, typer.Option("--network", help="Also connect to the providers whose keys are set.")
+    ] = False,
+) -> int:
+    """Examine this installation and, if one is named, a memory: versions, schema, integrity, rights, keys.
+
+    The exit code is 1 when something is wrong. No key is shown, and none is sent.
+    """
+    findings = [*_examine_program(), *_examine_extras()]
+    if memory:
+        findings += [one async for one in _examine_memory(output, memory)]
+    else:
+        findings.append(_finding("memory", "database", "note", "none was named; --memory examines one"))
+    findings += _examine_keys()
+    if network:
+        findings += [one async for one in _examine_network()]
+    has_problem = any(one.status == "problem" for one in findings)
+    if output.is_json:
+        output.print_json({"ok": not has_problem, "findings": [asdict(one) for one in findings]})
+    else:
+        _print(output, findings)
+    return ExitCode.FAILED if has_problem else ExitCode.DONE
+
+
+def _finding(group: str, name: str, status: Status, text: str) -> Finding:
+    return Finding(group=group, name=name, status=status, text=text)
+
+
+# -- this installation --------------------------------------------------------------------------------
+
+
+def _examine_program() -> Iterator[Finding]:
+    own = _installed_version("autonomy-ctx")
+    yield _finding("program", "autonomy_ctx", "ok", own or "run from its source, not installed")
+    python = f"{platform.python_version()} ({platform.python_implementation()}) on {platform.system()}"
+    yield _finding("program", "Python", "ok", python)
+    fixed = ".".join(map(str, WAL_RESET_FIX_VERSION))
+    if sqlite3.sqlite_version_info < WAL_RESET_FIX_VERSION:
+        yield _finding(
+            "program",
+            "SQLite",
+            "warning",
+            f"{sqlite3.sqlite_version} can damage a file that two connections write and checkpoint at once; "
+            f"{fixed} has the fix. Processes that use autonomy_ctx take turns: let no other program write to "
+            f"the file",
+        )
+    else:
+        yield _finding("program", "SQLite", "ok", sqlite3.sqlite_version)
+
+
+def _examine_extras() -> Iterator[Finding]:
+    for extra, packages in EXTRAS.items():
+        found = {name: _installed_version(name) for name in packages}
+        missing = [name for name, number in found.items() if number is None]
+        if missing:
+            text = f"not installed: pip install 'autonomy-ctx[{extra}]'"
+            yield _finding("extras", extra, "note", text)
+        else:
+            text = ", ".join(f"{name} {number}" for name, number in found.items())
+            yield _finding("extras", extra, "ok", text)
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+# -- the memory ---------------------------------------------------------------------------------------
+
+
+async def _examine_memory(output: Output, given: str) -> AsyncIterator[Finding]:
+    url, path = memory_url(given), memory_path(given)
+    yield _finding("memory", "database", "ok", describe_url(url))
+    if path is not None and not _is_file(path):
+        yield _finding("memory", "file", "problem", describe_missing(path))
+        return
+    try:
+        versions = await read_versions(url)
+        if versions is not None:
+            schema = _examine_schema(versions.found, versions.known)
+            yield schema
+            if schema.status != "ok":
+                return
+        if path is not None:
+            with output.progress("checking the file"):
+                for finding in await anyio.to_thread.run_sync(_examine_file, path):
+                    yield finding
+        elif url.startswith(POSTGRES):
+            for finding in _examine_server(await read_server_state(url)):
+                yield finding
+            yield await _examine_notifications(url)
+        async with Memory(url):
+            yield _finding("memory", "writing", "ok", "a trial write went well")
+    except (AutonomyCtxError, ImportError, OSError, sqlite3.Error) as error:
+        yield _finding("memory", "opening", "problem", describe_error(error))
+
+
+def _is_file(path: str) -> bool:
+    return os.path.isfile(path)
+
+
+def _examine_schema(found: int | None, known: int) -> Finding:
+    if found is None:
+        text = "there are no tables of autonomy_ctx; a program that opens it makes them"
+        return _finding("memory", "schema", "warning", text)
+    if found < known:
+        text = f"version {found}; `autonomy-ctx migrate` brings it to {known}"
+        return _finding("memory", "schema", "warning", text)
+    if found > known:
+        text = f"version {found}, and this program knows up to {known}; upgrade autonomy_ctx"
+        return _finding("memory", "schema", "problem", text)
+    return _finding("memory", "schema", "ok", f"version {found}, the newest")
+
+
+def _examine_file(path: str) -> list[Finding]:
+    """The file of an SQLite database, its folder, and every page of it."""
+    findings = []
+    try:
+        check_location(path)
+    except AutonomyCtxError as error:
+        findings.append(_finding("memory", "folder", "problem", str(error)))
+    file, log = Path(path), Path(f"{path}-wal")
+    sizes = f"{_megabytes(file.stat().st_size)}"
+    if log.exists() and log.stat().st_size:
+        sizes += f", and {_megabytes(log.stat().st_size)} in its write-ahead log"
+    findings.append(_finding("memory", "size", "ok", sizes))
+    free = shutil.disk_usage(file.absolute().parent).free
+    room: Status = "ok" if free > FREE_BYTES else "warning"
+    findings.append(_finding("memory", "free room", room, _megabytes(free)))
+    with closing(connect_read_only(file)) as connection:
+        faults = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(5)")]
+        faults = [] if faults == ["ok"] else faults
+        faults += [
+            f"table {table} names a row of {parent} that is not there"
+            for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(5)
+        ]
+    if faults:
+        advice = f"Restore a backup, or save what can be saved with `sqlite3 {path} .recover`"
+        findings.append(_finding("memory", "integrity", "problem", f"{'; '.join(faults)}. {advice}"))
+    else:
+        findings.append(_finding("memory", "integrity", "ok", "every page was read, and nothing is damaged"))
+    return findings
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.1f} MB" if size < 2**30 else f"{size / 2**30:,.1f} GB"
+
+
+def _examine_server(state: ServerState) -> Iterator[Finding]:
+    from autonomy_ctx.memory.postgres.migrate import MIN_SERVER_VERSION
+
+    number = f"PostgreSQL {state.server_version // 10000}.{state.server_version % 10000}"
+    is_old = state.server_version < MIN_SERVER_VERSION
+    needed = f"; autonomy_ctx needs {MIN_SERVER_VERSION // 10000} or a later one" if is_old else ""
+    yield _finding("memory", "server", "problem" if is_old else "ok", number + needed)
+    is_utf8 = state.encoding == "UTF8"
+    advice = "" if is_utf8 else ", which cannot hold every text; create the database with ENCODING 'UTF8'"
+    yield _finding("memory", "encoding", "ok" if is_utf8 else "problem", state.encoding + advice)
+    if state.refused_tables:
+        some = ", ".join(state.refused_tables[:4])
+        text = f"this user may not read and write {count(len(state.refused_tables), 'table')}, such as {some}"
+        yield _finding("memory", "rights", "problem", text)
+    elif state.may_create:
+        yield _finding("memory", "rights", "ok", "this user may read, write and upgrade the tables")
+    else:
+        text = "this user may read and write; upgrades need a user who may create in the database"
+        yield _finding("memory", "rights", "ok", text)
+    if state.is_behind_pooler:
+        yield _finding("memory", "pooler", "note", "there is a pooler, such as pgbouncer, before the server")
+
+
+async def _examine_notifications(url: str) -> Finding:
+    if await hears_notifications(url):
+        return _finding("memory", "notifications", "ok", "processes wake each other at once")
+    text = "none arrive, as behind a pooler: waiting takes up to two seconds longer. Give `listen_dsn`"
+    return _finding("memory", "notifications", "warning", text)
+
+
+# -- models -------------------------------------------------------------------------------------------
+
+
+def _examine_keys() -> Iterator[Finding]:
+    variables = {
+        variable: provider
+        for provider in reversed(list(PROVIDERS.values()))
+        for variable in (*provider.key_variables, *provider.url_variables)
+        if os.environ.get(variable)
+    }
+    for variable, provider in sorted(variables.items()):
+        yield _finding("models", provider.name, "ok", f"{variable} is set")
+    if not variables:
+        yield _finding("models", "keys", "note", "no key of a provider is set; the offline model needs none")
+
+
+async def _examine_network() -> AsyncIterator[Finding]:
+    providers: dict[str, Provider] = {}
+    for provider in PROVIDERS.values():
+        is_used = provider.read_key() or any(map(os.environ.get, provider.url_variables))
+        try:
+            address = provider.resolve_base_url(None) if is_used else None
+        except ValueError as error:
+            yield _finding("network", provider.name, "problem", str(error))
+            continue
+        if address is not None:
+            providers.setdefault(address, provider)
+    for address, provider in providers.items():
+        yield await _reach(provider.name, address)
+    if not providers:
+        yield _finding("network", "providers", "note", "none has a key or an address; nothing was asked")
+
+
+async def _reach(name: str, address: str) -> Finding:
+    """Ask a server for its first page, without a key: any answer shows that it can be reached."""
+    import httpx
+
+    host = urlsplit(address).netloc
+    begun = time.perf_counter()
+    try:
+        async with httpx.AsyncClient(timeout=REACH_SECONDS) as client:
+            await client.head(f"{urlsplit(address).scheme}://{host}/")
+    except httpx.HTTPError as error:
+        text = f"{host} cannot be reached ({type(error).__name__}); look at the network, proxies and names"
+        return _finding("network", name, "problem", text)
+    milliseconds = (time.perf_counter() - begun) * 1000
+    return _finding("network", name, "ok", f"{host} answered after {milliseconds:,.0f} ms")
+
+
+# -- drawing ------------------------------------------------------------------------------------------
+
+
+def _print(output: Output, findings: list[Finding]) -> None:
+    group = ""
+    table = _new_group()
+    for finding in findings:
+        if finding.group != group:
+            if group:
+                output.print(table)
+                output.print("")
+            group, table = finding.group, _new_group()
+            output.print(Text(group, style="bold"))
+        mark, style = MARKS[finding.status]
+        text = Text(clean_line(finding.text), style="dim" if finding.status == "note" else "")
+        table.add_row(Text(mark, style=style), Text(clean_line(finding.name)), text)
+    output.print(table)
+    problems = sum(one.status == "problem" for one in findings)
+    warnings = sum(one.status == "warning" for one in findings)
+    ending = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
+    style = "bold red" if problems else "bold yellow" if warnings else "bold green"
+    output.print("")
+    output.print(Text(" and ".join(ending) if ending else "all is well", style=style))
+
+
+def _new_group() -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(width=1)
+    table.add_column(min_width=14, overflow="fold")
+    table.add_column(overflow="fold")
+    return table
