@@ -21,6 +21,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import anyio
 import typer
+import typer.rich_utils
 from typer.core import TyperCommand, TyperGroup
 
 from autonomy_ctx.cli.output import ExitCode, Output, describe_error, exit_code_of
@@ -175,6 +176,9 @@ def run(arguments: Sequence[str]) -> int:
     if "--no-color" in arguments:
         # Help is printed before the options of a command are read.
         os.environ["NO_COLOR"] = "1"
+    if os.environ.get("NO_COLOR"):
+        # Nothing bold either: no escape sequences at all.
+        typer.rich_utils.COLOR_SYSTEM = None
     for stream in (sys.stdout, sys.stderr):
         # A text that the terminal has no letters for is no reason to stop.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]

@@ -97,7 +97,7 @@ def _read_json_lines(file: IO[bytes]) -> Iterator[FileLine | InvalidLine]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            value = json.loads(line.rstrip().decode("utf-8-sig" if number == 1 else "utf-8"))
         except UnicodeDecodeError as error:
             yield InvalidLine(number, f"is not UTF-8 text (byte {error.start + 1})")
         except ValueError as error:

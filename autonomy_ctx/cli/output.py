@@ -132,8 +132,8 @@ class Output:
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody watches: then progress is drawn."""
-        return self.messages.is_terminal and not self.messages.is_dumb_terminal
+        """Whether somebody watches who can be shown progress."""
+        return self.messages.is_terminal and self.messages.color_system is not None
 
     def print(self, *parts: RenderableType) -> None:
         """Print for people: texts, as they are, and what rich can draw."""
@@ -166,9 +166,14 @@ class Output:
         self._say(Text.assemble(("error: ", "bold red"), clean(sentence)))
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """A bar on stderr while somebody watches; call what it gives with how much is done."""
-        if not self.is_live:
+    def progress(
+        self, what: str, total: int | None = None, *, fills_stdout: bool = False
+    ) -> Iterator[Callable[[int], None]]:
+        """A bar on stderr while somebody watches; call what it gives with how much is done.
+
+        A command that `fills_stdout` meanwhile has none on a terminal: the bar would be among its output.
+        """
+        if not self.is_live or (fills_stdout and self.console.is_terminal):
             yield lambda done: None
             return
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn

@@ -48,7 +48,7 @@ ScopeOption: TypeAlias = Annotated[
 ]
 ConversationArgument: TypeAlias = Annotated[
     str | None,
-    typer.Argument(metavar="[CONVERSATION]", help="Its name; not needed where there is only one."),
+    typer.Argument(metavar="CONVERSATION", help="Its name; not needed where there is only one."),
 ]
 
 

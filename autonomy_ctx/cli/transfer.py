@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Annotated, Any
 
+import anyio
 import typer
 
 from autonomy_ctx.cli.message_files import (
@@ -96,7 +97,10 @@ async def export_messages(
             keys = (one async for one in _only(key))
         write = _write_openai if file_format is FileFormat.OPENAI else _write_jsonl
         conversations = messages = 0
-        with open_new(file, force=force) as target, output.progress("exporting", total) as tell:
+        with (
+            open_new(file, force=force) as target,
+            output.progress("exporting", total, fills_stdout=file == STREAM) as tell,
+        ):
             async for key in keys:
                 conversations += 1
                 async for written in write(opened.for_agent(key.agent), key, target):
@@ -109,7 +113,7 @@ async def export_messages(
     output.note(f"wrote {count(messages, 'message')} of {count(conversations, 'conversation')}{where}")
 
 
-async def import_messages(
+def import_messages(
     output: Output,
     file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is stdin.")],
     memory: MemoryOption = None,
@@ -130,19 +134,23 @@ async def import_messages(
     be run again. The database is made if it is not there.
     """
     names = _Names(agent=agent, scope=scope, conversation=conversation)
-    with _open_seekable(file) as source:
+    with _open_seekable(file, output) as source:
         size = _size_of(source)
         with output.progress("checking", size) as tell:
             is_series = _check(source, file, names, tell)
         path = memory_path(memory)
-        is_new = _is_missing(path)
-        async with open_memory(memory, create=True) as opened:
-            report = _Report()
-            try:
-                with output.progress("storing", size) as tell:
+        is_new = path is not None and not os.path.exists(path)
+        report = _Report()
+
+        async def store() -> None:
+            with output.progress("storing", size) as tell:
+                async with open_memory(memory, create=True) as opened:
                     await _store(source, opened, names, is_series, report, tell)
-            except AutonomyCtxError as error:
-                raise CommandFailed(f"{error}. Before that, {report}") from error
+
+        try:
+            anyio.run(store)
+        except AutonomyCtxError as error:
+            raise CommandFailed(f"{error}. Before that, {report}") from error
     if output.is_json:
         output.print_json(report.to_dict())
         return
@@ -266,7 +274,7 @@ class _Report:
 
 
 @contextmanager
-def _open_seekable(file: str) -> Iterator[IO[bytes]]:
+def _open_seekable(file: str, output: Output) -> Iterator[IO[bytes]]:
     """A file that can be read twice; what comes through a pipe is first written to a temporary one."""
     with ExitStack() as stack:
         if file == STREAM:
@@ -279,18 +287,16 @@ def _open_seekable(file: str) -> Iterator[IO[bytes]]:
                 yield pipe
                 return
         spool = stack.enter_context(tempfile.TemporaryFile())
-        while piece := pipe.read(1 << 20):
-            spool.write(piece)
+        with output.progress("reading") as tell:
+            while piece := pipe.read(1 << 20):
+                spool.write(piece)
+                tell(spool.tell())
         spool.seek(0)
         yield spool
 
 
 def _file_name(file: str) -> str:
     return "stdin" if file == STREAM else file
-
-
-def _is_missing(path: str | None) -> bool:
-    return path is not None and not os.path.exists(path)
 
 
 def _size_of(file: IO[bytes]) -> int:
@@ -303,6 +309,7 @@ def _size_of(file: IO[bytes]) -> int:
 class _Place:
     """A message of a file, and where it goes."""
 
+    number: int
     key: Key
     message: Message
     full_text: str | None
@@ -332,13 +339,17 @@ def _place_messages(
                     key = names.key(current, line.number, f"-{unnamed}" if is_series and unnamed else "")
                     message = wire.from_dict(add_id(line.form, index))
                     check_call_id(message)
-                    yield _Place(key=key, message=message, full_text=line.full_text)
+                    yield _Place(number=line.number, key=key, message=message, full_text=line.full_text)
                 except InvalidLine as error:
                     yield error
                 except InvalidMessage as error:
-                    yield InvalidLine(line.number, f"is no message: `{error.field}` {error.problem}")
+                    yield _no_message(line.number, error)
                 except InvalidKey as error:
                     yield InvalidLine(line.number, f"has an {error}")
+
+
+def _no_message(number: int, error: InvalidMessage) -> InvalidLine:
+    return InvalidLine(number, f"is no message: `{error.field}` {error.problem}")
 
 
 def _check(source: IO[bytes], file: str, names: _Names, tell: Callable[[int], None]) -> bool:
@@ -354,7 +365,7 @@ def _check(source: IO[bytes], file: str, names: _Names, tell: Callable[[int], No
             try:
                 encoding.make_draft(found.message, counter, full_text=found.full_text)
             except InvalidMessage as error:
-                found = InvalidLine(messages, str(error))
+                found = _no_message(found.number, error)
         if isinstance(found, ConversationLine):
             unnamed += found.conversation is None
             if found.conversation is not None and len(named) < 2:

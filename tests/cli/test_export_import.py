@@ -1,0 +1,239 @@
+"""`autonomy-ctx export` and `import`: what comes out goes in again, once, and a bad file changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pty_process import run_command
+
+from autonomy_ctx import Memory, Message
+from autonomy_ctx.cli.output import ExitCode
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "ferries"}'}}
+LONG = "a ferry at nine; " * 80_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a database: a conversation with calls, images and a long result, a fork, an agent's."""
+
+    async def fill() -> None:
+        async with Memory(f"sqlite:///{tmp_path}/trips.db") as memory:
+            await memory.append(
+                "ana",
+                "lisbon",
+                {"role": "user", "content": "Where is my hotel?", "message_id": "m1"},
+                {"role": "assistant", "content": None, "tool_calls": [CALL]},
+                {"role": "tool", "tool_call_id": "c1", "name": "look", "content": LONG},
+                Message("assistant", "In Rua Augusta. \x1b[1m\u202e"),
+                {"role": "user", "content": [{"type": "text", "text": "And this?"}], "mood": "curious"},
+            )
+            await memory.delete_message("ana", "lisbon", "m1")
+            await memory.fork("ana", "lisbon", at=4, name="lisbon again")
+            await memory.for_agent("planner").append(
+                "bo", "porto", {"role": "user", "content": "A plan, please."}
+            )
+
+    anyio.run(fill)
+    return tmp_path
+
+
+def read(path: Path, work: Callable[[Memory], Any]) -> Any:
+    """What some work on a database gives."""
+
+    async def run() -> Any:
+        async with Memory(f"sqlite:///{path}") as memory:
+            return await work(memory)
+
+    return anyio.run(run)
+
+
+def test_an_export_goes_into_another_memory_and_comes_out_the_same(folder: Path) -> None:
+    first = run_command("export", "-m", "trips.db", "-o", "all.jsonl", cwd=folder)
+    assert first.stderr == "wrote 8 messages of 3 conversations to all.jsonl\n"
+    stored = run_command("import", "all.jsonl", "-m", "new.db", cwd=folder)
+    assert stored.stdout == "stored 8 messages in 3 conversations; new.db is new\n"
+    again = run_command("export", "-m", "new.db", cwd=folder)
+    assert again.stdout == (folder / "all.jsonl").read_text(encoding="utf-8")
+
+    async def whole_result(memory: Memory) -> str:
+        [result] = [
+            entry.message
+            for entry in (await memory.read("ana", "lisbon")).entries
+            if entry.message.role == "tool"
+        ]
+        assert len(result.text) < len(LONG)
+        whole = await memory.get_whole_message("ana", "lisbon", result.id)
+        assert whole is not None
+        return str(whole["content"])
+
+    assert read(folder / "new.db", whole_result) == LONG
+
+
+def test_an_import_into_the_same_memory_stores_nothing_twice(folder: Path) -> None:
+    exported = run_command("export", "-m", "trips.db", cwd=folder).stdout
+    ran = run_command("import", "-", "-m", "trips.db", "--json", cwd=folder, text=exported)
+    assert json.loads(ran.stdout) == {"stored": 0, "known": 8, "conversations": 3}
+
+
+def test_one_conversation_or_a_scope_is_exported(folder: Path) -> None:
+    one = run_command("export", "porto", "-m", "trips.db", cwd=folder)
+    assert [json.loads(line).get("content") for line in one.stdout.splitlines()] == [None, "A plan, please."]
+    scope = run_command("export", "--scope", "ana", "-m", "trips.db", cwd=folder)
+    assert "wrote 7 messages of 2 conversations" in scope.stderr
+
+
+def test_openai_messages_go_out_and_in(folder: Path) -> None:
+    exported = run_command("export", "lisbon", "-m", "trips.db", "--format", "openai", cwd=folder).stdout
+    [line] = exported.splitlines()
+    messages = json.loads(line)["messages"]
+    assert [message["role"] for message in messages] == ["assistant", "tool", "assistant", "user"]
+    assert messages[0]["tool_calls"] == [CALL]
+    arguments = ["import", "-", "-m", "new.db", "-s", "ana", "-c", "lisbon"]
+    assert run_command(*arguments, cwd=folder, text=exported).stdout.startswith("stored 4 messages")
+    # The messages have no ids: they are known by their places and what they say.
+    again = run_command(*arguments, cwd=folder, text=exported)
+    assert again.stdout == "stored 0 messages in 1 conversation; 4 messages were there already\n"
+    longer = json.dumps({"messages": [*messages, {"role": "user", "content": "More."}]})
+    more = run_command(*arguments, cwd=folder, text=longer)
+    assert more.stdout == "stored 1 message in 1 conversation; 4 messages were there already\n"
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("wrap", [lambda messages: messages, lambda messages: {"messages": messages}])
+def test_a_document_of_messages_is_read_too(
+    folder: Path, indent: int | None, wrap: Callable[[Any], Any]
+) -> None:
+    said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+    (folder / "chat.json").write_text(json.dumps(wrap(said), indent=indent), encoding="utf-8-sig")
+    ran = run_command("import", "chat.json", "-m", "new.db", "-s", "ana", "-c", "chat", cwd=folder)
+    assert ran.stdout.startswith("stored 2 messages in 1 conversation")
+
+    async def texts(memory: Memory) -> list[str]:
+        return [entry.message.text for entry in (await memory.read("ana", "chat")).entries]
+
+    assert read(folder / "new.db", texts) == ["Hello", "Hi"]
+
+
+def test_several_conversations_without_names_are_numbered(folder: Path) -> None:
+    lines = "".join(json.dumps({"messages": [{"role": "user", "content": text}]}) + "\n" for text in "ab")
+    run_command("import", "-", "-m", "new.db", "-s", "ana", "-c", "old", cwd=folder, text=lines)
+    listed = json.loads(run_command("conversations", "-m", "new.db", "--json", cwd=folder).stdout)
+    assert [one["conversation"] for one in listed["conversations"]] == ["old-1", "old-2"]
+
+
+def test_bad_lines_are_named_before_anything_is_stored(folder: Path) -> None:
+    good = json.dumps({"role": "user", "content": "Hello"})
+    lines = [
+        good.encode(),
+        b'{"role": "usr", "content": "x"}',
+        b'{"role": "user", "content": ',
+        b"",
+        b"7",
+        b'{"role": "user", "content": "\xff"}',
+        b'{"role": "user", "content": "x", "id": "\\u0000"}',
+        b'{"type": "full_text", "id": 3}',
+        b'{"type": "conversation", "scope": 3}',
+    ]
+    (folder / "bad.jsonl").write_bytes(b"\n".join(lines))
+    ran = run_command("import", "bad.jsonl", "-m", "new.db", "-s", "ana", "-c", "x", cwd=folder)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert ran.stderr.splitlines() == [
+        "error: bad.jsonl: 7 lines cannot be imported; nothing was stored",
+        "  line 2 is no message: `role` is 'usr'; it must be one of system, developer, user, assistant, tool",
+        "  line 3 is not JSON (column 28)",
+        "  line 5 is a number, not a message",
+        "  line 6 is not UTF-8 text (byte 30)",
+        "  line 7 is no message: `id` must not contain a NUL character",
+        "  line 8 must have an `id` and a `text`",
+        "  line 9 has a `scope` that is not a name",
+    ]
+    assert not (folder / "new.db").exists()
+
+
+def test_a_message_that_is_too_large_is_named_by_its_line(folder: Path) -> None:
+    large = json.dumps({"role": "user", "content": "x" * 20_000_000})
+    text = json.dumps({"role": "user", "content": "small"}) + "\n" + large + "\n"
+    ran = run_command("import", "-", "-m", "new.db", "-s", "ana", "-c", "x", cwd=folder, text=text)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert ran.stderr.startswith("error: stdin: line 2 is no message: `content` needs 20,000,0")
+    assert not (folder / "new.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "sentence"),
+    [
+        ("", [], "stdin has no messages"),
+        (
+            '{"role": "user", "content": "x"}',
+            [],
+            "whose messages these are; give --scope and --conversation as well",
+        ),
+        (
+            '{"role": "user", "content": "x"}',
+            ["-s", "ana"],
+            "whose messages these are; give --conversation as well",
+        ),
+        (
+            '{"type": "conversation", "scope": "a", "conversation": "b"}\n{"role": "user", "content": "x"}\n'
+            '{"type": "conversation", "scope": "a", "conversation": "c"}\n{"role": "user", "content": "x"}\n',
+            ["-c", "d"],
+            "stdin has several conversations with names; leave --conversation out",
+        ),
+    ],
+)
+def test_a_file_that_does_not_say_enough_is_refused(
+    folder: Path, text: str, arguments: list[str], sentence: str
+) -> None:
+    ran = run_command("import", "-", "-m", "new.db", *arguments, cwd=folder, text=text)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert sentence in ran.stderr
+    assert not (folder / "new.db").exists()
+
+
+def test_names_of_the_command_line_win_over_those_of_the_file(folder: Path) -> None:
+    exported = run_command("export", "porto", "-m", "trips.db", cwd=folder).stdout
+    run_command("import", "-", "-m", "new.db", "-s", "cy", "-a", "guide", cwd=folder, text=exported)
+    [one] = json.loads(run_command("conversations", "-m", "new.db", "--json", cwd=folder).stdout)[
+        "conversations"
+    ]
+    assert (one["agent"], one["scope"], one["conversation"]) == ("guide", "cy", "porto")
+
+
+def test_other_content_under_a_known_id_stops_an_import_and_says_how_far_it_came(folder: Path) -> None:
+    line = {"role": "user", "content": "one", "id": "same"}
+    arguments = ["import", "-", "-m", "new.db", "-s", "ana", "-c", "x"]
+    run_command(*arguments, cwd=folder, text=json.dumps(line))
+    ran = run_command(*arguments, cwd=folder, text=json.dumps(line | {"content": "two"}))
+    assert ran.returncode == ExitCode.FAILED
+    assert "message id 'same' is already at position 1 with other content" in ran.stderr
+    assert ran.stderr.endswith("Before that, stored 0 messages in 1 conversation\n")
+
+
+def test_an_export_writes_over_no_file_unless_forced(folder: Path) -> None:
+    (folder / "all.jsonl").write_text("mine")
+    ran = run_command("export", "-m", "trips.db", "-o", "all.jsonl", cwd=folder)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert ran.stderr == "error: all.jsonl is there already; --force writes over it\n"
+    assert (folder / "all.jsonl").read_text() == "mine"
+    forced = run_command("export", "-m", "trips.db", "-o", "all.jsonl", "--force", "--json", cwd=folder)
+    assert json.loads(forced.stdout) == {"conversations": 3, "messages": 8, "file": "all.jsonl"}
+    assert (folder / "all.jsonl").stat().st_mode & 0o777 == 0o600
+    for wrong in (".", "no/such/folder.jsonl"):
+        assert (
+            run_command("export", "-m", "trips.db", "-o", wrong, cwd=folder).returncode
+            == ExitCode.WRONG_INPUT
+        )
+
+
+def test_a_long_conversation_is_moved_in_pages(folder: Path) -> None:
+    lines = "".join(json.dumps({"role": "user", "content": f"message {n}"}) + "\n" for n in range(1, 1302))
+    ran = run_command("import", "-", "-m", "new.db", "-s", "ana", "-c", "long", cwd=folder, text=lines)
+    assert ran.stdout.startswith("stored 1,301 messages in 1 conversation")
+    _, *exported = run_command("export", "long", "-m", "new.db", cwd=folder).stdout.splitlines()
+    assert [json.loads(line)["content"] for line in exported] == [f"message {n}" for n in range(1, 1302)]
