@@ -7,6 +7,7 @@ from autonomy_ctx._lazy import lazy_names
 _MODULES = {
     "ConversationFacts": "autonomy_ctx.memory.facts",
     "ConversationInfo": "autonomy_ctx.memory.store",
+    "ConversationOutline": "autonomy_ctx.memory.outline",
     "CopyProgress": "autonomy_ctx.memory.transfer",
     "CopyReport": "autonomy_ctx.memory.transfer",
     "Draft": "autonomy_ctx.memory.store",
@@ -23,6 +24,9 @@ _MODULES = {
     "Lease": "autonomy_ctx.memory.store",
     "Listing": "autonomy_ctx.memory.store",
     "Log": "autonomy_ctx.memory.store",
+    "MessageMark": "autonomy_ctx.memory.outline",
+    "OutlineReader": "autonomy_ctx.memory.outline",
+    "OwedWork": "autonomy_ctx.memory.outline",
     "Pin": "autonomy_ctx.memory.store",
     "ProfileEntry": "autonomy_ctx.memory.profile",
     "ProfileFact": "autonomy_ctx.memory.store",
@@ -34,6 +38,7 @@ _MODULES = {
     "ScopeProfile": "autonomy_ctx.memory.profile",
     "Search": "autonomy_ctx.memory.store",
     "SearchHit": "autonomy_ctx.memory.store",
+    "SegmentVersion": "autonomy_ctx.memory.outline",
     "Store": "autonomy_ctx.memory.store",
     "StoreOptions": "autonomy_ctx.memory.registry",
     "StoredSegment": "autonomy_ctx.memory.store",
@@ -52,6 +57,13 @@ _MODULES = {
 if TYPE_CHECKING:
     from autonomy_ctx.items.fact import Fact, FactChange
     from autonomy_ctx.memory.facts import ConversationFacts
+    from autonomy_ctx.memory.outline import (
+        ConversationOutline,
+        MessageMark,
+        OutlineReader,
+        OwedWork,
+        SegmentVersion,
+    )
     from autonomy_ctx.memory.profile import ProfileEntry, ScopeProfile
     from autonomy_ctx.memory.recall_block import RecallHit, RecallResult
     from autonomy_ctx.memory.registry import StoreOptions, register_store
@@ -94,6 +106,7 @@ else:
 __all__ = [
     "ConversationFacts",
     "ConversationInfo",
+    "ConversationOutline",
     "CopyProgress",
     "CopyReport",
     "Draft",
@@ -110,6 +123,9 @@ __all__ = [
     "Lease",
     "Listing",
     "Log",
+    "MessageMark",
+    "OutlineReader",
+    "OwedWork",
     "Pin",
     "ProfileEntry",
     "ProfileFact",
@@ -121,6 +137,7 @@ __all__ = [
     "ScopeProfile",
     "Search",
     "SearchHit",
+    "SegmentVersion",
     "Store",
     "StoreOptions",
     "StoredSegment",

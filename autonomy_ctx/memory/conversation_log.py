@@ -9,6 +9,7 @@ from typing import NamedTuple
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encode_row
 from autonomy_ctx.memory.facts import FactRows
+from autonomy_ctx.memory.outline import MessageMark
 from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
 from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key
 
@@ -127,6 +128,15 @@ class ConversationLog:
                 if message.role is ChatRole.USER:
                     return position
         return 0
+
+    def mark(self, first: int, last: int) -> MessageMark | None:
+        """The first message of a user at these positions, or else the first one; None when there is none."""
+        found = self.between(first - 1, last + 1, None)
+        entry = next((one for one in found if one.message.role is ChatRole.USER), found[0] if found else None)
+        if entry is None:
+            return None
+        message = entry.message
+        return MessageMark(entry.position, message.created_at, message.role is ChatRole.USER)
 
     def has(self, position: int) -> bool:
         """Whether there is an entry at a position."""

@@ -17,6 +17,7 @@ from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positio
 from autonomy_ctx.memory.encoding import make_pin, same_content
 from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost
 from autonomy_ctx.memory.forks import fork_position
+from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.rows import PinRows, TurnRows, WorkRows
 from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import (
@@ -478,6 +479,18 @@ class InProcessStore:
             )
             for key, log in ((key, self._conversations[key]) for key in keys)
         ]
+
+    async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
+        self._check_open()
+        log = self._conversations.get(key)
+        if log is None:
+            return ConversationOutline()
+        marks = (log.mark(first, last) for first, last in ranges)
+        return ConversationOutline(
+            tuple(mark for mark in marks if mark is not None),
+            tuple(log.segments.versions()),
+            self._work.owed(key),
+        )
 
     async def fork(self, key: Key, at: int | None, name: str) -> None:
         self._check_open()

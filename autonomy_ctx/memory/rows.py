@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from autonomy_ctx.memory.forks import ReplacedSegment, fork_segments
+from autonomy_ctx.memory.outline import OwedWork, SegmentVersion
 from autonomy_ctx.memory.store import (
     Head,
     Key,
@@ -78,6 +79,11 @@ class SegmentRows:
     def __contains__(self, number: object) -> bool:
         """Whether a segment is kept, in force or not."""
         return number in self._rows
+
+    def versions(self) -> Iterator[SegmentVersion]:
+        """Every segment that is kept, without its text, and what stands for it now."""
+        for row in self._rows.values():
+            yield SegmentVersion(replace(row.segment, text=""), row.replaced_by)
 
     def delete_from(self, first: int) -> int:
         """Delete the segments, in force or not, that reach a position; how many it were.
@@ -226,6 +232,13 @@ class WorkRows:
         """Whether the lease with this fence is the newest and not let go; it may have run out."""
         row = self._rows.get(key)
         return row is not None and row.owner is not None and self._fences.get(key) == fence
+
+    def owed(self, key: Key) -> OwedWork | None:
+        """What is owed to a conversation."""
+        row = self._rows.get(key)
+        if row is None:
+            return None
+        return OwedWork(row.due, row.attempts, row.refusals, is_leased=row.owner is not None)
 
     def delete(self, key: Key) -> None:
         """Owe a conversation nothing any more."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import anyio
 
 from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.postgres import deletion, forks, leases, listing, log, summaries, turns
 from autonomy_ctx.memory.postgres import facts as fact_rows
 from autonomy_ctx.memory.postgres import records as record_rows
@@ -21,6 +22,7 @@ from autonomy_ctx.memory.postgres import search as search_rows
 from autonomy_ctx.memory.postgres import vectors as vector_rows
 from autonomy_ctx.memory.postgres.connection import Connection, Database, connect_options
 from autonomy_ctx.memory.postgres.notifications import Notifications
+from autonomy_ctx.memory.postgres.outline import read_outline
 from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.store import (
     ConversationInfo,
@@ -321,6 +323,9 @@ class PostgresStore:
         self, scope: str, *, agent: str | None, after: Key | None, limit: int
     ) -> list[ConversationInfo]:
         return await self._read(listing.list_conversations, scope, agent, after, limit)
+
+    async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
+        return await self._read(read_outline, key, ranges)
 
     async def fork(self, key: Key, at: int | None, name: str) -> None:
         await self._write(forks.fork, key, at, name)

@@ -18,6 +18,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.sqlite import facts as fact_rows
 from autonomy_ctx.memory.sqlite import forks, leases, listing, summaries, turns
@@ -27,6 +28,7 @@ from autonomy_ctx.memory.sqlite import vectors as vector_rows
 from autonomy_ctx.memory.sqlite.connection import WAL_RESET_FIX_VERSION, check_location, connect
 from autonomy_ctx.memory.sqlite.fulltext import needs_purge
 from autonomy_ctx.memory.sqlite.log import Transaction, read_blocks, read_head, read_rows, read_whole
+from autonomy_ctx.memory.sqlite.outline import read_outline
 from autonomy_ctx.memory.sqlite.threads import Reader, SchemaNotReady, Synchronous, Writer
 from autonomy_ctx.memory.store import (
     ConversationInfo,
@@ -417,6 +419,9 @@ class SqliteStore:
         return await self._read_in_thread(
             lambda connection: listing.list_conversations(connection, scope, agent, after, limit)
         )
+
+    async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
+        return await self._read_in_thread(lambda connection: read_outline(connection, key, ranges))
 
     async def fork(self, key: Key, at: int | None, name: str) -> None:
         await self._write(lambda transaction: forks.fork(transaction.flushed_connection(), key, at, name))

@@ -1,0 +1,67 @@
+"""The SQL of outlines: when messages were said and how the summary came to be, without any text.
+
+All marks are one statement: each range is one step in the index of positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from autonomy_ctx.items.message import from_microseconds
+from autonomy_ctx.memory.encoding import decode_segment
+from autonomy_ctx.memory.outline import (
+    SEGMENT_OUTLINE,
+    ConversationOutline,
+    MessageMark,
+    OwedWork,
+    SegmentVersion,
+)
+from autonomy_ctx.memory.postgres.log import find_conversation
+from autonomy_ctx.memory.store import MAX_POSITION, Key
+
+# A fork has its messages in the rows of several conversations, an ordinary one has no row in `shared_range`.
+_SELECT_MARKS = f"""
+    WITH source AS (
+        SELECT source_id, first, last FROM autonomy_ctx.shared_range WHERE conversation_id = %(id)s
+        UNION ALL
+        SELECT %(id)s, 1, {MAX_POSITION} WHERE NOT EXISTS
+            (SELECT 1 FROM autonomy_ctx.shared_range WHERE conversation_id = %(id)s)
+    )
+    SELECT DISTINCT ON (asked.first) mark.position, mark.created, mark.is_user
+    FROM unnest(%(firsts)s::bigint[], %(lasts)s::bigint[]) AS asked (first, last)
+    JOIN source ON source.first <= asked.last AND asked.first <= source.last
+    CROSS JOIN LATERAL (
+        SELECT position, created, is_user FROM autonomy_ctx.message
+        WHERE conversation_id = source.source_id
+          AND position BETWEEN greatest(asked.first, source.first) AND least(asked.last, source.last)
+        ORDER BY is_user DESC, position LIMIT 1
+    ) mark
+    ORDER BY asked.first, mark.is_user DESC, mark.position
+"""  # noqa: S608  # our number
+_SELECT_SEGMENTS = f"""
+    SELECT {SEGMENT_OUTLINE}, replaced_by FROM autonomy_ctx.segment WHERE conversation_id = %s ORDER BY number
+"""  # noqa: S608  # our names
+_SELECT_WORK = (
+    "SELECT due, attempts, refusals, owner IS NOT NULL FROM autonomy_ctx.work WHERE conversation_id = %s"
+)
+
+
+async def read_outline(
+    connection: psycopg.AsyncConnection[Any], key: Key, ranges: Sequence[tuple[int, int]]
+) -> ConversationOutline:
+    """How a conversation came to be."""
+    found = await find_conversation(connection, key)
+    if found is None:
+        return ConversationOutline()
+    meant = {"id": found[0], "firsts": [one for one, _ in ranges], "lasts": [one for _, one in ranges]}
+    marks = await (await connection.execute(_SELECT_MARKS, meant)).fetchall()
+    segments = await (await connection.execute(_SELECT_SEGMENTS, found[:1])).fetchall()
+    work = await (await connection.execute(_SELECT_WORK, found[:1])).fetchone()
+    return ConversationOutline(
+        tuple(MessageMark(at, from_microseconds(time), is_user) for at, time, is_user in marks),
+        tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),
+        None if work is None else OwedWork(*work),
+    )

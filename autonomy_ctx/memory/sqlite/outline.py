@@ -1,0 +1,68 @@
+"""The SQL of outlines: when messages were said and how the summary came to be, without any text.
+
+Of a row of a message, only the columns before its body are read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from autonomy_ctx.items.message import from_microseconds
+from autonomy_ctx.memory.encoding import decode_segment
+from autonomy_ctx.memory.outline import (
+    SEGMENT_OUTLINE,
+    ConversationOutline,
+    MessageMark,
+    OwedWork,
+    SegmentVersion,
+)
+from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
+from autonomy_ctx.memory.sqlite.log import find_conversation
+from autonomy_ctx.memory.store import Key
+
+_SELECT_MARK = """
+    SELECT position, created, is_user FROM message
+    WHERE conversation_id = ? AND position BETWEEN ? AND ? ORDER BY is_user DESC, position LIMIT 1
+"""
+_SELECT_SEGMENTS = f"""
+    SELECT {SEGMENT_OUTLINE}, replaced_by FROM segment WHERE conversation_id = ? ORDER BY number
+"""  # noqa: S608  # our names
+_SELECT_WORK = "SELECT due, attempts, refusals, owner IS NOT NULL FROM work WHERE conversation_id = ?"
+
+
+def read_outline(
+    connection: sqlite3.Connection, key: Key, ranges: Sequence[tuple[int, int]]
+) -> ConversationOutline:
+    """How a conversation came to be, in one snapshot."""
+    connection.execute("BEGIN")
+    try:
+        found = find_conversation(connection, key)
+        if found is None:
+            return ConversationOutline()
+        meant = (found[0],)
+        sources = read_ranges(connection, found[0])[::-1]
+        marks = tuple(_read_marks(connection, sources, ranges))
+        segments = connection.execute(_SELECT_SEGMENTS, meant).fetchall()
+        work = connection.execute(_SELECT_WORK, meant).fetchone()
+    finally:
+        connection.execute("COMMIT")
+    return ConversationOutline(
+        marks,
+        tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),
+        None if work is None else OwedWork(work[0], work[1], work[2], is_leased=bool(work[3])),
+    )
+
+
+def _read_marks(
+    connection: sqlite3.Connection, sources: Sequence[SharedRange], ranges: Sequence[tuple[int, int]]
+) -> Iterator[MessageMark]:
+    """One mark for each range; a fork has its messages in the rows of several conversations."""
+    for first, last in ranges:
+        found: list[MessageMark] = []
+        for source in sources:
+            meant = (source.conversation_id, max(first, source.first), min(last, source.last))
+            rows = connection.execute(_SELECT_MARK, meant).fetchall() if meant[1] <= meant[2] else []
+            found += [MessageMark(at, from_microseconds(time), bool(user)) for at, time, user in rows]
+        if found:
+            yield min(found, key=lambda mark: (not mark.is_user, mark.position))

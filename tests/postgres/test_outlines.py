@@ -1,0 +1,42 @@
+"""Outlines in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from postgres_server import Databases
+
+from autonomy_ctx.memory.postgres.store import PostgresStore
+from autonomy_ctx.memory.store import Store
+from autonomy_ctx.testing import StoppedClock
+from autonomy_ctx.testing.outline_contract import OutlineContract
+from postgres.test_stores import ServerClock
+
+
+class TestPostgresOutlines(OutlineContract):
+    @pytest.fixture
+    def database(self, databases: Databases) -> Iterator[str]:
+        async def make_tables() -> None:
+            store = PostgresStore(databases.url_of(name))
+            await store.check()
+            await store.close()
+
+        name = databases.create()
+        asyncio.run(make_tables())
+        yield name
+        databases.drop(name)
+
+    @pytest.fixture
+    def clock(self, databases: Databases, database: str) -> Iterator[StoppedClock]:
+        clock = ServerClock(databases.url_of(database))
+        yield clock
+        clock.connection.close()
+
+    @pytest_asyncio.fixture
+    async def store(self, databases: Databases, database: str, clock: StoppedClock) -> AsyncIterator[Store]:
+        store = PostgresStore(databases.url_of(database), timeout=10.0)
+        yield store
+        await store.close()
