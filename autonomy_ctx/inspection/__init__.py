@@ -14,6 +14,10 @@ _MODULES = {
     "PinReport": "autonomy_ctx.inspection.conversation",
     "SectionDiff": "autonomy_ctx.inspection.diff",
     "SegmentReport": "autonomy_ctx.inspection.conversation",
+    "SummaryWork": "autonomy_ctx.inspection.conversation",
+    "Timeline": "autonomy_ctx.inspection.timeline",
+    "TimelinePoint": "autonomy_ctx.inspection.timeline",
+    "TimelineSegment": "autonomy_ctx.inspection.timeline",
     "ToolCallReport": "autonomy_ctx.inspection.message",
     "TurnCost": "autonomy_ctx.inspection.turn",
     "TurnDiff": "autonomy_ctx.inspection.diff",
@@ -23,6 +27,7 @@ _MODULES = {
     "TurnSection": "autonomy_ctx.inspection.turn",
     "diff_turns": "autonomy_ctx.inspection.diff",
     "inspect_conversation": "autonomy_ctx.inspection.conversation",
+    "inspect_timeline": "autonomy_ctx.inspection.timeline",
     "inspect_turn": "autonomy_ctx.inspection.turn",
     "list_turns": "autonomy_ctx.inspection.turn",
     "read_facts": "autonomy_ctx.inspection.conversation",
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
         FactReport,
         PinReport,
         SegmentReport,
+        SummaryWork,
         inspect_conversation,
         read_facts,
     )
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
         read_message,
         read_messages,
     )
+    from autonomy_ctx.inspection.timeline import Timeline, TimelinePoint, TimelineSegment, inspect_timeline
     from autonomy_ctx.inspection.turn import (
         TurnCost,
         TurnInfo,
@@ -70,6 +77,10 @@ __all__ = [
     "PinReport",
     "SectionDiff",
     "SegmentReport",
+    "SummaryWork",
+    "Timeline",
+    "TimelinePoint",
+    "TimelineSegment",
     "ToolCallReport",
     "TurnCost",
     "TurnDiff",
@@ -79,6 +90,7 @@ __all__ = [
     "TurnSection",
     "diff_turns",
     "inspect_conversation",
+    "inspect_timeline",
     "inspect_turn",
     "list_turns",
     "read_facts",

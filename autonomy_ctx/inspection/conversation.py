@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
+from autonomy_ctx.agents.explain import RECORD_KIND, WindowBounds, parse_turn
 from autonomy_ctx.errors import UnknownConversation
 from autonomy_ctx.inspection.message import PAGE_CHARACTERS, MessageReport, report_entry
 from autonomy_ctx.inspection.report import Report, from_seconds
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
 from autonomy_ctx.items.fact import Fact, FactKind, FactSource, FactState
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.outline import OutlineReader, OwedWork
 from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key
 
 # How far the first message is looked for at once, when those before it were deleted.
@@ -71,6 +72,19 @@ class PinReport(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryWork(Report):
+    """A summary that is owed: when it is tried next, and how often in a row it has failed.
+
+    `failures` are calls of the model that failed, `refusals` answers that were not fit to keep.
+    """
+
+    due_at: datetime | None
+    failures: int
+    refusals: int
+    is_running: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationReport(Report):
     """Where a conversation stands.
 
@@ -99,6 +113,7 @@ class ConversationReport(Report):
     facts: tuple[FactReport, ...]
     pins: tuple[PinReport, ...]
     shared_until: int
+    work: SummaryWork | None
     turns: tuple[TurnInfo, ...]
 
 
@@ -111,7 +126,9 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
     state = await memory.summary(scope, conversation)
     oldest = await _read_oldest(memory, key, newest[0])
     segments = tuple(report_segment(segment) for segment in state.segments)
-    bounds = await _read_bounds(memory, key)
+    bounds = await read_bounds(memory, key)
+    store = memory.store
+    outline = await store.outline(key, ()) if isinstance(store, OutlineReader) else None
     return ConversationReport(
         agent=memory.agent,
         scope=scope,
@@ -125,13 +142,14 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
         covered=state.covered,
         summarized=state.written,
         window=state.head.position - state.covered,
-        floor=bounds[0],
-        ceiling=bounds[1],
+        floor=None if bounds is None else bounds.floor,
+        ceiling=None if bounds is None else bounds.ceiling,
         summary_tokens=sum(segment.tokens for segment in segments),
         segments=segments,
         facts=await read_facts(memory, scope, conversation),
         pins=tuple(_report_pin(memory, pin) for pin in state.pins),
         shared_until=await memory.store.shared_until(key),
+        work=None if outline is None else report_work(outline.work),
         turns=await list_turns(memory, scope, conversation),
     )
 
@@ -204,10 +222,20 @@ async def _read_oldest(memory: Memory, key: Key, newest: Entry) -> Entry:
     return newest
 
 
-async def _read_bounds(memory: Memory, key: Key) -> tuple[int | None, int | None]:
+async def read_bounds(memory: Memory, key: Key) -> WindowBounds | None:
     """Floor and ceiling as the newest recorded turn had them."""
     for record in await memory.store.read_records(key, RECORD_KIND, limit=1):
-        bounds = parse_turn(record).steps[-1].bounds
-        if bounds is not None:
-            return bounds
-    return None, None
+        return parse_turn(record).steps[-1].bounds
+    return None
+
+
+def report_work(work: OwedWork | None) -> SummaryWork | None:
+    """A summary that is owed, as people look at it."""
+    if work is None:
+        return None
+    return SummaryWork(
+        due_at=from_seconds(work.due),
+        failures=work.attempts,
+        refusals=work.refusals,
+        is_running=work.is_leased,
+    )
