@@ -43,6 +43,8 @@ class CommandEntry(NamedTuple):
 COMMANDS = {
     "demo": CommandEntry(RUN, "demo:run_demo", "Watch 300 turns of an agent whose context stays small."),
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
+    "show": CommandEntry(LOOK, "show:show", "Show a conversation, its summary, its facts or its turns."),
+    "explain": CommandEntry(LOOK, "explain:explain_turn", "Explain what a model was shown in a turn."),
     "search": CommandEntry(LOOK, "search:search_messages", "Find messages by their words."),
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),

@@ -51,6 +51,13 @@ ConversationArgument: TypeAlias = Annotated[
     typer.Argument(metavar="CONVERSATION", help="Its name; not needed where there is only one."),
 ]
 
+ConversationOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--conversation", "-c", metavar="NAME", help="The conversation; not needed where there is only one."
+    ),
+]
+
 
 def memory_url(given: str | None) -> str:
     """The URL of the memory that an option or the environment names."""
@@ -159,9 +166,17 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 async def find_conversation(
-    memory: Memory, name: str | None, *, agent: str | None = None, scope: str | None = None
+    memory: Memory,
+    name: str | None,
+    *,
+    agent: str | None = None,
+    scope: str | None = None,
+    option: str = "",
 ) -> Key:
-    """The one conversation that was meant; the error lists what there is when there is not exactly one."""
+    """The one conversation that was meant; the error lists what there is when there is not exactly one.
+
+    `option` stands before the name of a conversation where that is no argument.
+    """
     scopes = [scope] if scope is not None else await list_scopes(memory, agent)
     if name is None:
         keys = [key async for key in _list_keys(memory, scopes, agent, most=MAX_LISTED + 1)]
@@ -171,7 +186,7 @@ async def find_conversation(
         return keys[0]
     if keys:
         named = "" if name is None else f" named {name!r}"
-        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys)}")
+        raise WrongInput(f"there are several conversations{named}; say which:\n{_list_choices(keys, option)}")
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
     if not known:
@@ -182,7 +197,7 @@ async def find_conversation(
     choices = [key for key in known if key.conversation in near] or known
     raise WrongInput(
         f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
-        f"{_list_choices(choices)}"
+        f"{_list_choices(choices, option)}"
     )
 
 
@@ -253,10 +268,10 @@ def _describe_place(agent: str | None, scope: str | None) -> str:
     return (f" of scope {scope!r}" if scope is not None else "") + (f" with agent {agent!r}" if agent else "")
 
 
-def _list_choices(keys: Sequence[Key]) -> str:
+def _list_choices(keys: Sequence[Key], option: str) -> str:
     """Conversations as they are named on the command line."""
     has_agents = any(key.agent for key in keys)
-    lines = [f"  {name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
+    lines = [f"  {option}{name_arguments(key, with_agent=has_agents)}" for key in keys[:MAX_LISTED]]
     if len(keys) > MAX_LISTED:
         lines.append("  ...; `autonomy-ctx conversations` lists them all")
     return "\n".join(lines)

@@ -1,0 +1,304 @@
+"""`autonomy-ctx show`: a conversation, its messages, its summary, its facts, its pins and its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from autonomy_ctx.cli.drawing import (
+    NARROW,
+    NOTE_STYLE,
+    ROLE_STYLES,
+    Heading,
+    MessageTable,
+    format_money,
+    value_table,
+)
+from autonomy_ctx.cli.explain import line_of, resolve_turn, turn_name
+from autonomy_ctx.cli.output import Output, WrongInput, clean, clean_line, count, format_time, make_table
+from autonomy_ctx.cli.target import (
+    AgentOption,
+    ConversationArgument,
+    MemoryOption,
+    ScopeOption,
+    find_conversation,
+    open_memory,
+)
+from autonomy_ctx.inspection.conversation import (
+    ConversationReport,
+    FactReport,
+    inspect_conversation,
+)
+from autonomy_ctx.inspection.message import (
+    MAX_PAGE_MESSAGES,
+    MessagePage,
+    MessageReport,
+    read_message,
+    read_messages,
+)
+from autonomy_ctx.inspection.report import to_json
+from autonomy_ctx.inspection.turn import MAX_TURNS, TurnReport, inspect_turn
+
+# How many messages there are below a conversation, and on a page of them; and how much of each text.
+NEWEST_MESSAGES, PAGE_SIZE, PAGE_CHARACTERS = 6, 20, 2_000
+VIEWS = ("messages", "message", "turn", "turns", "summary", "facts", "pins")
+
+
+async def show(
+    output: Output,
+    conversation: ConversationArgument = None,
+    memory: MemoryOption = None,
+    scope: ScopeOption = None,
+    agent: AgentOption = None,
+    messages: Annotated[bool, typer.Option("--messages", help="The messages, a page at a time.")] = False,
+    before: Annotated[
+        int | None,
+        typer.Option("--before", min=1, metavar="POSITION", help="Messages before it."),
+    ] = None,
+    after: Annotated[
+        int | None,
+        typer.Option("--after", min=0, metavar="POSITION", help="Messages after it."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE_MESSAGES, help="How many messages.")
+    ] = PAGE_SIZE,
+    message: Annotated[
+        int | None,
+        typer.Option("--message", min=1, metavar="POSITION", help="One message, all of its text."),
+    ] = None,
+    turns: Annotated[bool, typer.Option("--turns", help="The turns that are recorded.")] = False,
+    turn: Annotated[
+        str | None,
+        typer.Option("--turn", metavar="TURN", help="The messages that were sent in a turn."),
+    ] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="The segments of the summary.")] = False,
+    facts: Annotated[bool, typer.Option("--facts", help="What holds now, and what it replaced.")] = False,
+    pins: Annotated[bool, typer.Option("--pins", help="The pinned messages.")] = False,
+) -> None:
+    """Show a conversation: where it stands and its newest messages, or one part of it in full."""
+    given = dict(zip(VIEWS, (messages, message, turn, turns, summary, facts, pins), strict=True))
+    chosen = [name for name, value in given.items() if value]
+    if len(chosen) > 1:
+        raise WrongInput(f"--{chosen[0]} and --{chosen[1]} do not go together; give one of them")
+    if (before is not None or after is not None) and chosen != ["messages"]:
+        raise WrongInput("--before and --after go with --messages")
+    async with open_memory(memory) as opened:
+        key = await find_conversation(opened, conversation, scope=scope, agent=agent)
+        view = opened.for_agent(key.agent)
+        names = (key.scope, key.conversation)
+        if messages:
+            characters = None if output.is_json else PAGE_CHARACTERS
+            page = await read_messages(
+                view, *names, before=before, after=after, limit=limit, max_characters=characters
+            )
+            _print_page(output, page)
+        elif message is not None:
+            _print_one(output, await read_message(view, *names, message))
+        elif turn is not None:
+            report = await inspect_turn(view, *names, await resolve_turn(view, key, turn))
+            _print_sent(output, report)
+        else:
+            standing = await inspect_conversation(view, *names)
+            if chosen:
+                PARTS[chosen[0]](output, standing)
+            else:
+                newest = await read_messages(
+                    view, *names, limit=NEWEST_MESSAGES, max_characters=PAGE_CHARACTERS
+                )
+                _print_conversation(output, standing, newest)
+
+
+def _print_conversation(output: Output, report: ConversationReport, newest: MessagePage) -> None:
+    if output.is_json:
+        output.print_json(report.to_dict())
+        return
+    output.print(Heading(clean_line(report.conversation), _describe_names(report)))
+    output.print(value_table(_value_rows(report)))
+    output.print(Heading("Newest messages"))
+    output.print(MessageTable([line_of(message) for message in newest.messages]))
+
+
+def _describe_names(report: ConversationReport) -> str:
+    return clean_line(f"scope {report.scope}" + (f" · agent {report.agent}" if report.agent else ""))
+
+
+def _value_rows(report: ConversationReport) -> Iterator[tuple[str, str, str]]:
+    yield (
+        "messages",
+        f"{report.messages:,}",
+        f"{format_time(report.first_at)} to {format_time(report.last_at)}",
+    )
+    bounds = ""
+    if report.floor is not None and report.ceiling is not None:
+        bounds = f", between floor {report.floor:,} and ceiling {report.ceiling:,}"
+    yield "window", f"{report.window:,}", f"shown word by word{bounds}"
+    if report.segments:
+        digests = sum(segment.is_digest for segment in report.segments)
+        note = f"{count(report.summary_tokens, 'token')} for messages 1 to {report.covered:,}"
+        if digests:
+            note += f"; {count(digests, 'digest stands', 'digests stand')} in until a model has written them"
+        yield "summary", f"{len(report.segments):,}", f"{_noun(report.segments, 'segment')}, {note}"
+    if report.facts:
+        holding = [fact for fact in report.facts if fact.state == "holds"]
+        ended = len(report.facts) - len(holding)
+        past = f", {ended:,} no longer do" if ended else ""
+        yield "facts", f"{len(holding):,}", f"hold{past}"
+    if report.pins:
+        yield "pins", f"{len(report.pins):,}", "shown in every context"
+    if report.shared_until:
+        yield "shared", f"{report.shared_until:,}", "messages are shared with a fork"
+    if report.turns:
+        number = f"{len(report.turns):,}" + ("+" if len(report.turns) == MAX_TURNS else "")
+        yield "turns", number, f"recorded, the newest {format_time(report.turns[-1].at)}"
+
+
+def _noun(values: Sequence[Any], noun: str) -> str:
+    return noun if len(values) == 1 else f"{noun}s"
+
+
+def _print_page(output: Output, page: MessagePage) -> None:
+    if output.is_json:
+        output.print_json(page.to_dict())
+        return
+    _print_messages(output, page.messages)
+    if not page.messages:
+        output.note("there are no messages in this range")
+    if page.older is not None:
+        output.note(f"--before {page.older} shows the messages before these")
+    if page.newer is not None:
+        output.note(f"--after {page.newer} shows the messages after these")
+
+
+def _print_one(output: Output, message: MessageReport) -> None:
+    if output.is_json:
+        output.print_json(message.to_dict())
+    else:
+        _print_messages(output, [message])
+
+
+def _print_sent(output: Output, report: TurnReport) -> None:
+    if output.is_json:
+        output.print_json(report.to_dict())
+    else:
+        _print_messages(output, report.messages)
+
+
+def _print_messages(output: Output, messages: Sequence[MessageReport]) -> None:
+    """Messages with their texts, as a transcript."""
+    for number, message in enumerate(messages):
+        if number:
+            output.print("")
+        heading = Text()
+        if message.position is not None:
+            heading.append(f"#{message.position} ", "cyan")
+        heading.append(message.role, f"bold {ROLE_STYLES.get(message.role, '')}".strip())
+        notes = [clean_line(message.name or ""), "error" if message.is_error else ""]
+        notes += [format_time(message.created_at), count(message.tokens, "token")]
+        heading.append("  " + " · ".join(note for note in notes if note), NOTE_STYLE)
+        output.print(heading)
+        for text in _message_texts(message):
+            output.print(Padding(text, (0, 0, 0, 2)))
+
+
+def _message_texts(message: MessageReport) -> Iterator[Text]:
+    if message.text:
+        yield Text(clean(message.text))
+    for part in message.parts:
+        yield Text(f"[{part.kind}] {clean(part.text)}", NOTE_STYLE)
+    for call in message.tool_calls:
+        yield Text(f"→ {clean_line(call.name)}({clean(call.arguments)})", "yellow")
+    if not message.is_whole:
+        where = f"--message {message.position} shows all of it"
+        left = message.characters - len(message.text)
+        note = f"… {count(left, 'more character')}; {where}" if left > 0 else where
+        yield Text(note, NOTE_STYLE)
+
+
+def _print_summary(output: Output, report: ConversationReport) -> None:
+    if output.is_json:
+        output.print_json({"segments": to_json(report.segments)})
+        return
+    if not report.segments:
+        output.note("nothing is summarized yet")
+    for segment in report.segments:
+        made = "a digest, until a model has written it" if segment.is_digest else clean_line(segment.model)
+        notes = [made, f"level {segment.level}" if segment.level else "", count(segment.tokens, "token")]
+        title = f"Messages {segment.first:,} to {segment.last:,}"
+        output.print(Heading(title, " · ".join(note for note in notes if note)))
+        output.print(Text(clean(segment.text)))
+
+
+def _print_facts(output: Output, report: ConversationReport) -> None:
+    if output.is_json:
+        output.print_json({"facts": to_json(report.facts)})
+        return
+    if not report.facts:
+        output.note("no facts are kept")
+        return
+    table = make_table("kind", "fact")
+    table.add_column("since", justify="right", no_wrap=True)
+    for fact in report.facts:
+        if fact.state == "holds":
+            table.add_row(Text(fact.kind, NOTE_STYLE), _draw_fact(fact), Text(f"#{fact.position}", "cyan"))
+    output.print(table)
+    ended = [fact for fact in report.facts if fact.state != "holds" and fact.replaced_by is None]
+    for fact in ended:
+        output.print(Text(f"no longer: {clean_line(fact.text)}", NOTE_STYLE))
+
+
+def _draw_fact(fact: FactReport) -> Text:
+    text = Text(clean_line(fact.text))
+    if fact.in_profile:
+        text.append("  in all conversations", "magenta")
+    if fact.replaced_text is not None:
+        text.append(f"\nbefore: {clean_line(fact.replaced_text)}", NOTE_STYLE)
+    return text
+
+
+def _print_pins(output: Output, report: ConversationReport) -> None:
+    if output.is_json:
+        output.print_json({"pins": to_json(report.pins)})
+        return
+    if not report.pins:
+        output.note("no message is pinned")
+    _print_messages(output, [pin.message for pin in report.pins])
+
+
+def _print_turns(output: Output, report: ConversationReport) -> None:
+    if output.is_json:
+        output.print_json({"turns": to_json(report.turns)})
+        return
+    if not report.turns:
+        output.note("no turn is recorded: agents record theirs, messages that were only stored have none")
+        return
+    is_wide, has_costs = output.width >= NARROW, any(turn.cost for turn in report.turns)
+    table = make_table()
+    table.add_column("turn", justify="right", style="cyan", no_wrap=True)
+    if is_wide:
+        table.add_column("time", style=NOTE_STYLE, no_wrap=True)
+    table.add_column("tokens", justify="right", no_wrap=True)
+    if has_costs:
+        table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("text", no_wrap=True, overflow="ellipsis")
+    for turn in report.turns:
+        table.add_row(
+            turn_name(turn),
+            *([format_time(turn.at)] if is_wide else []),
+            f"{turn.tokens:,}",
+            *(["" if turn.cost is None else format_money(turn.cost)] if has_costs else []),
+            Text(clean_line(turn.text)),
+        )
+    output.print(table)
+    output.note(f"`autonomy-ctx explain {turn_name(report.turns[-1])}` explains the newest")
+
+
+PARTS: dict[str, Callable[[Output, ConversationReport], None]] = {
+    "summary": _print_summary,
+    "facts": _print_facts,
+    "pins": _print_pins,
+    "turns": _print_turns,
+}
