@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 ROOT = Path(__file__).parent.parent
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 40.0
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
 
 
@@ -92,16 +92,29 @@ class Terminal:
             self._read_to = at + len(one)
         return self.text[start : self._read_to]
 
+    def interrupt(self, wanted: str) -> None:
+        """Type Ctrl-C at a prompt until a text is printed.
+
+        A signal that comes just before readline begins to wait is seen with the next one only.
+        """
+        while (at := self.text.find(wanted, self._read_to)) < 0:
+            self.type("\x03")
+            while self._is_readable(1.0) and self._read():
+                pass
+        self._read_to = at + len(wanted)
+
     def wait(self) -> int:
         """Wait until the command has ended; its exit code."""
         while self._read():
             pass
         return self.process.wait(WAIT_SECONDS)
 
+    def _is_readable(self, seconds: float) -> bool:
+        return bool(select.select([self._screen], [], [], seconds)[0])
+
     def _read(self) -> bool:
         """Read some more; false at the end."""
-        ready, _, _ = select.select([self._screen], [], [], WAIT_SECONDS)
-        if not ready:
+        if not self._is_readable(WAIT_SECONDS):
             raise TimeoutError(f"nothing more was printed after:\n{self.text}")
         try:
             read = os.read(self._screen, 65536)

@@ -42,6 +42,7 @@ class CommandEntry(NamedTuple):
 # In the order of the help.
 COMMANDS = {
     "demo": CommandEntry(RUN, "demo:run_demo", "Watch 300 turns of an agent whose context stays small."),
+    "chat": CommandEntry(RUN, "chat:chat", "Talk to an agent, and see what it is shown."),
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
     "show": CommandEntry(LOOK, "show:show", "Show a conversation, its summary, its facts or its turns."),
     "explain": CommandEntry(LOOK, "explain:explain_turn", "Explain what a model was shown in a turn."),

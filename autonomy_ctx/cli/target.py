@@ -59,6 +59,10 @@ ConversationOption: TypeAlias = Annotated[
 ]
 
 
+class UnknownConversation(WrongInput):
+    """There is no conversation of that name; a command that writes may begin it."""
+
+
 def memory_url(given: str | None) -> str:
     """The URL of the memory that an option or the environment names."""
     if not given:
@@ -190,12 +194,12 @@ async def find_conversation(
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
     if not known:
-        raise WrongInput(
+        raise UnknownConversation(
             f"there are no conversations{where}; `autonomy-ctx conversations` lists all there are"
         )
     near = set(difflib.get_close_matches(name or "", {key.conversation for key in known}, n=MAX_LISTED))
     choices = [key for key in known if key.conversation in near] or known
-    raise WrongInput(
+    raise UnknownConversation(
         f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
         f"{_list_choices(choices, option)}"
     )
