@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ SUMMARY_HEADING = (
 )
 # What the heading and the range before one more segment take, rounded up.
 HEADING_TOKENS = 96
+# By the counter's name and the text: counters with the same name count the same.
+MAX_COUNTED_LINES = 8192
+_line_tokens: dict[tuple[str, str], int] = {}
 
 
 def summary_message(
@@ -70,7 +74,19 @@ def render_standing(
     """The facts as they stand in the summary message, and those that have no room there."""
     if not settings.facts or not facts:
         return RenderedFacts("", ())
-    return render_facts(facts, settings.size // 4, counter.count_text, settings.zone)
+    count = partial(_count_line, counter)
+    return render_facts(facts, settings.size // 4, count, settings.zone)
+
+
+def _count_line(counter: TokenCounter, line: str) -> int:
+    """The tokens of a fact's line. It is rendered with every batch, in each of them the same."""
+    known = (counter.name, line)
+    tokens = _line_tokens.get(known)
+    if tokens is None:
+        if len(_line_tokens) >= MAX_COUNTED_LINES:
+            _line_tokens.clear()
+        tokens = _line_tokens[known] = counter.text_counter.count(line)
+    return counter.calibration.scale(tokens)
 
 
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:

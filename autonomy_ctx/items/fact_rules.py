@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from functools import cache
+from functools import cache, cached_property, lru_cache
 
 from autonomy_ctx.items import fact_cues
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange, FactKind
@@ -71,29 +71,39 @@ MIN_SHARED_BY_VALUES = 0.3
 MIN_REPORTED_BY_ASSISTANT = 0.45  # more than this of an open item, in an assistant's report
 MAX_BARE_WORDS = 6  # in a correction that does not say what it corrects
 MAX_DONE_DISTANCE = 4  # messages between an open item and a bare "done"
+# Facts that are read once for many batches: those that are compared, and those that are only not to be repeated.
+MAX_CACHED_CLAUSES, MAX_CACHED_TEXTS = 1024, 8192
 
 _FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class _HoldingFact:
-    """A fact that holds: one of the standing ones or one found in this call."""
+    """A fact that holds: one of the standing ones or one found in this call. It is read when it is compared."""
 
     target: str
     kind: FactKind
     text: str
     position: int
-    clause: Clause
-    subject: Subject | None
-    identifiers: frozenset[str]
+    # The fact that it stands for: "make it 9,200" is about the budget, as that one was.
+    replaced: _HoldingFact | None = None
+
+    @cached_property
+    def clause(self) -> Clause:
+        return _read_fact(self.text)
+
+    @cached_property
+    def subject(self) -> Subject | None:
+        return self.clause.subject or (self.replaced.subject if self.replaced else None)
+
+    @cached_property
+    def identifiers(self) -> frozenset[str]:
+        """The codes that an artifact is known by."""
+        return find_codes(self.clause.text) if self.kind == "artifact" else frozenset()
 
     @property
     def has_code(self) -> bool:
         return _has_code(self.text)
-
-    def inherit_subject(self, old: _HoldingFact) -> None:
-        """Takes over what the replaced fact was about: "make it 9,200" is now about the budget."""
-        self.subject = self.subject or old.subject
 
 
 def find_facts(
@@ -153,10 +163,9 @@ class _Finder:
         # In the order in which they were said: of several that match, the newest is meant.
         for fact in sorted(standing, key=lambda fact: fact.position):
             if fact.state == "holds":
-                known = _known_fact(fact.id, fact.kind, fact.text, fact.position)
-                if fact.replaces in by_id:
-                    old = by_id[fact.replaces]
-                    known.inherit_subject(_known_fact(old.id, old.kind, old.text, old.position))
+                known = _HoldingFact(fact.id, fact.kind, fact.text, fact.position)
+                if old := by_id.get(fact.replaces or ""):
+                    known.replaced = _HoldingFact(old.id, old.kind, old.text, old.position)
                 self._known.append(known)
                 self._texts.add(_normalize(fact.text))
 
@@ -507,7 +516,7 @@ class _Finder:
             return True
         self._drop(old)
         self._store("replace", position, message, kind, text, old.target)
-        self._known[-1].inherit_subject(old)
+        self._known[-1].replaced = old
         return True
 
     def _add(
@@ -543,7 +552,7 @@ class _Finder:
     def _store(
         self, action: str, position: int, message: Message, kind: FactKind, text: str, target: str | None
     ) -> None:
-        self._known.append(_known_fact(f"+{len(self.changes)}", kind, text, position))
+        self._known.append(_HoldingFact(f"+{len(self.changes)}", kind, text, position))
         self._texts.add(_normalize(text))
         self.changes.append(
             FactChange(
@@ -669,14 +678,14 @@ def _strip_end(text: str) -> str:
     return text.strip().rstrip(".!,;:\u3002\uff01 ")
 
 
+@lru_cache(MAX_CACHED_TEXTS)
 def _normalize(text: str) -> str:
     return " ".join(
         word.folded for word in split_words(BRACKETED_DATE.sub("", text)) if word.folded not in ",:"
     )
 
 
-def _known_fact(target: str, kind: FactKind, text: str, position: int) -> _HoldingFact:
-    plain = BRACKETED_DATE.sub("", text.partition(QUESTION_NOTE)[0])
-    codes = find_codes(plain) if kind == "artifact" else frozenset()
-    clause = read_clause(plain)
-    return _HoldingFact(target, kind, text, position, clause, clause.subject, codes)
+@lru_cache(MAX_CACHED_CLAUSES)
+def _read_fact(text: str) -> Clause:
+    """A fact as a clause. It holds for many batches, and each compares with it."""
+    return read_clause(BRACKETED_DATE.sub("", text.partition(QUESTION_NOTE)[0]))

@@ -185,10 +185,12 @@ def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[in
 class FactRows:
     """The facts of one conversation in plain Python objects; numbers are never used again."""
 
-    __slots__ = ("_ended_by", "_last_number", "_rows")
+    __slots__ = ("_ended_by", "_facts", "_last_number", "_rows")
 
     def __init__(self) -> None:
         self._rows: dict[int, FactRow] = {}
+        # The facts of rows, as they hold: every batch of messages reads them all.
+        self._facts: dict[int, Fact] = {}
         self._ended_by: dict[int, int] = {}
         self._last_number = 0
 
@@ -212,6 +214,7 @@ class FactRows:
         rows = make_rows(self._holding(), changes, last=self._last_number, segment=segment)
         for row in rows:
             self._rows[row.number] = row
+            self._facts[row.number] = make_fact(row, "holds")
             self._last_number = row.number
             if row.target is not None:
                 self._ended_by[row.target] = row.number
@@ -222,7 +225,7 @@ class FactRows:
         row = self._rows.get(number)
         if row is None or row.is_done or number in self._ended_by:
             return False
-        del self._rows[number]
+        del self._rows[number], self._facts[number]
         if row.target is not None:
             self._ended_by[row.target] = ENDED_BY_REMOVAL
         return True
@@ -231,6 +234,7 @@ class FactRows:
         """Drop derived rows; what they ended holds again. How many it were."""
         gone = {number for number, row in self._rows.items() if row.source != "user" and is_dropped(row)}
         self._rows = {number: row for number, row in self._rows.items() if number not in gone}
+        self._facts = {number: self._facts[number] for number in self._rows}
         self._ended_by = {
             number: by for number, by in self._ended_by.items() if by not in gone and number in self._rows
         }
@@ -242,6 +246,7 @@ class FactRows:
         made._last_number = self._last_number
         for row, by in fork_facts(self._rows, self._ended_by, segments, at):
             made._rows[row.number] = row
+            made._facts[row.number] = make_fact(row, "holds")
             if by is not None:
                 made._ended_by[row.number] = by
         return made
@@ -250,12 +255,13 @@ class FactRows:
         """Drop all rows, those of users too."""
         count = len(self._rows)
         self._rows.clear()
+        self._facts.clear()
         self._ended_by.clear()
         return count
 
     def _holding(self) -> list[Fact]:
         return [
-            make_fact(row, "holds")
+            self._facts[number]
             for number, row in self._rows.items()
             if not row.is_done and number not in self._ended_by
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from strategies import any_text, many, messages, some
 
 from autonomy_ctx import Message, ToolCall
+from autonomy_ctx.items import fact_rules
 from autonomy_ctx.items.fact import FACT_KINDS, MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import content_text
@@ -190,7 +192,7 @@ def test_the_same_messages_give_the_same_changes(
     assert find_facts(history, standing) == find_facts(history, standing)
 
 
-def steps(history: list[tuple[int, Message]]) -> int:
+def steps(history: list[tuple[int, Message]], standing: Sequence[Fact] = ()) -> int:
     """How many calls of Python functions the work takes."""
     count = 0
 
@@ -200,10 +202,26 @@ def steps(history: list[tuple[int, Message]]) -> int:
 
     sys.setprofile(note)
     try:
-        find_facts(history, [])
+        find_facts(history, standing)
     finally:
         sys.setprofile(None)
     return count
+
+
+def forget_facts() -> None:
+    fact_rules._read_fact.cache_clear()
+    fact_rules._normalize.cache_clear()
+
+
+def test_a_long_list_of_standing_facts_is_not_read_anew_with_every_message() -> None:
+    standing = [
+        Fact(id=f"F{n}", kind="value", text=f"The port of box {n} is {n}", position=n, created_at=NOON)
+        for n in range(1, 1001)
+    ]
+    said = [(2000, Message("user", "Never deploy on Fridays.", created_at=NOON))]
+    forget_facts()
+    first, again = steps(said, standing), steps(said, standing)
+    assert again < first / 4
 
 
 @pytest.mark.parametrize(
@@ -220,7 +238,10 @@ def test_twice_the_messages_take_about_twice_the_steps(text: str) -> None:
         return [(n, Message("user", text.format(n=n), created_at=NOON)) for n in range(1, size + 1)]
 
     steps(history(2))  # tables are made on first use
-    assert steps(history(240)) < 2.6 * steps(history(120))
+    forget_facts()
+    few = steps(history(120))
+    forget_facts()
+    assert steps(history(240)) < 2.6 * few
 
 
 LONG_PIECES = [
