@@ -52,6 +52,9 @@ COMMANDS = {
     "migrate": CommandEntry(MOVE, "migrate:migrate", "Upgrade a database, or copy it into another one."),
     "doctor": CommandEntry(CHECK, "doctor:examine", "Examine this installation and a memory."),
     "lint": CommandEntry(CHECK, "lint:lint_templates", "Show the cache plan of a template in a Python file."),
+    "replay": CommandEntry(
+        CHECK, "replay:replay_conversation", "Run a recorded conversation against many settings."
+    ),
 }
 
 # The errors of the command line's own parser, in whichever package this version of typer has it.

@@ -71,7 +71,7 @@ MIN_SHARED_BY_VALUES = 0.3
 MIN_REPORTED_BY_ASSISTANT = 0.45  # more than this of an open item, in an assistant's report
 MAX_BARE_WORDS = 6  # in a correction that does not say what it corrects
 MAX_DONE_DISTANCE = 4  # messages between an open item and a bare "done"
-# Facts that are read once for many batches: those that are compared, and those that are only not to be repeated.
+# Facts that are read once for many batches: to be compared, and only not to be repeated.
 MAX_CACHED_CLAUSES, MAX_CACHED_TEXTS = 1024, 8192
 
 _FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
@@ -79,7 +79,7 @@ _FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 
 @dataclass(eq=False)
 class _HoldingFact:
-    """A fact that holds: one of the standing ones or one found in this call. It is read when it is compared."""
+    """A fact that holds, a standing one or one found in this call. It is read when it is compared."""
 
     target: str
     kind: FactKind

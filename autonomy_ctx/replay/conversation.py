@@ -1,0 +1,155 @@
+"""`RecordedConversation`: a conversation as it was once held, turn by turn, to be replayed.
+
+It comes out of a memory or, with `read_conversation_file`, out of a file of another system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from autonomy_ctx.errors import UnknownConversation
+from autonomy_ctx.items import wire
+from autonomy_ctx.items.events import mail_id
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.validation import check_int
+
+# Messages without a time get one, a minute apart: the same for every replay.
+FIRST_TIME = datetime(2026, 1, 1, 9, tzinfo=UTC)
+MESSAGE_SECONDS = 60
+MESSAGES_PER_READ = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRequest:
+    """One request to a model: what was said since the request before, and what the model answered.
+
+    `answer` is None where the record ends without one.
+    """
+
+    said: tuple[Message, ...]
+    answer: Message | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedTurn:
+    """A user's message and all requests until the answer; `position` is that of the user's message.
+
+    `rest` is what was said after the last request was sent: its answer, and what followed.
+    """
+
+    number: int
+    position: int
+    requests: tuple[RecordedRequest, ...]
+    rest: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RecordedConversation:
+    """Messages in order, without the instructions before them; times are those of the record."""
+
+    name: str
+    messages: tuple[Message, ...]
+    instructions: str
+    # Whether the record says when each message was written.
+    has_times: bool
+
+    def __init__(
+        self,
+        messages: Iterable[Message | Mapping[str, Any]],
+        *,
+        name: str = "conversation",
+        instructions: str = "",
+    ) -> None:
+        """From messages or their dicts. System messages at the beginning are the instructions."""
+        given = list(messages)
+        has_times = bool(given) and all(map(_has_time, given))
+        made = [_make_message(one, index, has_times) for index, one in enumerate(given)]
+        leading = next((at for at, one in enumerate(made) if one.role is not ChatRole.SYSTEM), len(made))
+        texts = [instructions, *(one.text for one in made[:leading])]
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "messages", tuple(made[leading:]))
+        object.__setattr__(self, "instructions", "\n\n".join(filter(None, texts)))
+        object.__setattr__(self, "has_times", has_times)
+
+    def turns(self) -> list[RecordedTurn]:
+        """Each turn with its requests. What was said before the first user's message belongs to its turn."""
+        starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
+        # What comes before the first user's message is said with it.
+        ends = [*starts[1:], len(self.messages)]
+        begins = [0, *starts[1:]]
+        return [
+            _make_turn(number, start + 1, self.messages[begin:end], start - begin)
+            for number, (begin, start, end) in enumerate(zip(begins, starts, ends, strict=False), 1)
+        ]
+
+    def last_turns(self, count: int) -> RecordedConversation:
+        """The same conversation with only its last so many turns."""
+        check_int("count", count)
+        starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
+        if len(starts) <= count:
+            return self
+        return self._with(messages=self.messages[starts[-count] :])
+
+    def with_instructions(self, instructions: str) -> RecordedConversation:
+        """The same conversation with other instructions before it."""
+        return self._with(instructions=instructions)
+
+    def _with(self, **fields: Any) -> RecordedConversation:
+        made = RecordedConversation(())
+        for name in ("name", "messages", "instructions", "has_times"):
+            object.__setattr__(made, name, fields.get(name, getattr(self, name)))
+        return made
+
+
+async def read_conversation(memory: Memory, scope: str, conversation: str) -> RecordedConversation:
+    """A conversation of a memory; on a view of an agent, one with it."""
+    messages: list[Message] = []
+    head = await memory.head(scope, conversation)
+    if not head.count:
+        raise UnknownConversation(conversation)
+    for after in range(0, head.position, MESSAGES_PER_READ):
+        window = await memory.read(
+            scope, conversation, after=after, before=min(after + MESSAGES_PER_READ, head.position) + 1
+        )
+        messages += [entry.message for entry in window.entries]
+    return RecordedConversation(messages, name=conversation)
+
+
+def _begins_turn(message: Message) -> bool:
+    return message.role is ChatRole.USER and mail_id(message) is None
+
+
+def _make_turn(number: int, position: int, messages: Sequence[Message], user: int) -> RecordedTurn:
+    """A turn of these messages; `user` is the index of the user's message among them."""
+    requests: list[RecordedRequest] = []
+    start = 0
+    for index in range(user + 1, len(messages)):
+        # Two messages of the assistant in a row are one answer.
+        if messages[index].role is ChatRole.ASSISTANT and messages[index - 1].role is not ChatRole.ASSISTANT:
+            requests.append(RecordedRequest(said=tuple(messages[start:index]), answer=messages[index]))
+            start = index
+    if not requests:
+        requests, start = [RecordedRequest(said=tuple(messages), answer=None)], len(messages)
+    return RecordedTurn(
+        number=number, position=position, requests=tuple(requests), rest=tuple(messages[start:])
+    )
+
+
+def _has_time(value: Any) -> bool:
+    if isinstance(value, Message):
+        return True
+    return any(value.get(name) is not None for name in ("created_at", "timestamp"))
+
+
+def _make_message(value: Any, index: int, has_times: bool) -> Message:
+    """A message with an id by its place: ids of a record may be missing or used twice."""
+    at = FIRST_TIME + timedelta(seconds=index * MESSAGE_SECONDS)
+    message = wire.from_dict(value, new_id=lambda: "", now=lambda: at)
+    if isinstance(message, Summary):
+        message = Message("system", "\n".join(message.texts), created_at=message.created_at)
+    return replace(message, id=f"m{index + 1}", created_at=message.created_at if has_times else at)

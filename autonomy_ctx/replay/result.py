@@ -1,0 +1,216 @@
+"""`ReplayReport`: what a replay measured, setting by setting and turn by turn, as values.
+
+The command line prints them, `--json` prints `to_dict()`, and `replay/report.py` draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+from autonomy_ctx.models.catalog import Price
+from autonomy_ctx.replay.grid import ReplaySetting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMeasure:
+    """One turn of a replay. Tokens and cost are those of all its requests together."""
+
+    number: int
+    position: int
+    requests: int
+    # The largest context of the turn, and its messages.
+    context_tokens: int
+    context_messages: int
+    # Of what was sent, how much a provider's cache had from the request before.
+    sent_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost: float
+    # What was said before the turn, and how much of it its context shows.
+    facts_said: int
+    facts_shown: int
+    names_said: int
+    names_shown: int
+    # What the budget left out or shortened, and whether it left nothing to send.
+    was_cut: bool = False
+    was_refused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayRun:
+    """A conversation replayed with one setting; without one, with its whole history in every context."""
+
+    setting: ReplaySetting | None
+    turns: tuple[TurnMeasure, ...]
+    # Contexts with more tokens than this are over the limit; None for no limit.
+    limit: int | None
+    # What writing summaries cost: really, or as it would have cost if a model had written the digests.
+    summaries: int
+    summary_cost: float
+    failed_summaries: int
+    # What is not in the last context any more, though it was said and still holds.
+    lost_facts: tuple[str, ...]
+    lost_names: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The short name of its setting."""
+        return "whole history" if self.setting is None else self.setting.label
+
+    @cached_property
+    def request_cost(self) -> float:
+        """What its requests cost."""
+        return sum(turn.cost for turn in self.turns)
+
+    @property
+    def cost(self) -> float:
+        """What its requests and its summaries cost."""
+        return self.request_cost + self.summary_cost
+
+    @cached_property
+    def sent_tokens(self) -> int:
+        """The tokens of all contexts."""
+        return sum(turn.sent_tokens for turn in self.turns)
+
+    @cached_property
+    def cached_tokens(self) -> int:
+        """Those of them that a cache had."""
+        return sum(turn.cached_tokens for turn in self.turns)
+
+    @property
+    def cached_share(self) -> float:
+        """Which part of what was sent a cache had."""
+        return self.cached_tokens / self.sent_tokens if self.sent_tokens else 0.0
+
+    @cached_property
+    def mean_context(self) -> int:
+        """The tokens of a context, on average over the turns."""
+        return round(fmean(turn.context_tokens for turn in self.turns)) if self.turns else 0
+
+    @cached_property
+    def largest_context(self) -> int:
+        """The tokens of the largest context."""
+        return max((turn.context_tokens for turn in self.turns), default=0)
+
+    @cached_property
+    def turns_over_limit(self) -> int:
+        """Turns whose context was over the limit, or for which the budget left nothing to send."""
+        return sum(
+            turn.was_refused or (self.limit is not None and turn.context_tokens > self.limit)
+            for turn in self.turns
+        )
+
+    @cached_property
+    def turns_cut(self) -> int:
+        """Turns in which the budget left something out."""
+        return sum(turn.was_cut for turn in self.turns)
+
+    @cached_property
+    def facts_share(self) -> float:
+        """Which part of the facts that held was shown, over all turns; 1.0 where there were none."""
+        return _share(self.turns, lambda turn: turn.facts_shown, lambda turn: turn.facts_said)
+
+    @cached_property
+    def names_share(self) -> float:
+        """The same for identifiers."""
+        return _share(self.turns, lambda turn: turn.names_shown, lambda turn: turn.names_said)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers by name; those of the turns as one list for each name."""
+        names = [one.name for one in fields(TurnMeasure)]
+        return {
+            "label": self.label,
+            "setting": None if self.setting is None else self.setting.to_dict(),
+            "cost": round(self.cost, 6),
+            "request_cost": round(self.request_cost, 6),
+            "summary_cost": round(self.summary_cost, 6),
+            "summaries": self.summaries,
+            "failed_summaries": self.failed_summaries,
+            "sent_tokens": self.sent_tokens,
+            "cached_tokens": self.cached_tokens,
+            "cached_share": round(self.cached_share, 4),
+            "mean_context": self.mean_context,
+            "largest_context": self.largest_context,
+            "turns_over_limit": self.turns_over_limit,
+            "turns_cut": self.turns_cut,
+            "facts_share": round(self.facts_share, 4),
+            "identifiers_share": round(self.names_share, 4),
+            "lost_facts": list(self.lost_facts),
+            "lost_identifiers": list(self.lost_names),
+            "turns": {name: [getattr(turn, name) for turn in self.turns] for name in names},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The setting to take, why in two sentences, and what the second best would change."""
+
+    setting: ReplaySetting
+    reason: str
+    runner_up: ReplaySetting | None
+    runner_up_reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as numbers, the reasons as sentences."""
+        return {
+            "setting": self.setting.to_dict(),
+            "reason": self.reason,
+            "runner_up": None if self.runner_up is None else self.runner_up.to_dict(),
+            "runner_up_reason": self.runner_up_reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """Everything that a replay found."""
+
+    conversation: str
+    turns: int
+    messages: int
+    # How many facts hold at the end and how many identifiers were named; pauses in which a cache forgets.
+    facts: tuple[str, ...]
+    identifiers: int
+    pauses: int
+    # By whose price, who wrote the summaries (None for digests without a model).
+    price_name: str
+    price: Price
+    summary_model: str | None
+    limit: int | None
+    skipped: tuple[str, ...]
+    whole: ReplayRun
+    runs: tuple[ReplayRun, ...]
+    recommendation: Recommendation
+
+    @property
+    def best(self) -> ReplayRun:
+        """The run of the setting that is recommended."""
+        return next(run for run in self.runs if run.setting == self.recommendation.setting)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "conversation": self.conversation,
+            "turns": self.turns,
+            "messages": self.messages,
+            "facts": list(self.facts),
+            "identifiers": self.identifiers,
+            "pauses": self.pauses,
+            "price": {"name": self.price_name, **asdict(self.price)},
+            "summary_model": self.summary_model,
+            "limit": self.limit,
+            "skipped": list(self.skipped),
+            "recommendation": self.recommendation.to_dict(),
+            "whole_history": self.whole.to_dict(),
+            "settings": [run.to_dict() for run in self.runs],
+        }
+
+
+def _share(
+    turns: tuple[TurnMeasure, ...], shown: Callable[[TurnMeasure], int], said: Callable[[TurnMeasure], int]
+) -> float:
+    total = sum(map(said, turns))
+    return sum(map(shown, turns)) / total if total else 1.0

@@ -1,0 +1,194 @@
+"""What was said before and is still in a context: facts that hold, and identifiers.
+
+The facts and identifiers of a conversation are found once, by rules and without a model
+(`items/fact_rules.py`, `items/name_index.py`). For each context it is then counted how many of them it shows,
+in the summary or in the messages themselves. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autonomy_ctx.items.fact import Fact, normalize_fact
+from autonomy_ctx.items.fact_rules import find_facts
+from autonomy_ctx.items.identifiers import THOUSANDS_SEPARATOR
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.name_index import key_identifiers, key_names_of
+from autonomy_ctx.items.search_terms import folded_words
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.terms import fold_text
+from autonomy_ctx.memory.facts import FactRows
+from autonomy_ctx.replay.conversation import RecordedConversation
+
+# Which part of the words of a fact one line has that says the same; its identifiers it has all.
+MIN_SHARED_WORDS = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidBefore:
+    """What was said before a turn: the facts that hold then, and how many identifiers were named."""
+
+    facts: tuple[Fact, ...]
+    names: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedCounts:
+    """Of what was said before a turn, how much its context shows."""
+
+    facts_said: int
+    facts_shown: int
+    names_said: int
+    names_shown: int
+
+
+class ConversationIndex:
+    """The facts and identifiers of a recorded conversation, turn by turn."""
+
+    def __init__(self, conversation: RecordedConversation) -> None:
+        # By position, from 1 on: the identifiers of each message, in the form in which they are compared.
+        self.names: list[frozenset[str]] = [frozenset()]
+        self.before: list[SaidBefore] = []
+        # Every identifier as it was first written, and the position of that message.
+        self.spelling: dict[str, tuple[str, int]] = {}
+        rows = FactRows()
+        previous: tuple[int, Message] | None = None
+        holding: tuple[Fact, ...] = ()
+        position = 0
+        for turn in conversation.turns():
+            self.before.append(SaidBefore(facts=holding, names=len(self.spelling)))
+            said = [one for request in turn.requests for one in request.said] + list(turn.rest)
+            entries = [(position + index, message) for index, message in enumerate(said, 1)]
+            position += len(said)
+            for at, message in entries:
+                self._note_names(message, at)
+            changes = find_facts(entries, rows.in_force(), before=previous)
+            if changes:
+                rows.write(changes, segment=0)
+                holding = tuple(fact for fact in rows.in_force() if fact.state == "holds")
+            previous = entries[-1] if entries else previous
+        self.at_end = SaidBefore(facts=holding, names=len(self.spelling))
+
+    def _note_names(self, message: Message, position: int) -> None:
+        names = frozenset(map(_normalize_name, written := key_identifiers([message])))
+        self.names.append(names)
+        for name in written:
+            self.spelling.setdefault(_normalize_name(name), (name, position))
+
+
+class RetentionMeter:
+    """Counts, context by context of one replay, what is still shown. A summary is read once."""
+
+    def __init__(self, index: ConversationIndex) -> None:
+        self._index = index
+        self._summary: Summary | None = None
+        self._text = _SummaryText("")
+        # Messages that were cut short, by their ids, with the identifiers that are left.
+        self._shortened: dict[int, tuple[Message, frozenset[str]]] = {}
+
+    def count(
+        self,
+        said: SaidBefore,
+        messages: Sequence[Message],
+        positions: Sequence[int | None],
+        whole: Sequence[Message],
+        before: int,
+    ) -> RetainedCounts:
+        """What a context shows of what was said before the message at position `before`.
+
+        `whole` are the messages of the conversation as they were recorded.
+        """
+        names = self.names_shown(messages, positions, whole, before)
+        facts = self.facts_shown(said.facts, messages, positions, whole)
+        return RetainedCounts(
+            facts_said=len(said.facts), facts_shown=len(facts), names_said=said.names, names_shown=len(names)
+        )
+
+    def names_shown(
+        self,
+        messages: Sequence[Message],
+        positions: Sequence[int | None],
+        whole: Sequence[Message],
+        before: int,
+    ) -> set[str]:
+        """The identifiers named before a position that these messages show."""
+        shown: set[str] = set()
+        for message, position in zip(messages, positions, strict=True):
+            if isinstance(message, Summary):
+                self._read_summary(message)
+                shown |= self._text.names
+            elif position is not None and position < before:
+                shown |= self._names_of(message, position, whole)
+        spelling = self._index.spelling
+        return {name for name in shown if name in spelling and spelling[name][1] < before}
+
+    def facts_shown(
+        self,
+        facts: Sequence[Fact],
+        messages: Sequence[Message],
+        positions: Sequence[int | None],
+        whole: Sequence[Message],
+    ) -> list[Fact]:
+        """The facts that a summary says or whose own message is shown whole."""
+        verbatim: set[int] = set()
+        text = _SummaryText("")
+        for message, position in zip(messages, positions, strict=True):
+            if isinstance(message, Summary):
+                self._read_summary(message)
+                text = self._text
+            elif position is not None and message.text == whole[position - 1].text:
+                verbatim.add(position)
+        return [fact for fact in facts if fact.position in verbatim or text.says(fact)]
+
+    def _read_summary(self, summary: Summary) -> None:
+        if summary is not self._summary:
+            self._summary = summary
+            self._text = _SummaryText("\n".join(summary.texts))
+
+    def _names_of(self, message: Message, position: int, whole: Sequence[Message]) -> frozenset[str]:
+        original = whole[position - 1]
+        if message is original or message.content == original.content:
+            return self._index.names[position]
+        known = self._shortened.get(id(message))
+        if known is None or known[0] is not message:
+            known = (message, frozenset(map(_normalize_name, key_identifiers([message]))))
+            self._shortened[id(message)] = known
+        return known[1]
+
+
+class _SummaryText:
+    """The text of a summary, to ask whether it says a fact."""
+
+    def __init__(self, text: str) -> None:
+        self.names = frozenset(map(_normalize_name, key_names_of(text)))
+        self._lines = [(normalize_fact(line), line) for line in text.splitlines() if line.strip()]
+        self._whole = "\n".join(line for line, _ in self._lines)
+        self._words: list[set[str]] | None = None
+        self._said: dict[str, bool] = {}
+
+    def says(self, fact: Fact) -> bool:
+        known = self._said.get(fact.id)
+        if known is None:
+            known = self._said[fact.id] = normalize_fact(fact.text) in self._whole or self._rephrases(fact)
+        return known
+
+    def _rephrases(self, fact: Fact) -> bool:
+        """Whether one line has the fact's identifiers and most of its words."""
+        if not self._lines:
+            return False
+        if self._words is None:
+            self._words = [folded_words(line) for _, line in self._lines]
+        words = folded_words(fact.text)
+        names = [_normalize_name(name) for name in key_names_of(fact.text)]
+        wanted = MIN_SHARED_WORDS * len(words)
+        return bool(words) and any(
+            len(words & line_words) >= wanted
+            and all(name in THOUSANDS_SEPARATOR.sub("", fold_text(line)) for name in names)
+            for line_words, (_, line) in zip(self._words, self._lines, strict=True)
+        )
+
+
+def _normalize_name(name: str) -> str:
+    """An identifier in the form in which two are compared: 1,200 is 1200."""
+    return THOUSANDS_SEPARATOR.sub("", fold_text(name))

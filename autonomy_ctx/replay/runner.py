@@ -1,0 +1,379 @@
+"""`replay`: runs a recorded conversation against many settings and measures each turn.
+
+The parts are those of an agent: memory in this process, the summarized history, a template. Summaries are
+digests unless a model is given; the background catches up after every request, so the same record gives the
+same numbers. The clock is that of the record: nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from autonomy_ctx.errors import BudgetExceeded
+from autonomy_ctx.items.message import Message
+from autonomy_ctx.items.model_info import model_name
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import StoredSegment
+from autonomy_ctx.models.catalog import (
+    MIN_CACHED_TOKENS,
+    Price,
+    find_context_window,
+    price_of,
+)
+from autonomy_ctx.replay.conversation import FIRST_TIME, RecordedConversation, RecordedTurn
+from autonomy_ctx.replay.grid import ReplaySetting, SettingGrid, make_grid
+from autonomy_ctx.replay.recommendation import recommend
+from autonomy_ctx.replay.result import ReplayReport, ReplayRun, TurnMeasure
+from autonomy_ctx.replay.retention import ConversationIndex, RetentionMeter, SaidBefore
+from autonomy_ctx.sections.instructions import SystemInstructionsSection
+from autonomy_ctx.sections.summarized import SummarizedHistorySection
+from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.template import ContextTemplate
+from autonomy_ctx.validation import check_int, check_seconds
+
+# Whose list price counts unless another is named.
+DEFAULT_PRICE_NAME = "claude-sonnet-4-5"
+# Seconds for which providers keep a cached beginning.
+CACHE_SECONDS = 300.0
+# The tokens of a summarizer's prompt beside what is summarized, for the cost of summaries that were digests.
+SUMMARY_PROMPT_TOKENS = 900
+SCOPE, CONVERSATION = "replay", "replay"
+
+# Told after each turn: how many turns of all settings are done, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+async def replay(
+    conversation: RecordedConversation,
+    grid: SettingGrid | None = None,
+    *,
+    price: Price | str = DEFAULT_PRICE_NAME,
+    limit: int | None = None,
+    model: Any = None,
+    cache_seconds: float = CACHE_SECONDS,
+    on_progress: Progress | None = None,
+) -> ReplayReport:
+    """Run a conversation against each setting of a grid, and recommend one.
+
+    `price` is that of the model that reads the contexts: its name, or a `Price`. `model` writes the
+    summaries; without one they are digests, and their cost is estimated as if the priced model had written
+    them. Turns with a context of more than `limit` tokens are counted; by default the limit is the priced
+    model's context window. After a pause of more than `cache_seconds` nothing is cached.
+    """
+    name, known_price = _read_price(price)
+    check_int("limit", limit, optional=True)
+    check_seconds("cache_seconds", cache_seconds)
+    grid = grid or make_grid()
+    turns = conversation.turns()
+    if not turns:
+        raise ValueError(f"conversation {conversation.name!r} has no message of a user; nothing to replay")
+    limit = find_context_window(name) if limit is None else limit
+    record = _Record(
+        conversation=conversation,
+        turns=turns,
+        index=ConversationIndex(conversation),
+        price=known_price,
+        summary_price=known_price if model is None else price_of(model) or known_price,
+        limit=limit,
+        cache_seconds=cache_seconds,
+    )
+    total = len(turns) * len(grid.settings)
+    runs: list[ReplayRun] = []
+    for number, setting in enumerate(grid.settings):
+
+        def advance(done: int, before: int = number * len(turns)) -> None:
+            if on_progress is not None:
+                on_progress(before + done, total)
+
+        runs.append(await _replay_setting(record, setting, model, advance))
+    whole = _measure_whole(record)
+    return ReplayReport(
+        conversation=conversation.name,
+        turns=len(turns),
+        messages=len(conversation.messages),
+        facts=tuple(fact.text for fact in record.index.at_end.facts),
+        identifiers=record.index.at_end.names,
+        pauses=sum(map(record.is_pause, *_neighbours(conversation.messages))),
+        price_name=name,
+        price=known_price,
+        summary_model=None if model is None else model_name(model) or type(model).__name__,
+        limit=limit,
+        skipped=grid.skipped,
+        whole=whole,
+        runs=tuple(runs),
+        recommendation=recommend(runs, whole),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What all settings of a replay have in common."""
+
+    conversation: RecordedConversation
+    turns: Sequence[RecordedTurn]
+    index: ConversationIndex
+    price: Price
+    summary_price: Price
+    limit: int | None
+    cache_seconds: float
+    counter: TokenCounter = field(default_factory=TokenCounter)
+
+    def tokens(self, message: Message | None) -> int:
+        return 0 if message is None else self.counter.count_uncalibrated(message)
+
+    def is_pause(self, before: Message, after: Message) -> bool:
+        """Whether so much time lies between two messages that a cache has forgotten the first."""
+        gap = (after.created_at - before.created_at).total_seconds()
+        return self.conversation.has_times and gap > self.cache_seconds
+
+
+@dataclass(slots=True)
+class _TurnTotals:
+    """What the requests of one turn add up to."""
+
+    requests: int = 0
+    sent: int = 0
+    cached: int = 0
+    output: int = 0
+    cost: float = 0.0
+    largest: int = 0
+    messages: int = 0
+    was_cut: bool = False
+    was_refused: bool = False
+
+    def add(self, price: Price, tokens: int, messages: int, cached: int, output: int) -> None:
+        cached = cached if cached >= MIN_CACHED_TOKENS else 0
+        self.requests += 1
+        self.sent += tokens
+        self.cached += cached
+        self.output += output
+        self.cost += price.cost(cached=cached, written=tokens - cached, output=output)
+        if tokens > self.largest:
+            self.largest, self.messages = tokens, messages
+
+    def measure(
+        self, turn: RecordedTurn, said: SaidBefore, facts_shown: int, names_shown: int
+    ) -> TurnMeasure:
+        return TurnMeasure(
+            number=turn.number,
+            position=turn.position,
+            requests=self.requests,
+            context_tokens=self.largest,
+            context_messages=self.messages,
+            sent_tokens=self.sent,
+            cached_tokens=self.cached,
+            output_tokens=self.output,
+            cost=self.cost,
+            facts_said=len(said.facts),
+            facts_shown=facts_shown,
+            names_said=said.names,
+            names_shown=names_shown,
+            was_cut=self.was_cut,
+            was_refused=self.was_refused,
+        )
+
+
+async def _replay_setting(
+    record: _Record, setting: ReplaySetting, model: Any, on_turn: Callable[[int], None]
+) -> ReplayRun:
+    """All turns with one setting."""
+    run = _SettingRun(record, setting, model)
+    try:
+        measures = []
+        for turn in record.turns:
+            measures.append(await run.replay_turn(turn))
+            on_turn(turn.number)
+        return await run.finish(tuple(measures))
+    finally:
+        await run.close()
+
+
+class _SettingRun:
+    """A conversation that grows in a memory of its own, and the contexts that are composed of it."""
+
+    def __init__(self, record: _Record, setting: ReplaySetting, model: Any) -> None:
+        self._record, self._setting = record, setting
+        self._now = FIRST_TIME
+        self._memory = Memory(token_counter=record.counter, clock=self._time)
+        self._section = SummarizedHistorySection(
+            model, setting.floor, setting.ceiling, setting.size, clock=lambda: self._now.timestamp()
+        )
+        instructions = record.conversation.instructions
+        self._template = ContextTemplate(
+            [*([SystemInstructionsSection(instructions)] if instructions else []), self._section],
+            max_tokens=setting.budget,
+        )
+        self._meter = RetentionMeter(record.index)
+        self._summaries = _SummaryCosts(record, model is not None)
+        self._context: ComposedContext | None = None
+        # The message before which the last request was sent: its cache is as old.
+        self._last: Message | None = None
+
+    def _time(self) -> datetime:
+        return self._now
+
+    async def replay_turn(self, turn: RecordedTurn) -> TurnMeasure:
+        totals = _TurnTotals()
+        said = self._record.index.before[turn.number - 1]
+        shown = (0, 0)
+        for number, request in enumerate(turn.requests):
+            await self._append(request.said)
+            context = await self._compose(request.said[-1], totals)
+            if context is None:
+                continue
+            output = self._record.tokens(request.answer)
+            cached = 0 if context.shared is None else context.shared.tokens
+            totals.add(self._record.price, context.tokens, len(context.messages), cached, output)
+            totals.was_cut |= bool(context.cut)
+            if number == 0:
+                shown = self._count_shown(context, said, turn.position)
+        await self._append(turn.rest)
+        return totals.measure(turn, said, *shown)
+
+    async def finish(self, turns: tuple[TurnMeasure, ...]) -> ReplayRun:
+        """The whole run, with what a last context would not show."""
+        record = self._record
+        index, whole = record.index, record.conversation.messages
+        lost_facts: tuple[str, ...] = ()
+        lost_names: tuple[str, ...] = ()
+        try:
+            context = await self._template.compose(self._memory, SCOPE, CONVERSATION)
+        except BudgetExceeded:
+            context = None
+        if context is not None:
+            messages, positions = context.messages, context.positions()
+            shown = {
+                fact.id for fact in self._meter.facts_shown(index.at_end.facts, messages, positions, whole)
+            }
+            names = self._meter.names_shown(messages, positions, whole, len(whole) + 1)
+            lost_facts = tuple(fact.text for fact in index.at_end.facts if fact.id not in shown)
+            lost_names = tuple(name for key, (name, _) in index.spelling.items() if key not in names)
+        metrics = self._section.get_metrics()
+        return ReplayRun(
+            setting=self._setting,
+            turns=turns,
+            limit=record.limit,
+            summaries=metrics["summaries_committed"] + metrics["summaries_merged"],
+            summary_cost=self._summaries.cost(metrics),
+            failed_summaries=metrics["background_tasks_failed"],
+            lost_facts=lost_facts,
+            lost_names=lost_names,
+        )
+
+    async def close(self) -> None:
+        await self._template.close()
+        await self._memory.close()
+
+    async def _append(self, messages: Sequence[Message]) -> None:
+        if messages:
+            self._now = max(self._now, messages[-1].created_at)
+            await self._memory.append(SCOPE, CONVERSATION, *messages)
+
+    async def _compose(self, last: Message, totals: _TurnTotals) -> ComposedContext | None:
+        """The context of a request; None when the budget leaves nothing to send."""
+        is_cached = self._last is not None and not self._record.is_pause(self._last, last)
+        previous = self._context if is_cached else None
+        self._last = last
+        try:
+            self._context = await self._template.compose(self._memory, SCOPE, CONVERSATION, previous=previous)
+        except BudgetExceeded:
+            self._context = None
+            totals.was_refused = True
+        await self._section.settled()
+        self._summaries.note((await self._memory.summary(SCOPE, CONVERSATION)).segments)
+        return self._context
+
+    def _count_shown(self, context: ComposedContext, said: SaidBefore, position: int) -> tuple[int, int]:
+        whole = self._record.conversation.messages
+        found = self._meter.count(said, context.messages, context.positions(), whole, position)
+        return found.facts_shown, found.names_shown
+
+
+class _SummaryCosts:
+    """What the summaries of a run cost: by the tokens a model used, or as it would have used them."""
+
+    def __init__(self, record: _Record, has_model: bool) -> None:
+        self._record, self._has_model = record, has_model
+        self._segments: tuple[StoredSegment, ...] = ()
+        self._input = self._output = 0
+
+    def note(self, segments: Sequence[StoredSegment]) -> None:
+        """Count what is new in a summary: its source was read, and it was written."""
+        before = self._segments
+        if self._has_model or tuple(segments) == before:
+            return
+        known = {segment.number for segment in before}
+        covered = before[-1].last if before else 0
+        messages = self._record.conversation.messages
+        for segment in segments:
+            if segment.number in known:
+                continue
+            self._output += segment.tokens
+            self._input += sum(
+                one.tokens for one in before if segment.first <= one.first and one.last <= segment.last
+            )
+            new = messages[max(covered, segment.first - 1) : segment.last]
+            self._input += sum(map(self._record.tokens, new))
+        self._segments = tuple(segments)
+
+    def cost(self, metrics: dict[str, Any]) -> float:
+        price = self._record.summary_price
+        if self._has_model:
+            return price.cost(
+                uncached=metrics["summarizer_input_tokens"], output=metrics["summarizer_output_tokens"]
+            )
+        calls = metrics["summaries_committed"] + metrics["summaries_merged"]
+        return price.cost(uncached=self._input + calls * SUMMARY_PROMPT_TOKENS, output=self._output)
+
+
+def _measure_whole(record: _Record) -> ReplayRun:
+    """The same turns with the whole history in every context: arithmetic, nothing is composed."""
+    instructions = record.conversation.instructions
+    start = record.tokens(Message("system", instructions)) if instructions else 0
+    tokens, count = start, bool(instructions) + 0
+    cached, last = 0, None
+    measures = []
+    for turn in record.turns:
+        totals = _TurnTotals()
+        for request in turn.requests:
+            tokens += sum(map(record.tokens, request.said))
+            count += len(request.said)
+            is_cached = last is not None and not record.is_pause(last, request.said[-1])
+            totals.add(record.price, tokens, count, cached if is_cached else 0, record.tokens(request.answer))
+            cached, last = tokens, request.said[-1]
+        tokens += sum(map(record.tokens, turn.rest))
+        count += len(turn.rest)
+        said = record.index.before[turn.number - 1]
+        measures.append(totals.measure(turn, said, len(said.facts), said.names))
+    return ReplayRun(
+        setting=None,
+        turns=tuple(measures),
+        limit=record.limit,
+        summaries=0,
+        summary_cost=0.0,
+        failed_summaries=0,
+        lost_facts=(),
+        lost_names=(),
+    )
+
+
+def _read_price(price: Price | str) -> tuple[str, Price]:
+    if isinstance(price, Price):
+        return "the given price", price
+    known = price_of(price)
+    if known is None:
+        raise ValueError(
+            f"no price of {price!r} is known; name another model, such as {DEFAULT_PRICE_NAME}, "
+            "or give a Price"
+        )
+    return price, known
+
+
+def _neighbours(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    pairs = list(pairwise(messages))
+    return [before for before, _ in pairs], [after for _, after in pairs]
