@@ -59,7 +59,7 @@ COMMANDS = {
 
 # The errors of the command line's own parser, in whichever package this version of typer has it.
 _ClickException: Any = typer.BadParameter.__mro__[2]
-_COMMON = {
+COMMON_OPTIONS = {
     "json_": Annotated[bool, typer.Option("--json", help="Print JSON for programs.")],
     "no_color": Annotated[bool, typer.Option("--no-color", help="Print no colours; NO_COLOR does the same.")],
     "debug": Annotated[bool, typer.Option("--debug", help="Print tracebacks and log messages.")],
@@ -103,7 +103,7 @@ def add_common_options(work: Callable[..., Any]) -> Callable[..., None]:
     ]
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
-        for name, annotation in _COMMON.items()
+        for name, annotation in COMMON_OPTIONS.items()
     ]
 
     @wraps(work)

@@ -150,11 +150,11 @@ def _installed_version(package: str) -> str | None:
 async def _examine_memory(output: Output, given: str) -> AsyncIterator[Finding]:
     url, path = memory_url(given), memory_path(given)
     yield _finding("memory", "database", "ok", describe_url(url))
-    if path is not None and not _is_file(path):
-        yield _finding("memory", "file", "problem", describe_missing(path))
-        return
     try:
         versions = await read_versions(url)
+        if path is not None and versions is not None and versions.found is None:
+            yield _finding("memory", "file", "problem", describe_missing(path))
+            return
         if versions is not None:
             schema = _examine_schema(versions.found, versions.known)
             yield schema
@@ -172,10 +172,6 @@ async def _examine_memory(output: Output, given: str) -> AsyncIterator[Finding]:
             yield _finding("memory", "writing", "ok", "a trial write went well")
     except (AutonomyCtxError, ImportError, OSError, sqlite3.Error) as error:
         yield _finding("memory", "opening", "problem", describe_error(error))
-
-
-def _is_file(path: str) -> bool:
-    return os.path.isfile(path)
 
 
 def _examine_schema(found: int | None, known: int) -> Finding:

@@ -149,13 +149,14 @@ def print_turn(output: Output, report: TurnReport) -> None:
 def _draw_sections(sections: Sequence[TurnSection], width: int) -> Table:
     is_wide = width >= NARROW
     table = make_table()
-    table.add_column("section", no_wrap=True, overflow="ellipsis")
+    table.expand = True
+    table.add_column("section", ratio=None if is_wide else 1, no_wrap=True, overflow="ellipsis")
     table.add_column("tokens", justify="right", no_wrap=True)
     if is_wide:
         table.add_column("change", justify="right", no_wrap=True)
     table.add_column("cached", justify="right", no_wrap=True)
     if is_wide:
-        table.add_column("from", overflow="fold")
+        table.add_column("from", ratio=1, overflow="fold")
     for index, section in enumerate(sections):
         source = section.source if section.status == "included" else section.status
         style = FAILED_STYLE if section.status == "failed" else NOTE_STYLE

@@ -34,7 +34,7 @@ def lint_templates(
     Sizes are typical ones. The file is run. The exit code is 1 when a section makes turns dearer than they
     have to be.
     """
-    found = load_objects(place, is_template, "a ContextTemplate or an Agent")
+    found = load_objects(place, is_template, "ContextTemplate or Agent")
     plans = [make_plan(name, template_of(value)) for name, value in found.items()]
     if output.is_json:
         output.print_json({"templates": plans})

@@ -65,11 +65,11 @@ async def _upgrade(output: Output, memory: str | None) -> None:
     if output.is_json:
         output.print_json({"memory": name, "from": versions.found, "to": versions.known})
     elif versions.found == versions.known:
-        output.print(f"{name} has the newest schema already, version {versions.known}")
+        output.print_sentence(f"{name} has the newest schema already, version {versions.known}")
     elif versions.found is None:
-        output.print(f"{name} has its tables now, with schema version {versions.known}")
+        output.print_sentence(f"{name} has its tables now, with schema version {versions.known}")
     else:
-        output.print(f"{name} had schema version {versions.found}, and has {versions.known} now")
+        output.print_sentence(f"{name} had schema version {versions.found}, and has {versions.known} now")
 
 
 async def _copy(output: Output, memory: str | None, to: str, scope: str | None) -> None:
@@ -90,7 +90,7 @@ async def _copy(output: Output, memory: str | None, to: str, scope: str | None) 
         )
         return
     known = report.unchanged_conversations
-    output.print(
+    output.print_sentence(
         f"{describe_url(target)} has {count(report.messages, 'message')} of "
         f"{count(report.conversations, 'conversation')}, the same as the source"
         + (f"; {count(known, 'conversation was', 'conversations were')} there already" if known else "")

@@ -145,6 +145,10 @@ class Output:
             self.console.print(*parts)
         self._write("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
+    def print_sentence(self, sentence: str) -> None:
+        """Print what was done, on one line where nobody watches."""
+        self.console.print(Text(clean(sentence)), soft_wrap=not self.console.is_terminal)
+
     def print_json(self, value: Any) -> None:
         """Print one JSON document."""
         self._write(encode_json(value, indent=2, ascii_only=not self._is_unicode()))

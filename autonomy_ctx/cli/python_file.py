@@ -23,7 +23,7 @@ MODULE = "autonomy_ctx_file"
 def load_objects(place: str, is_wanted: Callable[[Any], bool], what: str) -> dict[str, Any]:
     """The objects that `FILE` has of a kind, or the one that `FILE:NAME` names, by their names.
 
-    `what` is the kind in words, such as "a ContextTemplate or an Agent". There is at least one.
+    `what` is the kind in words, such as "ContextTemplate or Agent". There is at least one.
     """
     path, name = split_place(place)
     module = load_module(path)
@@ -32,7 +32,7 @@ def load_objects(place: str, is_wanted: Callable[[Any], bool], what: str) -> dic
         # One object under two names is one.
         found = {key: value for key, value in found.items() if _first_name(found, value) == key}
         if not found:
-            raise WrongInput(f"{path} has no {_without_article(what)} at its top level")
+            raise WrongInput(f"{path} has no {what} at its top level")
         return found
     try:
         value = vars(module)[name]
@@ -41,7 +41,7 @@ def load_objects(place: str, is_wanted: Callable[[Any], bool], what: str) -> dic
         there = f"; it has {', '.join(known)}" if known else ""
         raise WrongInput(f"{path} has nothing named {name!r}{there}") from None
     if not is_wanted(value):
-        raise WrongInput(f"{name} of {path} is of type {type(value).__name__}; it must be {what}")
+        raise WrongInput(f"{name} of {path} is of type {type(value).__name__}; it must be a {what}")
     return {name: value}
 
 
@@ -92,7 +92,3 @@ def _line_of(error: Exception, file: Path) -> str:
 
 def _first_name(found: dict[str, Any], value: Any) -> str:
     return next(key for key, other in found.items() if other is value)
-
-
-def _without_article(what: str) -> str:
-    return what.removeprefix("an ").removeprefix("a ")

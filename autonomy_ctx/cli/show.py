@@ -277,13 +277,14 @@ def _print_turns(output: Output, report: ConversationReport) -> None:
         return
     is_wide, has_costs = output.width >= NARROW, any(turn.cost for turn in report.turns)
     table = make_table()
+    table.expand = True
     table.add_column("turn", justify="right", style="cyan", no_wrap=True)
     if is_wide:
         table.add_column("time", style=NOTE_STYLE, no_wrap=True)
     table.add_column("tokens", justify="right", no_wrap=True)
     if has_costs:
         table.add_column("cost", justify="right", no_wrap=True)
-    table.add_column("text", no_wrap=True, overflow="ellipsis")
+    table.add_column("text", ratio=1, no_wrap=True, overflow="ellipsis")
     for turn in report.turns:
         table.add_row(
             turn_name(turn),

@@ -33,7 +33,6 @@ from autonomy_ctx.cli.message_files import (
 from autonomy_ctx.cli.output import CommandFailed, Output, WrongInput, count, encode_json
 from autonomy_ctx.cli.target import (
     AgentOption,
-    ConversationArgument,
     MemoryOption,
     ScopeOption,
     find_conversation,
@@ -66,7 +65,9 @@ class FileFormat(StrEnum):
 
 async def export_messages(
     output: Output,
-    conversation: ConversationArgument = None,
+    conversation: Annotated[
+        str | None, typer.Argument(metavar="CONVERSATION", help="Its name; without it, all conversations.")
+    ] = None,
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
@@ -78,6 +79,7 @@ async def export_messages(
         typer.Option(
             "--format",
             "-f",
+            metavar="FORMAT",
             help="jsonl: one message a line, with ids and times. "
             'openai: one conversation a line, as {"messages": [...]}.',
         ),
@@ -155,7 +157,7 @@ def import_messages(
         output.print_json(report.to_dict())
         return
     made = f"; {path} is new" if is_new else ""
-    output.print(f"{report}{made}")
+    output.print_sentence(f"{report}{made}")
 
 
 # -- writing ------------------------------------------------------------------------------------------

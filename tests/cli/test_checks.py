@@ -1,0 +1,319 @@
+"""`autonomy-ctx doctor`, `lint`, `search` and `migrate`: what they find, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import anyio
+import pytest
+from pty_process import ROOT, run_command
+
+from autonomy_ctx import Memory
+from autonomy_ctx.cli.doctor import EXTRAS
+from autonomy_ctx.cli.output import ExitCode
+from autonomy_ctx.memory.sqlite.migrate import latest_version
+
+# A database as an earlier version has left it.
+OLD_DATABASE = ROOT / "tests" / "memory" / "old_folding.sqlite"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    async def fill() -> None:
+        async with Memory(f"sqlite:///{tmp_path}/trips.db") as memory:
+            for scope, text in (("ana", "My booking code is PT-4711."), ("bo", "Two bookings, please.")):
+                await memory.append(scope, "lisbon", {"role": "user", "content": text})
+            await memory.for_agent("guide").append(
+                "ana", "porto", {"role": "user", "content": "No booking yet."}
+            )
+            long = "word " * 400 + "the harbour " + "word " * 400
+            await memory.append("ana", "lisbon", {"role": "user", "content": long})
+
+    anyio.run(fill)
+    return tmp_path
+
+
+# -- search -------------------------------------------------------------------------------------------
+
+
+def test_a_search_goes_over_all_scopes_and_agents_or_some(folder: Path) -> None:
+    def places(*arguments: str) -> set[tuple[str, str, str]]:
+        ran = run_command("search", "bookings", "-m", "trips.db", "--json", *arguments, cwd=folder)
+        return {(hit["scope"], hit["agent"], hit["conversation"]) for hit in json.loads(ran.stdout)["hits"]}
+
+    assert places() == {("ana", "", "lisbon"), ("bo", "", "lisbon"), ("ana", "guide", "porto")}
+    assert places("--scope", "ana") == {("ana", "", "lisbon"), ("ana", "guide", "porto")}
+    assert places("--agent", "guide") == {("ana", "guide", "porto")}
+    assert places("--conversation", "lisbon", "--scope", "bo") == {("bo", "", "lisbon")}
+    assert len(places("--limit", "1")) == 1
+
+
+def test_a_hit_is_shown_with_its_place_and_the_words_around_it(folder: Path) -> None:
+    ran = run_command("search", "harbour", "-m", "trips.db", cwd=folder)
+    place, excerpt, *_ = ran.stdout.splitlines()
+    assert place.startswith("lisbon #2  ana · user · ")
+    assert excerpt.startswith("  …word")
+    assert "the harbour" in ran.stdout
+    none = run_command("search", "zebra", "-m", "trips.db", cwd=folder)
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "no message shares a word with this\n")
+
+
+# -- migrate ------------------------------------------------------------------------------------------
+
+
+def test_an_old_database_is_read_only_after_it_was_migrated(tmp_path: Path) -> None:
+    shutil.copy(OLD_DATABASE, tmp_path / "old.db")
+    before = (tmp_path / "old.db").read_bytes()
+    refused = run_command("conversations", "-m", "old.db", cwd=tmp_path)
+    assert refused.returncode == ExitCode.WRONG_INPUT
+    assert refused.stderr == (
+        f"error: old.db has schema version 10, and this program reads version {latest_version()}; run "
+        f"`autonomy-ctx migrate` on it once. Older programs cannot open it then\n"
+    )
+    assert (tmp_path / "old.db").read_bytes() == before
+    assert os.listdir(tmp_path) == ["old.db"]
+    migrated = run_command("migrate", "-m", "old.db", cwd=tmp_path)
+    assert migrated.stdout == f"old.db had schema version 10, and has {latest_version()} now\n"
+    again = run_command("migrate", "-m", "old.db", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == {"memory": "old.db", "from": latest_version(), "to": latest_version()}
+    assert run_command("conversations", "-m", "old.db", cwd=tmp_path).returncode == 0
+
+
+def test_a_memory_is_copied_into_another(folder: Path) -> None:
+    first = run_command("migrate", "-m", "trips.db", "--to", "new.db", cwd=folder)
+    assert first.stdout == "new.db has 4 messages of 3 conversations, the same as the source\n"
+    again = run_command("migrate", "-m", "trips.db", "--to", "new.db", "--json", cwd=folder)
+    assert json.loads(again.stdout)["unchanged_conversations"] == 3
+    exported = [run_command("export", "-m", name, cwd=folder).stdout for name in ("trips.db", "new.db")]
+    assert exported[0] == exported[1] != ""
+    one = run_command("migrate", "-m", "trips.db", "--to", "bo.db", "--scope", "bo", "--json", cwd=folder)
+    assert json.loads(one.stdout)["messages"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-m", "gone.db"], "gone.db does not exist; there is trips.db"),
+        (["-m", "trips.db", "--scope", "ana"], "--scope goes with --to: a schema is upgraded as a whole"),
+        (["-m", "trips.db", "--to", "trips.db"], "--to names the same memory; name another one"),
+        (["-m", "gone.db", "--to", "new.db"], "gone.db does not exist; there is trips.db"),
+        (["-m", "memory://"], "memory://... is of a kind whose schema is not known here"),
+    ],
+)
+def test_what_cannot_be_migrated_is_left_alone(folder: Path, arguments: list[str], sentence: str) -> None:
+    before = sorted(os.listdir(folder))
+    ran = run_command("migrate", *arguments, cwd=folder)
+    assert (ran.returncode, ran.stderr) == (ExitCode.WRONG_INPUT, f"error: {sentence}\n")
+    assert sorted(os.listdir(folder)) == before
+
+
+# -- lint ---------------------------------------------------------------------------------------------
+
+PLANS = """
+from beside import sections
+from autonomy_ctx import Agent, ContextTemplate, Model
+
+costly = ContextTemplate(sections)
+same = costly
+thrifty = ContextTemplate(sections, arrange="cache")
+guide = Agent("guide", instructions="You plan trips.", model=Model("offline"))
+number = 7
+if __name__ == "__main__":
+    raise SystemExit("not as a program")
+"""
+SECTIONS = """
+from autonomy_ctx import AdditionalContextSection, ConversationHistorySection
+from autonomy_ctx import Message, SystemInstructionsSection
+
+now = AdditionalContextSection("now", provider_fn=lambda *_: [Message("system", "Monday")])
+sections = [SystemInstructionsSection("You plan."), now, ConversationHistorySection()]
+"""
+
+
+@pytest.fixture
+def plans(tmp_path: Path) -> Path:
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "plans.py").write_text(PLANS)
+    (tmp_path / "plans" / "beside.py").write_text(SECTIONS)
+    return tmp_path
+
+
+def test_a_costly_order_is_named_and_fails(plans: Path) -> None:
+    ran = run_command("lint", "plans/plans.py", "--json", cwd=plans)
+    assert ran.returncode == ExitCode.FAILED
+    found = {plan["template"]: plan for plan in json.loads(ran.stdout)["templates"]}
+    assert list(found) == ["costly", "thrifty", "guide"], "one object under two names is one"
+    assert [warning["section"] for warning in found["costly"]["warnings"]] == ["now"]
+    assert [section["cached"] for section in found["costly"]["sections"]] == [True, False, False]
+    assert [section["name"] for section in found["thrifty"]["sections"]][-1] == "now"
+    assert not found["thrifty"]["warnings"]
+    shown = run_command("lint", "plans/plans.py", cwd=plans)
+    assert "section `now` changes every turn and stands before `conversation_history`" in " ".join(
+        shown.stdout.split()
+    )
+
+
+def test_one_template_is_chosen_by_its_name(plans: Path) -> None:
+    ran = run_command("lint", "plans/plans.py:thrifty", cwd=plans)
+    assert ran.returncode == 0
+    assert "nothing that changes every turn stands before what does not" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "code", "sentence"),
+    [
+        (None, "gone.py", ExitCode.WRONG_INPUT, "gone.py does not exist; name a Python file"),
+        (None, "plans", ExitCode.WRONG_INPUT, "plans is a folder; name a Python file"),
+        (
+            None,
+            "plans/plans.py:dear",
+            ExitCode.WRONG_INPUT,
+            "nothing named 'dear'; it has costly, same",
+        ),
+        (
+            None,
+            "plans/plans.py:number",
+            ExitCode.WRONG_INPUT,
+            "type int; it must be a ContextTemplate or Agent",
+        ),
+        (
+            "x = 1",
+            "own.py",
+            ExitCode.WRONG_INPUT,
+            "own.py has no ContextTemplate or Agent at its",
+        ),
+        ("\n\n1 / 0", "own.py", ExitCode.FAILED, "own.py, line 3: ZeroDivisionError: division by zero"),
+        ("x = (", "own.py", ExitCode.FAILED, "line 1: '(' was never closed"),
+        ("raise SystemExit(3)", "own.py", ExitCode.FAILED, "own.py ended the program"),
+        (
+            "x = 1",
+            "own.txt",
+            ExitCode.WRONG_INPUT,
+            "own.txt is not a Python file",
+        ),
+    ],
+)
+def test_a_file_that_has_no_template_is_an_error_with_its_place(
+    plans: Path, source: str | None, place: str, code: ExitCode, sentence: str
+) -> None:
+    if source is not None:
+        (plans / place).write_text(source)
+    ran = run_command("lint", place, cwd=plans)
+    assert ran.returncode == code
+    assert sentence in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+# -- doctor -------------------------------------------------------------------------------------------
+
+
+def findings(folder: Path, *arguments: str, code: int = 0, **variables: str) -> dict[str, tuple[str, str]]:
+    """What the doctor found: status and text by group and name."""
+    ran = run_command("doctor", *arguments, "--json", cwd=folder, **variables)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    report = json.loads(ran.stdout)
+    assert report["ok"] is (code == 0)
+    return {f"{one['group']} {one['name']}": (one["status"], one["text"]) for one in report["findings"]}
+
+
+def test_a_healthy_memory_is_found_to_be_one(folder: Path) -> None:
+    found = findings(folder, "-m", "trips.db")
+    assert found["memory schema"] == ("ok", f"version {latest_version()}, the newest")
+    assert found["memory integrity"] == ("ok", "every page was read, and nothing is damaged")
+    assert found["memory writing"][0] == "ok"
+    assert found["extras cli"][0] == "ok"
+    assert sqlite3.sqlite_version in found["program SQLite"][1]
+    shown = run_command("doctor", "-m", "trips.db", cwd=folder)
+    assert "✓  integrity" in shown.stdout
+
+
+def test_the_doctor_knows_what_each_extra_installs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {
+        extra: {package.partition(">")[0].partition("[")[0] for package in packages}
+        for extra, packages in project["optional-dependencies"].items()
+    }
+    # psycopg brings its pool by an extra of its own.
+    wanted["postgres"].add("psycopg-pool")
+    assert {extra: set(packages) for extra, packages in EXTRAS.items()} == wanted
+
+
+def test_a_damaged_file_is_a_problem(folder: Path) -> None:
+    with (folder / "trips.db").open("r+b") as file:
+        file.seek(4096 * 3)
+        file.write(b"\xff" * 4096 * 4)
+    found = findings(folder, "-m", "trips.db", code=ExitCode.FAILED)
+    assert "problem" in {status for name, (status, _) in found.items() if name.startswith("memory ")}
+
+
+@pytest.mark.parametrize("name", ["gone.db", "notes.txt"])
+def test_a_path_without_a_database_is_a_problem_and_makes_nothing(folder: Path, name: str) -> None:
+    (folder / "notes.txt").write_text("no database")
+    before = sorted(os.listdir(folder))
+    found = findings(folder, "-m", name, code=ExitCode.FAILED)
+    assert "problem" in {status for status, _ in found.values()}
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_an_old_schema_is_a_warning_and_stays(tmp_path: Path) -> None:
+    shutil.copy(OLD_DATABASE, tmp_path / "old.db")
+    found = findings(tmp_path, "-m", "old.db")
+    assert found["memory schema"] == (
+        "warning",
+        f"version 10; `autonomy-ctx migrate` brings it to {latest_version()}",
+    )
+    assert os.listdir(tmp_path) == ["old.db"]
+
+
+def test_keys_are_named_and_never_shown(folder: Path) -> None:
+    secret = "sk-very-secret"
+    ran = run_command("doctor", cwd=folder, OPENAI_API_KEY=secret, GEMINI_API_KEY=secret)
+    assert "OPENAI_API_KEY is set" in ran.stdout
+    assert "GEMINI_API_KEY is set" in ran.stdout
+    assert secret not in ran.stdout + ran.stderr
+
+
+@pytest.fixture
+def provider() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A server on this machine that notes the headers of its requests; its address."""
+    seen: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            seen.append(dict(self.headers))
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", seen
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_providers_are_reached_only_when_asked_and_without_the_key(
+    folder: Path, provider: tuple[str, list[dict[str, str]]]
+) -> None:
+    address, seen = provider
+    variables = {"OPENAI_BASE_URL": address, "OPENAI_API_KEY": "sk-very-secret"}
+    findings(folder, code=0, **variables)
+    assert seen == []
+    found = findings(folder, "--network", code=0, **variables)
+    assert found["network openai"][0] == "ok"
+    assert len(seen) == 1
+    assert "sk-very-secret" not in str(seen)
+    gone = findings(folder, "--network", code=ExitCode.FAILED, OPENAI_BASE_URL="http://127.0.0.1:1/v1")
+    assert "cannot be reached" in gone["network openai"][1]
