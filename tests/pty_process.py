@@ -14,7 +14,11 @@ import termios
 from pathlib import Path
 from types import TracebackType
 
+import autonomy_ctx
+
 ROOT = Path(__file__).parent.parent
+# The package that this process tests, which may be a broken copy.
+PACKAGE_FOLDER = Path(str(autonomy_ctx.__file__)).parent.parent
 WAIT_SECONDS = 40.0
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
 
@@ -22,7 +26,11 @@ _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x0
 def command_environment(**variables: str) -> dict[str, str]:
     """The environment of a command: none of the variables that change what is printed."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR", "LANG")}
-    return kept | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color"} | variables
+    return (
+        kept
+        | {"PYTHONPATH": str(PACKAGE_FOLDER), "PYTHONIOENCODING": "utf-8", "TERM": "xterm-256color"}
+        | variables
+    )
 
 
 def run_command(

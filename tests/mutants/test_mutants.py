@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from mutants import (
     broken_agents,
+    broken_command_line,
     broken_contexts,
     broken_edges,
     broken_memory,
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
     *(broken_contexts, broken_agents, broken_edges, broken_turns),
-    *(broken_vectors, broken_pins_and_profiles),
+    *(broken_vectors, broken_pins_and_profiles, broken_command_line),
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 
