@@ -63,7 +63,7 @@ MARKS: dict[Status, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked at, and what to know about it."""
 
     group: str
@@ -87,7 +87,7 @@ async def examine(
     if memory:
         findings += [one async for one in _examine_memory(output, memory)]
     else:
-        findings.append(_finding("memory", "database", "note", "none was named; --memory examines one"))
+        findings.append(_diagnosis("memory", "database", "note", "none was named; --memory examines one"))
     findings += _examine_keys()
     if network:
         findings += [one async for one in _examine_network()]
@@ -99,21 +99,21 @@ async def examine(
     return ExitCode.FAILED if has_problem else ExitCode.DONE
 
 
-def _finding(group: str, name: str, status: Status, text: str) -> Finding:
-    return Finding(group=group, name=name, status=status, text=text)
+def _diagnosis(group: str, name: str, status: Status, text: str) -> Diagnosis:
+    return Diagnosis(group=group, name=name, status=status, text=text)
 
 
 # -- this installation --------------------------------------------------------------------------------
 
 
-def _examine_program() -> Iterator[Finding]:
+def _examine_program() -> Iterator[Diagnosis]:
     own = _installed_version("autonomy-ctx")
-    yield _finding("program", "autonomy_ctx", "ok", own or "run from its source, not installed")
+    yield _diagnosis("program", "autonomy_ctx", "ok", own or "run from its source, not installed")
     python = f"{platform.python_version()} ({platform.python_implementation()}) on {platform.system()}"
-    yield _finding("program", "Python", "ok", python)
+    yield _diagnosis("program", "Python", "ok", python)
     fixed = ".".join(map(str, WAL_RESET_FIX_VERSION))
     if sqlite3.sqlite_version_info < WAL_RESET_FIX_VERSION:
-        yield _finding(
+        yield _diagnosis(
             "program",
             "SQLite",
             "warning",
@@ -122,19 +122,19 @@ def _examine_program() -> Iterator[Finding]:
             f"the file",
         )
     else:
-        yield _finding("program", "SQLite", "ok", sqlite3.sqlite_version)
+        yield _diagnosis("program", "SQLite", "ok", sqlite3.sqlite_version)
 
 
-def _examine_extras() -> Iterator[Finding]:
+def _examine_extras() -> Iterator[Diagnosis]:
     for extra, packages in EXTRAS.items():
         found = {name: _installed_version(name) for name in packages}
         missing = [name for name, number in found.items() if number is None]
         if missing:
             text = f"not installed: pip install 'autonomy-ctx[{extra}]'"
-            yield _finding("extras", extra, "note", text)
+            yield _diagnosis("extras", extra, "note", text)
         else:
             text = ", ".join(f"{name} {number}" for name, number in found.items())
-            yield _finding("extras", extra, "ok", text)
+            yield _diagnosis("extras", extra, "ok", text)
 
 
 def _installed_version(package: str) -> str | None:
@@ -147,13 +147,13 @@ def _installed_version(package: str) -> str | None:
 # -- the memory ---------------------------------------------------------------------------------------
 
 
-async def _examine_memory(output: Output, given: str) -> AsyncIterator[Finding]:
+async def _examine_memory(output: Output, given: str) -> AsyncIterator[Diagnosis]:
     url, path = memory_url(given), memory_path(given)
-    yield _finding("memory", "database", "ok", describe_url(url))
+    yield _diagnosis("memory", "database", "ok", describe_url(url))
     try:
         versions = await read_versions(url)
         if path is not None and versions is not None and versions.found is None:
-            yield _finding("memory", "file", "problem", describe_missing(path))
+            yield _diagnosis("memory", "file", "problem", describe_missing(path))
             return
         if versions is not None:
             schema = _examine_schema(versions.found, versions.known)
@@ -169,92 +169,99 @@ async def _examine_memory(output: Output, given: str) -> AsyncIterator[Finding]:
                 yield finding
             yield await _examine_notifications(url)
         async with Memory(url):
-            yield _finding("memory", "writing", "ok", "a trial write went well")
+            yield _diagnosis("memory", "writing", "ok", "a trial write went well")
     except (AutonomyCtxError, ImportError, OSError, sqlite3.Error) as error:
-        yield _finding("memory", "opening", "problem", describe_error(error))
+        yield _diagnosis("memory", "opening", "problem", describe_error(error))
 
 
-def _examine_schema(found: int | None, known: int) -> Finding:
+def _examine_schema(found: int | None, known: int) -> Diagnosis:
     if found is None:
         text = "there are no tables of autonomy_ctx; a program that opens it makes them"
-        return _finding("memory", "schema", "warning", text)
+        return _diagnosis("memory", "schema", "warning", text)
     if found < known:
         text = f"version {found}; `autonomy-ctx migrate` brings it to {known}"
-        return _finding("memory", "schema", "warning", text)
+        return _diagnosis("memory", "schema", "warning", text)
     if found > known:
         text = f"version {found}, and this program knows up to {known}; upgrade autonomy_ctx"
-        return _finding("memory", "schema", "problem", text)
-    return _finding("memory", "schema", "ok", f"version {found}, the newest")
+        return _diagnosis("memory", "schema", "problem", text)
+    return _diagnosis("memory", "schema", "ok", f"version {found}, the newest")
 
 
-def _examine_file(path: str) -> list[Finding]:
+def _examine_file(path: str) -> list[Diagnosis]:
     """The file of an SQLite database, its folder, and every page of it."""
     findings = []
     try:
         check_location(path)
     except AutonomyCtxError as error:
-        findings.append(_finding("memory", "folder", "problem", str(error)))
+        findings.append(_diagnosis("memory", "folder", "problem", str(error)))
     file, log = Path(path), Path(f"{path}-wal")
     sizes = f"{_megabytes(file.stat().st_size)}"
     if log.exists() and log.stat().st_size:
         sizes += f", and {_megabytes(log.stat().st_size)} in its write-ahead log"
-    findings.append(_finding("memory", "size", "ok", sizes))
+    findings.append(_diagnosis("memory", "size", "ok", sizes))
     free = shutil.disk_usage(file.absolute().parent).free
     room: Status = "ok" if free > FREE_BYTES else "warning"
-    findings.append(_finding("memory", "free room", room, _megabytes(free)))
-    with closing(connect_read_only(file)) as connection:
-        faults = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(5)")]
-        faults = [] if faults == ["ok"] else faults
-        faults += [
-            f"table {table} names a row of {parent} that is not there"
-            for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check").fetchmany(5)
-        ]
+    findings.append(_diagnosis("memory", "free room", room, _megabytes(free)))
+    faults = _find_faults(file)
     if faults:
         advice = f"Restore a backup, or save what can be saved with `sqlite3 {path} .recover`"
-        findings.append(_finding("memory", "integrity", "problem", f"{'; '.join(faults)}. {advice}"))
+        findings.append(_diagnosis("memory", "integrity", "problem", f"{'; '.join(faults)}. {advice}"))
     else:
-        findings.append(_finding("memory", "integrity", "ok", "every page was read, and nothing is damaged"))
+        findings.append(_diagnosis("memory", "integrity", "ok", "every page was read; none is damaged"))
     return findings
+
+
+def _find_faults(file: Path) -> list[str]:
+    """What SQLite finds wrong with a file when it reads all of it."""
+    try:
+        with closing(connect_read_only(file)) as connection:
+            faults = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(5)")]
+            if faults != ["ok"]:
+                return faults
+            broken = connection.execute("PRAGMA foreign_key_check").fetchmany(5)
+    except sqlite3.DatabaseError as error:
+        return [str(error)]
+    return [f"table {table} names a row of {parent} that is not there" for table, _, parent, _ in broken]
 
 
 def _megabytes(size: int) -> str:
     return f"{size / 2**20:,.1f} MB" if size < 2**30 else f"{size / 2**30:,.1f} GB"
 
 
-def _examine_server(state: ServerState) -> Iterator[Finding]:
+def _examine_server(state: ServerState) -> Iterator[Diagnosis]:
     from autonomy_ctx.memory.postgres.migrate import MIN_SERVER_VERSION
 
     number = f"PostgreSQL {state.server_version // 10000}.{state.server_version % 10000}"
     is_old = state.server_version < MIN_SERVER_VERSION
     needed = f"; autonomy_ctx needs {MIN_SERVER_VERSION // 10000} or a later one" if is_old else ""
-    yield _finding("memory", "server", "problem" if is_old else "ok", number + needed)
+    yield _diagnosis("memory", "server", "problem" if is_old else "ok", number + needed)
     is_utf8 = state.encoding == "UTF8"
     advice = "" if is_utf8 else ", which cannot hold every text; create the database with ENCODING 'UTF8'"
-    yield _finding("memory", "encoding", "ok" if is_utf8 else "problem", state.encoding + advice)
+    yield _diagnosis("memory", "encoding", "ok" if is_utf8 else "problem", state.encoding + advice)
     if state.refused_tables:
         some = ", ".join(state.refused_tables[:4])
         text = f"this user may not read and write {count(len(state.refused_tables), 'table')}, such as {some}"
-        yield _finding("memory", "rights", "problem", text)
+        yield _diagnosis("memory", "rights", "problem", text)
     elif state.may_create:
-        yield _finding("memory", "rights", "ok", "this user may read, write and upgrade the tables")
+        yield _diagnosis("memory", "rights", "ok", "this user may read, write and upgrade the tables")
     else:
         text = "this user may read and write; upgrades need a user who may create in the database"
-        yield _finding("memory", "rights", "ok", text)
+        yield _diagnosis("memory", "rights", "ok", text)
     if state.is_behind_pooler:
-        yield _finding("memory", "pooler", "note", "there is a pooler, such as pgbouncer, before the server")
+        yield _diagnosis("memory", "pooler", "note", "a pooler, such as pgbouncer, is before the server")
 
 
-async def _examine_notifications(url: str) -> Finding:
+async def _examine_notifications(url: str) -> Diagnosis:
     if await hears_notifications(url):
-        return _finding("memory", "notifications", "ok", "processes wake each other at once")
+        return _diagnosis("memory", "notifications", "ok", "processes wake each other at once")
     text = "none arrive, as behind a pooler: waiting takes up to two seconds longer. Give `listen_dsn`"
-    return _finding("memory", "notifications", "warning", text)
+    return _diagnosis("memory", "notifications", "warning", text)
 
 
 # -- models -------------------------------------------------------------------------------------------
 
 
-def _examine_keys() -> Iterator[Finding]:
+def _examine_keys() -> Iterator[Diagnosis]:
     variables = {
         variable: provider
         for provider in reversed(list(PROVIDERS.values()))
@@ -262,29 +269,29 @@ def _examine_keys() -> Iterator[Finding]:
         if os.environ.get(variable)
     }
     for variable, provider in sorted(variables.items()):
-        yield _finding("models", provider.name, "ok", f"{variable} is set")
+        yield _diagnosis("models", provider.name, "ok", f"{variable} is set")
     if not variables:
-        yield _finding("models", "keys", "note", "no key of a provider is set; the offline model needs none")
+        yield _diagnosis("models", "keys", "note", "no key is set; the offline model needs none")
 
 
-async def _examine_network() -> AsyncIterator[Finding]:
+async def _examine_network() -> AsyncIterator[Diagnosis]:
     providers: dict[str, Provider] = {}
     for provider in PROVIDERS.values():
         is_used = provider.read_key() or any(map(os.environ.get, provider.url_variables))
         try:
             address = provider.resolve_base_url(None) if is_used else None
         except ValueError as error:
-            yield _finding("network", provider.name, "problem", str(error))
+            yield _diagnosis("network", provider.name, "problem", str(error))
             continue
         if address is not None:
             providers.setdefault(address, provider)
     for address, provider in providers.items():
         yield await _reach(provider.name, address)
     if not providers:
-        yield _finding("network", "providers", "note", "none has a key or an address; nothing was asked")
+        yield _diagnosis("network", "providers", "note", "none has a key or an address; nothing was asked")
 
 
-async def _reach(name: str, address: str) -> Finding:
+async def _reach(name: str, address: str) -> Diagnosis:
     """Ask a server for its first page, without a key: any answer shows that it can be reached."""
     import httpx
 
@@ -295,15 +302,15 @@ async def _reach(name: str, address: str) -> Finding:
             await client.head(f"{urlsplit(address).scheme}://{host}/")
     except httpx.HTTPError as error:
         text = f"{host} cannot be reached ({type(error).__name__}); look at the network, proxies and names"
-        return _finding("network", name, "problem", text)
+        return _diagnosis("network", name, "problem", text)
     milliseconds = (time.perf_counter() - begun) * 1000
-    return _finding("network", name, "ok", f"{host} answered after {milliseconds:,.0f} ms")
+    return _diagnosis("network", name, "ok", f"{host} answered after {milliseconds:,.0f} ms")
 
 
 # -- drawing ------------------------------------------------------------------------------------------
 
 
-def _print(output: Output, findings: list[Finding]) -> None:
+def _print(output: Output, findings: list[Diagnosis]) -> None:
     group = ""
     table = _new_group()
     for finding in findings:
