@@ -28,6 +28,8 @@ from autonomy_ctx.cli.output import ExitCode, Output, describe_error, exit_code_
 
 PROGRAM = "autonomy-ctx"
 RUN, LOOK, MOVE, CHECK = "Run", "Look", "Move", "Check"
+# The group of the options of all commands in the help of each.
+EVERYWHERE = "Everywhere"
 
 
 class CommandEntry(NamedTuple):
@@ -60,14 +62,26 @@ COMMANDS = {
 # The errors of the command line's own parser, in whichever package this version of typer has it.
 _ClickException: Any = typer.BadParameter.__mro__[2]
 COMMON_OPTIONS = {
-    "json_": Annotated[bool, typer.Option("--json", help="Print JSON for programs.")],
-    "no_color": Annotated[bool, typer.Option("--no-color", help="Print no colours; NO_COLOR does the same.")],
-    "debug": Annotated[bool, typer.Option("--debug", help="Print tracebacks and log messages.")],
+    "json_": ("--json", "Print JSON for programs."),
+    "no_color": ("--no-color", "Print no colours; NO_COLOR does the same."),
+    "debug": ("--debug", "Print tracebacks and log messages."),
 }
+
+
+class Command(TyperCommand):
+    """A command whose help shows no types that say nothing: a switch takes no value, and N is a number."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Its arguments and options."""
+        return _name_values(super().get_params(ctx))
 
 
 class CommandGroup(TyperGroup):
     """The commands by name; a command is imported when it runs, so that help and completion are quick."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options before a command."""
+        return _name_values(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the help."""
@@ -84,14 +98,28 @@ class CommandGroup(TyperGroup):
         return name, command and load_command(str(name)), rest
 
 
+def _name_values(parameters: Any) -> Any:
+    for one in parameters:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+        elif one.metavar is None:
+            one.metavar = "N"
+    return parameters
+
+
 def load_command(name: str) -> Any:
     """Import a command, with all its options."""
     entry = COMMANDS[name]
     module, _, function = entry.place.partition(":")
     work = getattr(import_module(f"autonomy_ctx.cli.{module}"), function)
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command(name, help=inspect.getdoc(work))(add_common_options(work))
+    app.command(name, cls=Command, help=_unwrap(inspect.getdoc(work) or ""))(add_common_options(work))
     return typer.main.get_command(app)
+
+
+def _unwrap(text: str) -> str:
+    """The paragraphs of a docstring, each on one line: a terminal has a width of its own."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def add_common_options(work: Callable[..., Any]) -> Callable[..., None]:
@@ -102,8 +130,13 @@ def add_common_options(work: Callable[..., Any]) -> Callable[..., None]:
         for one in list(inspect.signature(work).parameters.values())[1:]
     ]
     common = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
-        for name, annotation in COMMON_OPTIONS.items()
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False,
+            annotation=Annotated[bool, typer.Option(switch, help=text, rich_help_panel=EVERYWHERE)],
+        )
+        for name, (switch, text) in COMMON_OPTIONS.items()
     ]
 
     @wraps(work)

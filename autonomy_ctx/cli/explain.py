@@ -124,7 +124,8 @@ def line_of(message: MessageReport) -> MessageLine:
 
 def print_turn(output: Output, report: TurnReport) -> None:
     """A turn as people read it."""
-    output.print(Heading(f"Turn {clean_line(report.id)}", format_time(report.at)))
+    name = report.id if report.position is None else str(report.position)
+    output.print(Heading(f"Turn {clean_line(name)}", f"{clean_line(report.id)} · {format_time(report.at)}"))
     names = [report.conversation, f"scope {report.scope}", f"agent {report.agent}" if report.agent else ""]
     output.print(Text(" · ".join(clean_line(name) for name in names if name), NOTE_STYLE))
     said = next((one for one in report.messages if one.position == report.position), None)

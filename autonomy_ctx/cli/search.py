@@ -93,7 +93,7 @@ async def _search(
 
 def _print_hit(output: Output, found: FoundMessage, words: Sequence[str]) -> None:
     hit = found.hit
-    place = Text(clean_line(hit.conversation), style="bold")
+    place = Text().append(clean_line(hit.conversation), style="bold")
     place.append(f" #{hit.position}", style="cyan")
     names = [found.scope, found.agent, hit.message.role.value, format_time(hit.message.created_at)]
     place.append("  " + " · ".join(clean_line(name) for name in names if name), style="dim")

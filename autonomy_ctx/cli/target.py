@@ -29,6 +29,8 @@ MAX_NAMES = 2000
 # How many names an error lists.
 MAX_LISTED = 8
 
+# The group of these options in the help.
+WHERE = "Where"
 MemoryOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -37,14 +39,24 @@ MemoryOption: TypeAlias = Annotated[
         metavar="FILE|URL",
         envvar=MEMORY_VARIABLE,
         help="The database: an SQLite file, or a URL such as postgresql://user@host/name.",
+        rich_help_panel=WHERE,
     ),
 ]
 AgentOption: TypeAlias = Annotated[
-    str | None, typer.Option("--agent", "-a", metavar="NAME", help="Conversations with this agent.")
+    str | None,
+    typer.Option(
+        "--agent", "-a", metavar="NAME", help="Conversations with this agent.", rich_help_panel=WHERE
+    ),
 ]
 ScopeOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--scope", "-s", metavar="NAME", help="Conversations of this scope (a user or tenant)."),
+    typer.Option(
+        "--scope",
+        "-s",
+        metavar="NAME",
+        help="Conversations of this scope (a user or tenant).",
+        rich_help_panel=WHERE,
+    ),
 ]
 ConversationArgument: TypeAlias = Annotated[
     str | None,
@@ -54,7 +66,11 @@ ConversationArgument: TypeAlias = Annotated[
 ConversationOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--conversation", "-c", metavar="NAME", help="The conversation; not needed where there is only one."
+        "--conversation",
+        "-c",
+        metavar="NAME",
+        help="The conversation; not needed where there is only one.",
+        rich_help_panel=WHERE,
     ),
 ]
 
