@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -27,23 +24,17 @@ from autonomy_ctx.compaction.config import DEFAULT_SIZE
 from autonomy_ctx.replay.conversation import RecordedConversation, read_conversation
 from autonomy_ctx.replay.conversation_file import read_conversation_file
 from autonomy_ctx.replay.grid import DEFAULT_CEILINGS, DEFAULT_FLOORS, make_grid
-from autonomy_ctx.replay.recommendation import format_money
+from autonomy_ctx.replay.recommendation import format_money, format_share
 from autonomy_ctx.replay.report import render_report
 from autonomy_ctx.replay.result import ReplayReport, ReplayRun
-from autonomy_ctx.replay.runner import DEFAULT_PRICE_NAME, replay
+from autonomy_ctx.replay.runner import CACHE_SECONDS, DEFAULT_PRICE_NAME, replay
 
 STREAM, NO_BUDGET = "-", "none"
-# Columns of the table, and from how many columns of the terminal on each is shown.
-COLUMNS = (
-    ("cost", 0),
-    ("sent", 90),
-    ("cached", 60),
-    ("average", 50),
-    ("largest", 72),
-    ("over limit", 80),
-    ("facts", 0),
-    ("identifiers", 66),
-)
+# In the order of the table, and in the order in which they get room.
+COLUMNS = ("cost", "tokens sent", "cached", "average", "largest", "over limit", "facts", "identifiers")
+BY_IMPORTANCE = ("cost", "facts", "average", "identifiers", "cached", "over limit", "largest", "tokens sent")
+GAP = 3
+BEST_MARK, BEST_STYLE = " <-", "bold green"
 
 
 async def replay_conversation(
@@ -51,7 +42,7 @@ async def replay_conversation(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONVERSATION|FILE]",
+            metavar="CONVERSATION|FILE",
             help="A conversation of the memory, or a file: JSON Lines, OpenAI messages or a LangChain dump; "
             "- is stdin.",
         ),
@@ -91,6 +82,9 @@ async def replay_conversation(
         int | None,
         typer.Option(min=1, metavar="TOKENS", help="Count turns over it; by default the model's window."),
     ] = None,
+    cache_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", help="After a longer pause a provider has nothing cached.")
+    ] = CACHE_SECONDS,
     instructions: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The system prompt, where the record has none."),
@@ -119,14 +113,16 @@ async def replay_conversation(
     if last is not None:
         conversation = conversation.last_turns(last)
     writer = None if model is None else _make_model(model)
-    with _show_progress(output, f"replaying {count(len(grid.settings), 'setting')}") as on_progress:
+    total = len(grid.settings) * len(conversation.turns())
+    with output.progress("replaying", total) as tell:
         report = await replay(
             conversation,
             grid,
             price=price or _price_name(model),
             limit=limit,
             model=writer,
-            on_progress=on_progress,
+            cache_seconds=cache_seconds,
+            on_progress=lambda done, _: tell(done),
         )
     if html is not None:
         await anyio.Path(html).write_text(render_report(report), encoding="utf-8")
@@ -134,6 +130,11 @@ async def replay_conversation(
         output.print_json(report.to_dict())
     else:
         _print_report(output, report)
+    if report.pauses:
+        pauses = count(report.pauses, "pause")
+        output.note(
+            f"the record has {pauses} of more than {cache_seconds:g} s: nothing was cached after them"
+        )
     for sentence in report.skipped:
         output.note(f"left out: {sentence}")
     if html is not None:
@@ -168,8 +169,9 @@ async def _read_source(
         return await anyio.to_thread.run_sync(read_conversation_file, sys.stdin.buffer, pick)
     if source is not None and await anyio.Path(source).is_file():
         return await anyio.to_thread.run_sync(read_conversation_file, source, pick)
-    if source is not None and not memory and (os.sep in source or source.endswith((".json", ".jsonl"))):
-        raise WrongInput(f"{source}: there is no such file")
+    if source is not None and (os.sep in source or source.endswith((".json", ".jsonl"))) and not memory:
+        problem = "is a folder, not a file" if await anyio.Path(source).is_dir() else "does not exist"
+        raise WrongInput(f"{source} {problem}")
     async with open_memory(memory) as opened:
         key = await find_conversation(opened, source, agent=agent, scope=scope)
         return await read_conversation(opened.for_agent(key.agent), key.scope, key.conversation)
@@ -188,65 +190,67 @@ def _price_name(model: str | None) -> str:
     return model if model is not None and price_of(model) is not None else DEFAULT_PRICE_NAME
 
 
-@contextmanager
-def _show_progress(output: Output, what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr while somebody watches."""
-    if not output.is_live:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=output.messages, transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
 # -- what is printed ----------------------------------------------------------------------------------
 
 
 def _print_report(output: Output, report: ReplayReport) -> None:
     writer = "digests, no model" if report.summary_model is None else f"summaries by {report.summary_model}"
-    heading = Text(clean_line(report.conversation), style="bold")
     length = f"{count(report.turns, 'turn')}, {count(report.messages, 'message')}"
-    output.print(heading)
-    output.print(Text(clean_line(f"{length}; {writer}; prices of {report.price_name}"), style="dim"))
-    output.print()
+    output.print(Text(clean_line(report.conversation), style="bold"))
+    about = f"{length}; {writer}; prices of {report.price_name}"
+    if report.limit is not None:
+        about += f"; limit {report.limit:,} tokens"
+    output.print(Text(clean_line(about), style="dim"))
+    output.print("")
     output.print(_draw_table(report, output.width))
-    output.print()
+    output.print("")
     advice = report.recommendation
-    output.print(Text.assemble(("Take ", "bold"), (advice.setting.label, "bold green"), ". ", advice.reason))
+    reason = Text(advice.reason)
+    reason.highlight_words([advice.setting.label], style=BEST_STYLE)
+    output.print(reason)
     if advice.runner_up is not None:
         output.print(Text.assemble(("Runner-up: ", "dim"), advice.runner_up_reason))
-    output.print()
-    output.print(Text(f"  {advice.setting.as_argument()}", style="cyan"))
+    output.print("")
+    output.print(Text(advice.setting.as_argument(), style="cyan"))
 
 
 def _draw_table(report: ReplayReport, width: int) -> Table:
     """A row for each setting; what there is no room for is on the page and in the JSON."""
-    table = make_table()
-    table.add_column("setting", no_wrap=width >= 60)
-    shown = [(name, least) for name, least in COLUMNS if width >= least]
-    for name, _ in shown:
-        table.add_column(name, justify="right")
-    advice = report.recommendation
-    for run in (*report.runs, report.whole):
-        is_best, is_second = run is report.best, run.setting is not None and run.setting == advice.runner_up
-        style = "bold green" if is_best else "yellow" if is_second else "dim" if run is report.whole else ""
-        cells = _cells(run)
-        label = f"{run.label} {'<-' if is_best else ''}".rstrip()
-        table.add_row(label, *(cells[name] for name, _ in shown), style=style)
+    rows = [(run, _cells(run)) for run in (*report.runs, report.whole)]
+    labels = [run.label + (BEST_MARK if run is report.best else "") for run, _ in rows]
+    widths = {name: max(len(name), *(len(cells[name]) for _, cells in rows)) + GAP for name in COLUMNS}
+    left = width - max(map(len, labels))
+    shown = set()
+    for name in BY_IMPORTANCE:
+        if widths[name] <= left:
+            shown.add(name)
+            left -= widths[name]
+    table = make_table("setting")
+    for name in COLUMNS:
+        if name in shown:
+            table.add_column(name, justify="right", no_wrap=True)
+    for label, (run, cells) in zip(labels, rows, strict=True):
+        table.add_row(label, *(cells[name] for name in COLUMNS if name in shown), style=_style(report, run))
     return table
+
+
+def _style(report: ReplayReport, run: ReplayRun) -> str:
+    if run is report.whole:
+        return "dim"
+    runner_up = report.recommendation.runner_up
+    return BEST_STYLE if run is report.best else "yellow" if run.setting == runner_up else ""
 
 
 def _cells(run: ReplayRun) -> dict[str, str]:
     return {
         "cost": format_money(run.cost),
-        "sent": f"{run.sent_tokens:,}",
-        "cached": _percent(run.cached_share),
+        "tokens sent": f"{run.sent_tokens:,}",
+        "cached": format_share(run.cached_share),
         "average": f"{run.mean_context:,}",
         "largest": f"{run.largest_context:,}",
         "over limit": f"{run.turns_over_limit:,}",
-        "facts": _percent(run.facts_share),
-        "identifiers": _percent(run.names_share),
+        "facts": format_share(run.facts_share),
+        "identifiers": format_share(run.names_share),
     }
 
 
@@ -260,7 +264,3 @@ def _warn_of_failures(output: Output, report: ReplayReport) -> ExitCode:
         f"and {written:,} were; --debug shows why"
     )
     return ExitCode.DONE if written else ExitCode.FAILED
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

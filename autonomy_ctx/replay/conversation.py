@@ -5,17 +5,20 @@ It comes out of a memory or, with `read_conversation_file`, out of a file of ano
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from autonomy_ctx.errors import UnknownConversation
+from autonomy_ctx.agents.explain import ContextRecords
+from autonomy_ctx.errors import UnknownConversation, UnknownTurn
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.events import mail_id
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import make_key
 from autonomy_ctx.validation import check_int
 
 # Messages without a time get one, a minute apart: the same for every replay.
@@ -67,8 +70,13 @@ class RecordedConversation:
     ) -> None:
         """From messages or their dicts. System messages at the beginning are the instructions."""
         given = list(messages)
-        has_times = bool(given) and all(map(_has_time, given))
-        made = [_make_message(one, index, has_times) for index, one in enumerate(given)]
+        made = [_make_message(one, index) for index, one in enumerate(given)]
+        # Instructions have no time in most records.
+        has_times = all(
+            _has_time(one) for one, read in zip(given, made, strict=True) if read.role is not ChatRole.SYSTEM
+        )
+        if not has_times:
+            made = [replace(read, created_at=_time_at(index)) for index, read in enumerate(made)]
         leading = next((at for at, one in enumerate(made) if one.role is not ChatRole.SYSTEM), len(made))
         texts = [instructions, *(one.text for one in made[:leading])]
         object.__setattr__(self, "name", name)
@@ -107,7 +115,10 @@ class RecordedConversation:
 
 
 async def read_conversation(memory: Memory, scope: str, conversation: str) -> RecordedConversation:
-    """A conversation of a memory; on a view of an agent, one with it."""
+    """A conversation of a memory; on a view of an agent, one with it.
+
+    If the agent's newest turns are recorded, their instructions come along.
+    """
     messages: list[Message] = []
     head = await memory.head(scope, conversation)
     if not head.count:
@@ -117,7 +128,25 @@ async def read_conversation(memory: Memory, scope: str, conversation: str) -> Re
             scope, conversation, after=after, before=min(after + MESSAGES_PER_READ, head.position) + 1
         )
         messages += [entry.message for entry in window.entries]
-    return RecordedConversation(messages, name=conversation)
+    instructions = await _read_instructions(memory, scope, conversation)
+    return RecordedConversation(messages, name=conversation, instructions=instructions)
+
+
+async def _read_instructions(memory: Memory, scope: str, conversation: str) -> str:
+    """What stood before the history in the newest turn there is a record of; nothing without one."""
+    records = ContextRecords(memory, seconds=math.inf, clock=lambda: datetime.now(UTC))
+    try:
+        context = await records.explain(make_key(memory.agent, scope, conversation), None, None)
+    except UnknownTurn:
+        return ""
+    messages = context.messages
+    return "\n\n".join(
+        messages[index].text
+        for section in context.sections
+        if section.kind == "stable"
+        for index in section.indexes
+        if messages[index].role is ChatRole.SYSTEM
+    )
 
 
 def _begins_turn(message: Message) -> bool:
@@ -146,10 +175,13 @@ def _has_time(value: Any) -> bool:
     return any(value.get(name) is not None for name in ("created_at", "timestamp"))
 
 
-def _make_message(value: Any, index: int, has_times: bool) -> Message:
+def _time_at(index: int) -> datetime:
+    return FIRST_TIME + timedelta(seconds=index * MESSAGE_SECONDS)
+
+
+def _make_message(value: Any, index: int) -> Message:
     """A message with an id by its place: ids of a record may be missing or used twice."""
-    at = FIRST_TIME + timedelta(seconds=index * MESSAGE_SECONDS)
-    message = wire.from_dict(value, new_id=lambda: "", now=lambda: at)
+    message = wire.from_dict(value, new_id=lambda: "", now=lambda: _time_at(index))
     if isinstance(message, Summary):
         message = Message("system", "\n".join(message.texts), created_at=message.created_at)
-    return replace(message, id=f"m{index + 1}", created_at=message.created_at if has_times else at)
+    return replace(message, id=f"m{index + 1}")

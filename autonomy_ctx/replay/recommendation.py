@@ -50,8 +50,8 @@ def _reason(best: ReplayRun, runs: Sequence[ReplayRun], whole: ReplayRun) -> str
 
 
 def _first_sentence(best: ReplayRun, runs: Sequence[ReplayRun]) -> str:
-    shows = f"its contexts show {_percent(best.facts_share)} of the facts that hold"
-    shows += f" and {_percent(best.names_share)} of the identifiers"
+    shows = f"its contexts show {format_share(best.facts_share)} of the facts that hold"
+    shows += f" and {format_share(best.names_share)} of the identifiers"
     if len(runs) == 1:
         return f"{best.label} is the only setting that was tried: {shows}."
     if best.turns_over_limit:
@@ -85,7 +85,7 @@ def _second_sentence(best: ReplayRun, whole: ReplayRun) -> str:
         return f"{size}, and the conversation costs as much as with its whole history in every context."
     return (
         f"{size} and at most {best.largest_context:,}, and the conversation costs {format_money(best.cost)}, "
-        f"{_percent(abs(change))} {'more' if change > 0 else 'less'} "
+        f"{format_share(abs(change))} {'more' if change > 0 else 'less'} "
         "than with its whole history in every context."
     )
 
@@ -96,7 +96,7 @@ def _compare(second: ReplayRun, best: ReplayRun) -> str:
     if best.cost:
         change = second.cost / best.cost - 1
         if abs(change) >= 0.005:
-            parts.append(f"costs {_percent(abs(change))} {'more' if change > 0 else 'less'}")
+            parts.append(f"costs {format_share(abs(change))} {'more' if change > 0 else 'less'}")
         else:
             parts.append("costs the same")
     for share, what in (("facts_share", "facts"), ("names_share", "identifiers")):
@@ -119,5 +119,6 @@ def format_money(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.3f}" if dollars >= 0.01 else f"${dollars:.5f}"
 
 
-def _percent(share: float) -> str:
+def format_share(share: float) -> str:
+    """A share in percent."""
     return f"{100 * share:.0f} %"

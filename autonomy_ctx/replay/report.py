@@ -23,7 +23,7 @@ from autonomy_ctx.replay.plots import (
     scatter_plot,
     spark_plot,
 )
-from autonomy_ctx.replay.recommendation import FACTS_WEIGHT, format_money, kept_share
+from autonomy_ctx.replay.recommendation import FACTS_WEIGHT, format_money, format_share, kept_share
 from autonomy_ctx.replay.result import ReplayReport, ReplayRun, TurnMeasure
 
 # How much a page lists of what may be thousands.
@@ -93,9 +93,9 @@ def _answer(report: ReplayReport) -> Iterator[str]:
     tiles = [
         ("cost", format_money(best.cost), f"whole history {format_money(whole.cost)}"),
         ("context, average", f"{best.mean_context:,}", f"tokens; at most {best.largest_context:,}"),
-        ("from the cache", _percent(best.cached_share), "of the tokens sent"),
-        ("facts shown", _percent(best.facts_share), "of those that hold"),
-        ("identifiers shown", _percent(best.names_share), "of all named before"),
+        ("from the cache", format_share(best.cached_share), "of the tokens sent"),
+        ("facts shown", format_share(best.facts_share), "of those that hold"),
+        ("identifiers shown", format_share(best.names_share), "of all named before"),
         ("turns over the limit", f"{best.turns_over_limit:,}", _limit_text(report)),
     ]
     yield '<dl class="tiles">'
@@ -142,15 +142,15 @@ def _choice_plot(report: ReplayReport) -> Iterator[str]:
             x=run.cost,
             y=kept_share(run),
             style=_style(report, run),
-            title=f"{run.label}: {format_money(run.cost)}, facts {_percent(run.facts_share)}, "
-            f"identifiers {_percent(run.names_share)}",
+            title=f"{run.label}: {format_money(run.cost)}, facts {format_share(run.facts_share)}, "
+            f"identifiers {format_share(run.names_share)}",
         )
         for run in report.runs
     ]
     yield "<section><h2>What each setting costs, and what it keeps</h2>"
     yield (
         '<p class="muted">Up and to the left is better. Kept: how much of what was said before the contexts '
-        f"show, {_percent(FACTS_WEIGHT)} facts that hold and {_percent(1 - FACTS_WEIGHT)} identifiers.</p>"
+        f"show; facts that hold count for {format_share(FACTS_WEIGHT)} of it, identifiers for the rest.</p>"
     )
     yield both_widths(
         lambda width: scatter_plot(
@@ -160,7 +160,7 @@ def _choice_plot(report: ReplayReport) -> Iterator[str]:
             x_label="cost of the conversation",
             y_label="kept",
             format_x=_format_axis_money,
-            format_y=_percent,
+            format_y=format_share,
         )
     )
     yield "</section>"
@@ -194,7 +194,7 @@ def _spark_plots(report: ReplayReport) -> Iterator[str]:
         plot = spark_plot(
             _contexts(run), title=f"Context of {run.label} over time", top=top, style=style or "other"
         )
-        note = f"{format_money(run.cost)} · facts {_percent(run.facts_share)}"
+        note = f"{format_money(run.cost)} · facts {format_share(run.facts_share)}"
         yield f'<li class="{style}"><h3>{_show(run.label)}</h3>{plot}<p class="muted">{note}</p></li>'
     yield "</ul></section>"
 
@@ -219,7 +219,7 @@ def _retention_plot(report: ReplayReport) -> Iterator[str]:
             width=width,
             height=220,
             top=1.0,
-            format_value=_percent,
+            format_value=format_share,
         )
     )
     yield "</section>"
@@ -243,12 +243,12 @@ def _table(report: ReplayReport) -> Iterator[str]:
         cells = (
             format_money(run.cost),
             f"{run.sent_tokens:,}",
-            _percent(run.cached_share),
+            format_share(run.cached_share),
             f"{run.mean_context:,}",
             f"{run.largest_context:,}",
             f"{run.turns_over_limit:,}",
-            _percent(run.facts_share),
-            _percent(run.names_share),
+            format_share(run.facts_share),
+            format_share(run.names_share),
         )
         row = "".join(f"<td>{_show(cell)}</td>" for cell in cells)
         yield f'<tr class="{_style(report, run)}"><th scope="row">{_show(run.label)}</th>{row}</tr>'
@@ -361,10 +361,6 @@ def _format_tokens(value: float) -> str:
 
 def _format_axis_money(value: float) -> str:
     return f"${value:,.2f}" if value >= 0.1 or not value else format_money(value)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _shorten(text: str, most: int) -> str:

@@ -91,6 +91,15 @@ async def replay(
                 on_progress(before + done, total)
 
         runs.append(await _replay_setting(record, setting, model, advance))
+    # With a budget that not even the instructions and the newest message fit, there is nothing to compare.
+    usable = [run for run in runs if not _is_refused(run)]
+    refused = [
+        f"{run.label}: what may not be left out of a context is larger than the budget in every turn"
+        for run in runs
+        if _is_refused(run)
+    ]
+    if not usable:
+        raise ValueError(f"no setting is left to compare; {refused[0]}")
     whole = _measure_whole(record)
     return ReplayReport(
         conversation=conversation.name,
@@ -103,10 +112,10 @@ async def replay(
         price=known_price,
         summary_model=None if model is None else model_name(model) or type(model).__name__,
         limit=limit,
-        skipped=grid.skipped,
+        skipped=(*grid.skipped, *refused),
         whole=whole,
-        runs=tuple(runs),
-        recommendation=recommend(runs, whole),
+        runs=tuple(usable),
+        recommendation=recommend(usable, whole),
     )
 
 
@@ -360,6 +369,10 @@ def _measure_whole(record: _Record) -> ReplayRun:
         lost_facts=(),
         lost_names=(),
     )
+
+
+def _is_refused(run: ReplayRun) -> bool:
+    return all(turn.was_refused for turn in run.turns)
 
 
 def _read_price(price: Price | str) -> tuple[str, Price]:

@@ -1,0 +1,189 @@
+"""A conversation is read from a memory or a file of any of the known kinds, and divided into its turns."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replay.recordings import talk
+
+from autonomy_ctx import Agent, Memory, Model
+from autonomy_ctx.errors import UnknownConversation
+from autonomy_ctx.replay import RecordedConversation, read_conversation, read_conversation_file
+
+
+def said(conversation: RecordedConversation) -> list[tuple[str, str]]:
+    """What a reader sees of each message: role, text, and the names and ids of calls."""
+    return [
+        (message.role.value, message.text + "".join(f"{call.id}:{call.name}" for call in message.tool_calls))
+        for message in conversation.messages
+    ]
+
+
+def langchain(form: dict[str, Any], shape: str) -> dict[str, Any]:
+    """A message as LangChain dumps it, in one of its three shapes."""
+    kind, name = {
+        "system": ("system", "SystemMessage"),
+        "user": ("human", "HumanMessage"),
+        "assistant": ("ai", "AIMessage"),
+        "tool": ("tool", "ToolMessage"),
+    }[form["role"]]
+    data: dict[str, Any] = {"content": form["content"] or "", "additional_kwargs": {}}
+    if form.get("tool_calls"):
+        data["tool_calls"] = [
+            {
+                "id": call["id"],
+                "name": call["name"],
+                "args": json.loads(call["arguments"]),
+                "type": "tool_call",
+            }
+            for call in form["tool_calls"]
+        ]
+    if "tool_call_id" in form:
+        data |= {"tool_call_id": form["tool_call_id"], "status": "success"}
+    match shape:
+        case "messages_to_dict":
+            return {"type": kind, "data": data | {"type": kind}}
+        case "dumpd":
+            path = ["langchain", "schema", "messages", name]
+            return {"lc": 1, "type": "constructor", "id": path, "kwargs": data | {"type": kind}}
+        case _:
+            return {"type": kind, **data}
+
+
+@pytest.mark.parametrize("shape", ["messages_to_dict", "dumpd", "model_dump"])
+def test_a_dump_of_langchain_says_what_the_messages_of_openai_say(tmp_path: Path, shape: str) -> None:
+    forms = talk(7)
+    (tmp_path / "dump.json").write_text(json.dumps([langchain(form, shape) for form in forms]))
+    read = read_conversation_file(tmp_path / "dump.json")
+    assert said(read) == said(RecordedConversation(forms))
+    assert read.instructions == "You help the support team."
+
+
+def test_openai_messages_are_read_as_a_list_an_object_and_lines(tmp_path: Path) -> None:
+    forms = talk(5)
+    wanted = said(RecordedConversation(forms))
+    for name, text in {
+        "list.json": json.dumps(forms),
+        "request.json": json.dumps({"model": "gpt-5", "messages": forms}, indent=2),
+        "lines.jsonl": "\n".join(json.dumps(form) for form in forms),
+        "marked.jsonl": "\ufeff" + "\n\n".join(json.dumps(form) for form in forms) + "\n",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert said(read_conversation_file(tmp_path / name)) == wanted, name
+
+
+def test_items_of_the_responses_api_are_messages_too(tmp_path: Path) -> None:
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Where is it?"}]},
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "shelf 7"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "On shelf 7."}]},
+    ]
+    (tmp_path / "items.json").write_text(json.dumps({"input": items}))
+    read = read_conversation_file(tmp_path / "items.json")
+    assert read.instructions == "Be brief."
+    assert said(read) == [
+        ("user", "Where is it?"),
+        ("assistant", "c1:find"),
+        ("tool", "shelf 7"),
+        ("assistant", "On shelf 7."),
+    ]
+
+
+def test_of_several_conversations_one_is_chosen_by_name_or_number(tmp_path: Path) -> None:
+    file = tmp_path / "export.jsonl"
+    lines: list[dict[str, Any]] = []
+    for name in ("trip", "taxes"):
+        lines += [
+            {"type": "conversation", "conversation": name},
+            {"role": "user", "content": f"About {name}."},
+        ]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ValueError, match="has several conversations; name one of 'trip', 'taxes'"):
+        read_conversation_file(file)
+    assert said(read_conversation_file(file, "taxes")) == [("user", "About taxes.")]
+    assert read_conversation_file(file, "1").name == "trip"
+    with pytest.raises(ValueError, match="has no conversation 'work'"):
+        read_conversation_file(file, "work")
+
+
+def test_lines_that_are_whole_conversations_are_told_apart(tmp_path: Path) -> None:
+    file = tmp_path / "training.jsonl"
+    file.write_text("\n".join(json.dumps({"messages": talk(count)}) for count in (2, 3)))
+    assert len(read_conversation_file(file, "training 2").turns()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "has no messages"),
+        ("{nothing", "is not JSON: line 1, column 2"),
+        ('{"role": "user", "content": "a"}\n{broken', "line 2 is not JSON"),
+        ("[]", "has no messages"),
+        ('"text"', "a message must be a JSON object, not str"),
+        ('[{"role": "user", "content": "a"}, {"role": "nobody", "content": "b"}]', "message 2 of 'talk'"),
+        ('[{"role": "user", "content": "a"}, 7]', "message 2 of 'talk' cannot be read: it is int"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_where(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "talk.json").write_text(text)
+    with pytest.raises(ValueError, match=problem.replace("(", "\\(")):
+        read_conversation_file(tmp_path / "talk.json")
+
+
+def test_what_is_no_text_and_what_comes_through_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "photo.json").write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(ValueError, match="is not UTF-8 text"):
+        read_conversation_file(tmp_path / "photo.json")
+    read = read_conversation_file(io.BytesIO(json.dumps(talk(2)).encode()))
+    assert (read.name, len(read.turns())) == ("stdin", 2)
+
+
+def test_a_turn_has_one_request_for_each_answer_of_the_model() -> None:
+    conversation = RecordedConversation(
+        [{"role": "assistant", "content": "Hello."}, *talk(3)[1:], {"role": "user", "content": "And now?"}]
+    )
+    turns = conversation.turns()
+    assert [turn.position for turn in turns] == [2, 4, 6, 10]
+    assert [len(turn.requests) for turn in turns] == [1, 1, 2, 1]
+    assert turns[0].requests[0].said[0].text == "Hello."
+    assert turns[3].requests[0].answer is None
+    again = [one for turn in turns for request in turn.requests for one in request.said]
+    # What is said in all turns, with the last answers, is the conversation.
+    assert sum(len(turn.rest) for turn in turns) + len(again) == len(conversation.messages)
+
+
+def test_ids_that_are_missing_or_repeated_do_no_harm() -> None:
+    twice = [{"role": "user", "content": "a", "id": "x"}, {"role": "user", "content": "b", "id": "x"}]
+    assert len({message.id for message in RecordedConversation(twice).messages}) == 2
+
+
+def test_the_last_turns_and_other_instructions() -> None:
+    conversation = RecordedConversation(talk(9))
+    assert len(conversation.last_turns(4).turns()) == 4
+    assert conversation.last_turns(40) is conversation
+    assert conversation.with_instructions("Be kind.").instructions == "Be kind."
+
+
+async def test_a_conversation_of_an_agent_comes_with_its_instructions(tmp_path: Path) -> None:
+    memory = Memory(f"sqlite:///{tmp_path}/trips.db")
+    async with Agent("guide", instructions="You plan trips.", model=Model("offline"), memory=memory) as guide:
+        for city in ("Porto", "Aveiro"):
+            await guide.send(f"A room in {city}?", scope="ana", conversation="trip")
+    async with Memory(f"sqlite:///{tmp_path}/trips.db") as again:
+        read = await read_conversation(again.for_agent("guide"), "ana", "trip")
+        assert [text for role, text in said(read) if role == "user"] == [
+            "A room in Porto?",
+            "A room in Aveiro?",
+        ]
+        assert read.instructions.startswith("You plan trips.")
+        assert read.has_times
+        with pytest.raises(UnknownConversation):
+            await read_conversation(again, "ana", "trip")
