@@ -185,7 +185,7 @@ class Output:
         columns = (
             TextColumn("{task.description}", style="dim", markup=False),
             BarColumn(complete_style="cyan", finished_style="cyan"),
-            TaskProgressColumn(markup=False),
+            TaskProgressColumn("{task.percentage:>3.0f}%", markup=False),
             TimeRemainingColumn(compact=True),
         )
         with Progress(*columns, console=self.messages, transient=True) as bar:

@@ -127,7 +127,9 @@ def test_no_line_of_the_table_is_wider_than_the_terminal(folder: Path, columns: 
     rows = [line for line in screen.splitlines() if "$" in line and "%" in line]
     assert len([line for line in rows if line.startswith(("4/", "whole"))]) >= 3
     assert all(len(line) <= columns for line in screen.splitlines() if line.startswith(("4/", "whole", "─")))
-    # The bar of the progress is gone by then.
+    assert "replaying" in screen
+    assert "[progress" not in screen, "the bar shows no markup"
+    # It is gone by then.
     table = screen[screen.index("30 turns") :]
     assert "…" not in table
     assert ("tokens sent" in screen) == (columns == 200)
