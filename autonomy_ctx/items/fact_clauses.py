@@ -43,6 +43,7 @@ _OWN_CUES = frozenset(("rule", "preference", "decision", "open", "due", "wish", 
 _COVERING_CUES = _OWN_CUES | {"change", "withdraw", "accept"}
 MAX_CUTS = 8
 MAX_CACHED_WORDS = 4096
+MAX_CACHED_CLAUSES = 2048
 MAX_VALUE_WORDS = 12
 MAX_VALUE_CHARACTERS = 60
 STEM_LENGTH = 6
@@ -144,7 +145,9 @@ def _irregular_stems() -> dict[str, str]:
     return {form: verb for form, _, verb in pairs}
 
 
+@lru_cache(MAX_CACHED_CLAUSES)
 def read_clause(text: str) -> Clause:
+    """A clause of a message or a fact. Facts hold for many batches, and each compares with them."""
     words = tuple(split_words(text))
     quoted = [match.span() for match in _QUOTATION.finditer(text)]
     names: set[str] = set()

@@ -71,8 +71,7 @@ MIN_SHARED_BY_VALUES = 0.3
 MIN_REPORTED_BY_ASSISTANT = 0.45  # more than this of an open item, in an assistant's report
 MAX_BARE_WORDS = 6  # in a correction that does not say what it corrects
 MAX_DONE_DISTANCE = 4  # messages between an open item and a bare "done"
-# Facts that are read once for many batches: to be compared, and only not to be repeated.
-MAX_CACHED_CLAUSES, MAX_CACHED_TEXTS = 1024, 8192
+MAX_CACHED_TEXTS = 8192  # of facts that are not to be repeated
 
 _FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
 
@@ -685,7 +684,5 @@ def _normalize(text: str) -> str:
     )
 
 
-@lru_cache(MAX_CACHED_CLAUSES)
 def _read_fact(text: str) -> Clause:
-    """A fact as a clause. It holds for many batches, and each compares with it."""
     return read_clause(BRACKETED_DATE.sub("", text.partition(QUESTION_NOTE)[0]))

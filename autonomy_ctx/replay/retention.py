@@ -132,14 +132,14 @@ class RetentionMeter:
     ) -> list[Fact]:
         """The facts that a summary says or whose own message is shown whole."""
         verbatim: set[int] = set()
-        text = _SummaryText("")
+        text: _SummaryText | None = None
         for message, position in zip(messages, positions, strict=True):
             if isinstance(message, Summary):
                 self._read_summary(message)
                 text = self._text
             elif position is not None and message.text == whole[position - 1].text:
                 verbatim.add(position)
-        return [fact for fact in facts if fact.position in verbatim or text.says(fact)]
+        return [fact for fact in facts if fact.position in verbatim or (text is not None and text.says(fact))]
 
     def _read_summary(self, summary: Summary) -> None:
         if summary is not self._summary:

@@ -43,6 +43,8 @@ CACHE_SECONDS = 300.0
 # The tokens of a summarizer's prompt beside what is summarized, for the cost of summaries that were digests.
 SUMMARY_PROMPT_TOKENS = 900
 SCOPE, CONVERSATION = "replay", "replay"
+# Settings that are replayed together; each has all messages in a memory of its own.
+SIDE_BY_SIDE = 16
 
 # Told after each turn: how many turns of all settings are done, and how many there are.
 Progress = Callable[[int, int], None]
@@ -84,13 +86,14 @@ async def replay(
     )
     total = len(turns) * len(grid.settings)
     runs: list[ReplayRun] = []
-    for number, setting in enumerate(grid.settings):
+    for start in range(0, len(grid.settings), SIDE_BY_SIDE):
+        some = grid.settings[start : start + SIDE_BY_SIDE]
 
-        def advance(done: int, before: int = number * len(turns)) -> None:
+        def advance(done: int, before: int = start * len(turns)) -> None:
             if on_progress is not None:
                 on_progress(before + done, total)
 
-        runs.append(await _replay_setting(record, setting, model, advance))
+        runs += await _replay_settings(record, some, model, advance)
     # With a budget that not even the instructions and the newest message fit, there is nothing to compare.
     usable = [run for run in runs if not _is_refused(run)]
     refused = [
@@ -187,19 +190,20 @@ class _TurnTotals:
         )
 
 
-async def _replay_setting(
-    record: _Record, setting: ReplaySetting, model: Any, on_turn: Callable[[int], None]
-) -> ReplayRun:
-    """All turns with one setting."""
-    run = _SettingRun(record, setting, model)
+async def _replay_settings(
+    record: _Record, settings: Sequence[ReplaySetting], model: Any, on_progress: Callable[[int], None]
+) -> list[ReplayRun]:
+    """All turns with some settings, turn by turn: what one has read of a message, the next one knows."""
+    runs = [_SettingRun(record, setting, model) for setting in settings]
     try:
-        measures = []
-        for turn in record.turns:
-            measures.append(await run.replay_turn(turn))
-            on_turn(turn.number)
-        return await run.finish(tuple(measures))
+        for number, turn in enumerate(record.turns):
+            for index, run in enumerate(runs, 1):
+                await run.replay_turn(turn)
+                on_progress(number * len(runs) + index)
+        return [await run.finish() for run in runs]
     finally:
-        await run.close()
+        for run in runs:
+            await run.close()
 
 
 class _SettingRun:
@@ -219,6 +223,7 @@ class _SettingRun:
         )
         self._meter = RetentionMeter(record.index)
         self._summaries = _SummaryCosts(record, model is not None)
+        self._measures: list[TurnMeasure] = []
         self._context: ComposedContext | None = None
         # The message before which the last request was sent: its cache is as old.
         self._last: Message | None = None
@@ -226,7 +231,7 @@ class _SettingRun:
     def _time(self) -> datetime:
         return self._now
 
-    async def replay_turn(self, turn: RecordedTurn) -> TurnMeasure:
+    async def replay_turn(self, turn: RecordedTurn) -> None:
         totals = _TurnTotals()
         said = self._record.index.before[turn.number - 1]
         shown = (0, 0)
@@ -242,9 +247,9 @@ class _SettingRun:
             if number == 0:
                 shown = self._count_shown(context, said, turn.position)
         await self._append(turn.rest)
-        return totals.measure(turn, said, *shown)
+        self._measures.append(totals.measure(turn, said, *shown))
 
-    async def finish(self, turns: tuple[TurnMeasure, ...]) -> ReplayRun:
+    async def finish(self) -> ReplayRun:
         """The whole run, with what a last context would not show."""
         record = self._record
         index, whole = record.index, record.conversation.messages
@@ -265,7 +270,7 @@ class _SettingRun:
         metrics = self._section.get_metrics()
         return ReplayRun(
             setting=self._setting,
-            turns=turns,
+            turns=tuple(self._measures),
             limit=record.limit,
             summaries=metrics["summaries_committed"] + metrics["summaries_merged"],
             summary_cost=self._summaries.cost(metrics),

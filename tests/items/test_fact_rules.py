@@ -17,6 +17,7 @@ from strategies import any_text, many, messages, some
 from autonomy_ctx import Message, ToolCall
 from autonomy_ctx.items import fact_rules
 from autonomy_ctx.items.fact import FACT_KINDS, MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange
+from autonomy_ctx.items.fact_clauses import read_clause
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import content_text
 
@@ -209,7 +210,7 @@ def steps(history: list[tuple[int, Message]], standing: Sequence[Fact] = ()) -> 
 
 
 def forget_facts() -> None:
-    fact_rules._read_fact.cache_clear()
+    read_clause.cache_clear()
     fact_rules._normalize.cache_clear()
 
 
