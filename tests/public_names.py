@@ -12,6 +12,7 @@ SUBMODULES = (
     "autonomy_ctx.inspection",
     "autonomy_ctx.items",
     "autonomy_ctx.knowledge",
+    "autonomy_ctx.replay",
     "autonomy_ctx.sections",
     "autonomy_ctx.server",
     "autonomy_ctx.stores",
