@@ -68,6 +68,7 @@ from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.tracing import turn_span
 
 if TYPE_CHECKING:
     from autonomy_ctx.compaction.config import ContextSummaryConfig
@@ -564,21 +565,30 @@ class Agent(AsyncResource):
         self, message: Message, key: Key, params: Mapping[str, Any] | None, listener: Listener | None
     ) -> AgentReply:
         check_turn(self.name, self.model, params)
-        lease = self._new_lease(key)
-        runner = TurnRunner(
-            self._environment(key), key, self._new_id(), params=params, lease=lease, listener=listener
-        )
-        async with self._hold_turn(key, lease, partial(runner.begin, message)):
-            runner.previous = self._contexts.get(key)
-            self._metrics.count("turns")
-            try:
-                return await runner.run(message)
-            except BaseException:
-                self._metrics.count("turns_failed")
-                raise
-            finally:
-                if runner.previous is not None:
-                    self._contexts[key] = without_params(runner.previous)
+        lease, turn = self._new_lease(key), self._new_id()
+        runner = TurnRunner(self._environment(key), key, turn, params=params, lease=lease, listener=listener)
+        with turn_span(
+            agent=self.name,
+            description=self.description,
+            scope=key.scope,
+            conversation=key.conversation,
+            turn=turn,
+            model=self.model,
+        ) as span:
+            async with self._hold_turn(key, lease, partial(runner.begin, message)):
+                span.begin_turn()
+                runner.previous = self._contexts.get(key)
+                self._metrics.count("turns")
+                try:
+                    reply = await runner.run(message)
+                except BaseException:
+                    self._metrics.count("turns_failed")
+                    raise
+                finally:
+                    if runner.previous is not None:
+                        self._contexts[key] = without_params(runner.previous)
+                span.end_turn(usage=reply.usage, stop=reply.stop, steps=reply.steps)
+                return reply
 
     @asynccontextmanager
     async def _edit_log(self, key: Key) -> AsyncIterator[None]:

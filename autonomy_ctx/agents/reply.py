@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 
@@ -19,6 +19,10 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.errors import AgentClosed
 from autonomy_ctx.items.formats.base import CallStarted, TextDelta, ThinkingDelta, Usage
 from autonomy_ctx.items.message import Message, ToolCall
+from autonomy_ctx.tracing import continue_trace, current_trace
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
 
 # Why a turn ended, besides the model's own reasons.
 WAITING_FOR_INPUT = "waiting_for_input"
@@ -109,6 +113,7 @@ class AgentStream:
         self._error: Exception | None = None
         self._scope: anyio.CancelScope | None = None
         self._enclosing: EnclosingTurns = ()
+        self._trace: Context | None = None
         self._started = self._finished = self._answered = self._closed = False
 
     def __aiter__(self) -> AgentStream:
@@ -117,8 +122,8 @@ class AgentStream:
     async def __anext__(self) -> AgentEvent:
         if not self._started:
             self._started = True
-            # The background's task does not inherit the turns that the reader is inside of.
-            self._enclosing = enclosing_turns()
+            # The background's task does not inherit the turns and the span that the reader is inside of.
+            self._enclosing, self._trace = enclosing_turns(), current_trace()
             if not self._background.start(self._run_in_background):
                 raise AgentClosed(self._agent)
         while not self._events:
@@ -157,7 +162,7 @@ class AgentStream:
     async def _run_in_background(self) -> None:
         enter_turns(self._enclosing)
         try:
-            with anyio.CancelScope() as self._scope:
+            with anyio.CancelScope() as self._scope, continue_trace(self._trace):
                 if not self._closed:
                     self._append(TurnEnded(await self._run(self._publish)))
                     self._answered = True

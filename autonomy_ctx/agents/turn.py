@@ -51,9 +51,10 @@ from autonomy_ctx.memory.store import Head, Key
 from autonomy_ctx.models.model import Model
 from autonomy_ctx.sections.inbox import InboxSection
 from autonomy_ctx.sections.section import ComposeParams, Composition
-from autonomy_ctx.template.composed import ComposedContext
+from autonomy_ctx.template.composed import ComposedContext, trace_attributes
 from autonomy_ctx.tools.output import KEPT_LIMIT, cap_text
 from autonomy_ctx.tools.run import CallOutcome, result_message, run_calls
+from autonomy_ctx.tracing import is_tracing
 
 if TYPE_CHECKING:
     from autonomy_ctx.tools.builtin.ask_user import Question
@@ -281,6 +282,7 @@ class TurnRunner:
             breakpoints=composed.breakpoints if takes_messages(environment.model) else (),
             answered_call_ids=await self._answered_calls(composed),
             on_event=None if self._listener is None else self._emit,
+            trace_attributes=trace_attributes(composed) if is_tracing() else EMPTY,
         )
 
     async def _answered_calls(self, composed: ComposedContext) -> list[str]:

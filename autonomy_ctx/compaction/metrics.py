@@ -1,78 +1,19 @@
-"""Counters and tracing spans of summaries.
+"""Counters of summaries.
 
-`SummaryMetrics` holds plain numbers for any monitoring. `summary_span` opens an OpenTelemetry span if that
-is installed. `PrefixReuse` measures how much of each context repeats the one before it.
+`SummaryMetrics` holds plain numbers for any monitoring. `PrefixReuse` measures how much of each context
+repeats the one before it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
-from autonomy_ctx.memory.store import StoredSegment
-
-if TYPE_CHECKING:
-    from autonomy_ctx.compaction.summarizer import SummaryEvent
-
-
-@contextmanager
-def summary_span(
-    event: SummaryEvent, settings: CompactionSettings
-) -> Iterator[Callable[[StoredSegment | None], None]]:
-    """A span around one summary. Says how much and how long, never what was said or by whom."""
-    tracer = load_tracer()
-    if tracer is None:
-        yield lambda segment: None
-        return
-    # A recorded exception would bring its causes along, and a provider's error may quote the prompt.
-    with tracer.start_as_current_span(
-        "autonomy_ctx.summary", record_exception=False, set_status_on_exception=False
-    ) as span:
-        span.set_attribute("gen_ai.operation.name", "chat")
-        span.set_attribute("gen_ai.request.model", settings.model_name)
-        span.set_attribute("autonomy_ctx.summary.covers_from", event.first)
-        span.set_attribute("autonomy_ctx.summary.covers_to", event.last)
-        span.set_attribute("autonomy_ctx.summary.messages", event.messages)
-
-        def done(segment: StoredSegment | None) -> None:
-            span.set_attribute("autonomy_ctx.summary.committed", segment is not None)
-            if segment is not None:
-                span.set_attribute("gen_ai.usage.input_tokens", segment.input_tokens)
-                span.set_attribute("gen_ai.usage.output_tokens", segment.output_tokens)
-                span.set_attribute("autonomy_ctx.summary.tokens", segment.tokens)
-                span.set_attribute("autonomy_ctx.summary.identifier_coverage", segment.coverage)
-
-        try:
-            yield done
-        except Exception as error:
-            span.set_attribute("error.type", getattr(error, "reason", type(error).__name__))
-            span.set_status(_error_status())
-            raise
-
-
-def _error_status() -> Any:
-    from opentelemetry.trace import Status, StatusCode
-
-    return Status(StatusCode.ERROR)
-
-
-@cache
-def load_tracer() -> Any:
-    """The tracer of this library; None without OpenTelemetry. The first time imports that."""
-    try:
-        import opentelemetry.trace as trace
-    except ImportError:
-        return None
-    return trace.get_tracer("autonomy_ctx")
-
 
 COUNTERS = (
     "cache_hits",

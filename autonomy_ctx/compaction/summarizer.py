@@ -26,7 +26,7 @@ from autonomy_ctx.background import Background
 from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
-from autonomy_ctx.compaction.metrics import SummaryMetrics, load_tracer, summary_span
+from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary, compile_patterns
 from autonomy_ctx.compaction.summary_job import SummaryBatch, SummaryJob
 from autonomy_ctx.completion.call import CallFailed
@@ -37,6 +37,7 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Lease, Store, StoredSegment
+from autonomy_ctx.tracing import background_trace, current_span_context, summary_span
 
 logger = logging.getLogger("autonomy_ctx.compaction")
 
@@ -105,6 +106,8 @@ class Summarizer:
         self._queued: ConversationCache[StoreKey, bool] = ConversationCache(_TRACKED_CONVERSATIONS)
         self._slot_freed = anyio.Event()
         self._not_before: ConversationCache[StoreKey, float] = ConversationCache(_TRACKED_CONVERSATIONS)
+        # The span of the turn that asked for a summary, until there is one.
+        self._causes: ConversationCache[StoreKey, Any] = ConversationCache(_TRACKED_CONVERSATIONS)
         # Stores with a sweeper, and the events that wake it early.
         self._swept_stores: WeakSet[Any] = WeakSet()
         self._wakeups: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
@@ -121,6 +124,8 @@ class Summarizer:
             self._sweep(memory)
         if store_key in self._running or self._not_before.get(store_key, 0.0) > self._clock():
             return
+        if not for_worker and (cause := current_span_context()) is not None:
+            self._causes.setdefault(store_key, cause)
         if for_worker:
             if self._background.start(partial(self._enqueue, memory, key)):
                 self._not_before[store_key] = self._clock() + WORKER_REQUEST_SECONDS
@@ -142,6 +147,7 @@ class Summarizer:
     def clear(self, scope: str | None = None, conversation: str | None = None) -> None:
         """Forget when to ask again, of a conversation, a scope or all; of all, also that the model failed."""
         self._not_before.forget(scope=scope, conversation=conversation)
+        self._causes.forget(scope=scope, conversation=conversation)
         if scope is None:
             self.writer.breaker.reset()
 
@@ -261,7 +267,9 @@ class Summarizer:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._keep_lease, memory, lease, group)
                 try:
-                    again = await self._work(memory, lease)
+                    cause = self._causes.pop(make_store_key(memory.store, lease.key), None)
+                    with background_trace(*lease.key, cause):
+                        again = await self._work(memory, lease)
                     await self._settle(memory, lease, again)
                     settled = True
                 except StoreError as error:
@@ -313,9 +321,18 @@ class Summarizer:
                     return lease, _REFUSAL_RETRY_SECONDS
                 event = _summary_event(lease.key, batch)
                 await self._fire_hooks(SummaryHook.BEFORE_SUMMARY, event)
-                with summary_span(event, self.settings) as span:
+                with summary_span(
+                    first=event.first,
+                    last=event.last,
+                    messages=event.messages,
+                    model=self.settings.model_name,
+                ) as span:
                     result = await job.write_batch(state, batch, lease)
-                    span(None if result is None else result.segment)
+                    if result is None:
+                        span.end_summary(committed=False)
+                    else:
+                        segment = result.segment
+                        span.end_summary(committed=True, tokens=segment.tokens, coverage=segment.coverage)
                 if result is None:
                     return None
                 self._metrics.add("summaries_committed")
@@ -393,7 +410,6 @@ class Summarizer:
 @cache
 def load_lazy_parts() -> None:
     """Import and compile what the first summary of a process needs: 90 ms of CPU."""
-    load_tracer()
     compile_patterns()
     load_tables()
 

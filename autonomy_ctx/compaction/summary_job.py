@@ -43,6 +43,7 @@ from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Key, Lease, StoredSegment, SummaryState, Window
+from autonomy_ctx.tracing import summary_span
 
 # Positions looked at in one step; a longer backlog takes several.
 READ_AHEAD = 512
@@ -229,7 +230,8 @@ class SummaryJob:
         texts, counter = [one.text for one in chosen], self._memory.token_counter
         outdated = await self._outdated_facts()
         try:
-            draft = await self._writer.write_merge(chosen, counter, cached, outdated)
+            with summary_span(first=chosen[0].first, last=chosen[-1].last, model=self._settings.model_name):
+                draft = await self._writer.write_merge(chosen, counter, cached, outdated)
         except (CallFailed, UnfitSummary, PromptTooLong) as error:
             # The size holds whatever the model does; a failed call is tried again while there is room.
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:

@@ -30,8 +30,10 @@ from autonomy_ctx.items.formats.base import (
 )
 from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
+from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, TextContent, ToolCall, new_id
 from autonomy_ctx.items.model_info import model_name
+from autonomy_ctx.tracing import Attributes, OperationSpan, chat_span
 
 OnEvent = Callable[[StreamEvent], Awaitable[None]]
 AnyMessage = Message | Mapping[str, Any]
@@ -108,22 +110,44 @@ async def complete(
     breakpoints: Sequence[int] = (),
     answered_call_ids: Sequence[str] = (),
     on_event: OnEvent | None = None,
+    trace_attributes: Attributes = EMPTY,
 ) -> ModelReply:
     """The model's reply; with `on_event` it is streamed, and each event is passed on as it comes.
 
     Raises `ContextOverflow` when the request was too long, whichever client says so, and
     `InvalidModelReply` for a reply without an answer, or with more than `MAX_CALLS` calls or `MAX_PARTS`
-    parts. Other errors are the model's own.
+    parts. Other errors are the model's own. The span of the call has the `trace_attributes`.
     """
     options = _Options(
         tools=tools, max_tokens=max_tokens, breakpoints=breakpoints, answered_call_ids=answered_call_ids
     )
-    reply = await _reply(model, messages, options, on_event)
-    _check_count(model, "tool calls", len(reply.tool_calls), MAX_CALLS)
-    _check_count(model, "parts", len(reply.parts), MAX_PARTS)
-    if not is_answer(reply):
-        raise InvalidModelReply(_name(model), "holds neither text nor calls")
+    with chat_span(
+        model,
+        messages,
+        tools=tools,
+        max_tokens=max_tokens,
+        stream=on_event is not None,
+        attributes=trace_attributes,
+    ) as span:
+        reply = await _reply(model, messages, options, _note_chunks(on_event, span))
+        span.end_chat(reply)
+        _check_count(model, "tool calls", len(reply.tool_calls), MAX_CALLS)
+        _check_count(model, "parts", len(reply.parts), MAX_PARTS)
+        if not is_answer(reply):
+            raise InvalidModelReply(_name(model), "holds neither text nor calls")
     return _with_call_ids(reply)
+
+
+def _note_chunks(on_event: OnEvent | None, span: OperationSpan) -> OnEvent | None:
+    if on_event is None or not span.is_active:
+        return on_event
+    passed_on = on_event
+
+    async def note_and_pass_on(event: StreamEvent) -> None:
+        span.note_chunk()
+        await passed_on(event)
+
+    return note_and_pass_on
 
 
 def _with_call_ids(reply: ModelReply) -> ModelReply:
@@ -151,8 +175,13 @@ async def complete_prompt(
         messages = [*cached.messages, *messages]
         options = _Options(max_tokens=max_tokens, tools=cached.tools, breakpoints=tuple(cached.breakpoints))
     try:
-        with anyio.fail_after(timeout):
-            return await _reply(model, messages, options, None)
+        with (
+            chat_span(model, messages, tools=options.tools, max_tokens=max_tokens) as span,
+            anyio.fail_after(timeout),
+        ):
+            reply = await _reply(model, messages, options, None)
+            span.end_chat(reply)
+            return reply
     except TimeoutError as error:
         waited = "in time" if timeout is None else f"for {timeout:g} s"
         raise CallFailed("timed out", f"gave no answer {waited}") from error

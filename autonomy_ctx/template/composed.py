@@ -314,6 +314,25 @@ def without_params(composed: ComposedContext) -> ComposedContext:
     return bare
 
 
+def trace_attributes(composed: ComposedContext) -> dict[str, int | float | str]:
+    """What a trace says of a context: how large it is, what is shared and what each section costs."""
+    found: dict[str, int | float | str] = {
+        "autonomy_ctx.context.messages": len(composed),
+        "autonomy_ctx.context.tokens": composed.tokens,
+    }
+    if composed.budget is not None:
+        found["autonomy_ctx.context.max_tokens"] = composed.budget.max_tokens
+    if composed.shared is not None:
+        found["autonomy_ctx.context.shared_tokens"] = composed.shared.tokens
+        found["autonomy_ctx.context.shared_share"] = round(composed.shared.share, 4)
+    tokens: dict[str, int] = {}
+    for section in composed.sections:
+        tokens[section.name] = tokens.get(section.name, 0) + section.tokens
+        if section.status != "included":
+            found[f"autonomy_ctx.section.{section.name}.status"] = section.status
+    return found | {f"autonomy_ctx.section.{name}.tokens": count for name, count in tokens.items()}
+
+
 def _shared_summary_fraction(message: Message, before: Message) -> float:
     """Which part of a summary begins as an older one does: a new segment leaves the others as they were."""
     if not isinstance(message, Summary) or not isinstance(before, Summary):

@@ -31,6 +31,7 @@ from autonomy_ctx.tools.output import (
     render_output,
 )
 from autonomy_ctx.tools.tool import MIN_OUTPUT_LIMIT, Tool, tools_by_name
+from autonomy_ctx.tracing import tool_span
 from autonomy_ctx.validation import check_int
 
 TIMEOUT_SECONDS = 60.0
@@ -71,11 +72,18 @@ class _CallRunner:
     new_id: Callable[[], str]
 
     async def run(self, call: ToolCall) -> CallOutcome:
+        tool = self.tools.get(call.name)
+        description = "" if tool is None else tool.description
+        with tool_span(call, is_known=tool is not None, description=description) as span:
+            outcome = await self._run(call, tool)
+            span.end_tool(outcome.message, outcome.error)
+        return outcome
+
+    async def _run(self, call: ToolCall, tool: Tool[..., Any] | None) -> CallOutcome:
         # Imported here: it is large, and whoever runs a loop of asyncio has it already.
         import asyncio
 
         began = anyio.current_time()
-        tool = self.tools.get(call.name)
         limit = self.output_limit if tool is None else tool.output_limit or self.output_limit
         try:
             if tool is None:

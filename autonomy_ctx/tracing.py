@@ -1,0 +1,602 @@
+"""OpenTelemetry: spans of turns, model calls, tool calls and summaries, and metrics of model calls.
+
+Names and attributes are those of the GenAI semantic conventions in the version of `SCHEMA_URL`; what they
+have no word for begins with `autonomy_ctx.`. What was said, and by whom, is recorded only when the
+environment asks for content.
+
+A program that has set a provider has imported OpenTelemetry. So this module looks for it among the
+imported modules and imports nothing itself: without a provider a span costs a look into a dict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from hashlib import sha256
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from urllib.parse import urlsplit
+
+from autonomy_ctx.items.formats.base import ModelReply, Usage
+from autonomy_ctx.items.formats.outgoing import summary_record
+from autonomy_ctx.items.formats.overflow import status_of
+from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.items.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
+from autonomy_ctx.items.model_info import model_name
+from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.wire import from_dict
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import Histogram
+    from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
+
+# The last version of the semantic conventions that has those of GenAI. They moved to a repository of
+# their own after it.
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.1"
+# The variable by which instrumentations of GenAI are asked for content, and its values that mean spans.
+CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CONTENT_VALUES = frozenset({"true", "span_only", "span_and_event"})
+
+_NAME = "autonomy_ctx"
+# What the context of OpenTelemetry carries: attributes of every span below, and the span that was the cause.
+_SHARED_KEY, _CAUSE_KEY = "autonomy_ctx-shared", "autonomy_ctx-cause"
+# Where the conventions have another word than this library.
+_PROVIDER_NAMES = {
+    "google": "gcp.gemini",
+    "bedrock": "aws.bedrock",
+    "mistral": "mistral_ai",
+    "openai-responses": "openai",
+    "xai": "x_ai",
+}
+_FINISH_REASONS = {"end": "stop", "tools": "tool_call", "refused": "content_filter"}
+_CANCELLATIONS = ("CancelledError", "Cancelled")
+# The buckets that the conventions ask for.
+_SECONDS = tuple(0.01 * 2**power for power in range(14))
+_TOKENS = tuple(float(4**power) for power in range(14))
+
+AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
+Attributes: TypeAlias = Mapping[str, AttributeValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Telemetry:
+    """What spans and metrics are made with, and the providers that it came from."""
+
+    providers: tuple[object, object]
+    tracer: Tracer
+    duration: Histogram | None
+    first_chunk: Histogram | None
+    tokens: Histogram | None
+
+
+_telemetry: _Telemetry | None = None
+
+
+def _find_telemetry() -> _Telemetry | None:
+    """What the providers of this program gave; None when it has set none."""
+    global _telemetry
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    metrics: Any = sys.modules.get("opentelemetry.metrics")
+    try:
+        tracers = trace.get_tracer_provider()
+        meters = None if metrics is None else metrics.get_meter_provider()
+    except AttributeError:
+        # Another thread is importing them.
+        return None
+    measures = meters is not None and _is_set(meters, "opentelemetry.metrics")
+    if not measures and not _is_set(tracers, "opentelemetry.trace"):
+        return None
+    found = _telemetry
+    if found is None or found.providers[0] is not tracers or found.providers[1] is not meters:
+        found = _telemetry = _make_telemetry(tracers, meters, measures)
+    return found
+
+
+def _is_set(provider: object, interface: str) -> bool:
+    """Whether a provider does something: those of the interface itself only stand in for one."""
+    return not type(provider).__module__.startswith(interface)
+
+
+def _make_telemetry(tracers: Any, meters: Any, measures: bool) -> _Telemetry:
+    tracer = tracers.get_tracer(_NAME, None, SCHEMA_URL)
+    if not measures:
+        return _Telemetry(
+            providers=(tracers, meters), tracer=tracer, duration=None, first_chunk=None, tokens=None
+        )
+    meter = meters.get_meter(_NAME, None, SCHEMA_URL)
+    duration, first_chunk, tokens = (
+        meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=buckets)
+        for name, unit, description, buckets in (
+            ("gen_ai.client.operation.duration", "s", "GenAI operation duration.", _SECONDS),
+            (
+                "gen_ai.client.operation.time_to_first_chunk",
+                "s",
+                "Time to receive the first chunk of a streamed response.",
+                _SECONDS,
+            ),
+            ("gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.", _TOKENS),
+        )
+    )
+    return _Telemetry(
+        providers=(tracers, meters),
+        tracer=tracer,
+        duration=duration,
+        first_chunk=first_chunk,
+        tokens=tokens,
+    )
+
+
+def is_tracing() -> bool:
+    """Whether anybody asked for spans or metrics; what only they need is not made otherwise."""
+    return _find_telemetry() is not None
+
+
+def records_content() -> bool:
+    """Whether the environment asks that spans say what was said."""
+    return os.environ.get(CONTENT_VARIABLE, "").strip().lower() in CONTENT_VALUES
+
+
+def conversation_id(scope: str, conversation: str) -> str:
+    """The `gen_ai.conversation.id` of a conversation: the same in all processes, without its names."""
+    return sha256(json.dumps([scope, conversation]).encode()).hexdigest()[:32]
+
+
+class OperationSpan:
+    """A span that is current inside its `with`. This one records nothing; others override what they do."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing was begun."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is something to tell it."""
+        return False
+
+    def begin_turn(self) -> None:
+        """The turn has come: what went before was waiting."""
+
+    def end_turn(self, *, usage: Usage, stop: str, steps: int) -> None:
+        """The turn has an answer."""
+
+    def note_chunk(self) -> None:
+        """A piece of a streamed reply has come."""
+
+    def end_chat(self, reply: ModelReply) -> None:
+        """The model has replied."""
+
+    def end_tool(self, result: Message | None, error: BaseException | None) -> None:
+        """The tool has a result, or none yet."""
+
+    def end_summary(self, *, committed: bool, tokens: int = 0, coverage: float = 0.0) -> None:
+        """The segment is written."""
+
+
+_NO_SPAN = OperationSpan()
+
+
+class _RecordedSpan(OperationSpan):
+    """One that is recorded, and ends with the type of the error that left its `with`."""
+
+    __slots__ = ("_attributes", "_began", "_kind", "_name", "_shared", "_telemetry", "_token", "span")
+
+    span: Span
+    _token: Any
+
+    def __init__(
+        self,
+        telemetry: _Telemetry,
+        name: str,
+        attributes: dict[str, AttributeValue],
+        *,
+        kind: str = "INTERNAL",
+    ) -> None:
+        self._telemetry, self._name, self._kind = telemetry, name, kind
+        self._attributes = attributes
+        # For every span below.
+        self._shared: Attributes = EMPTY
+
+    def __enter__(self) -> Self:
+        from opentelemetry import context, trace
+
+        kind: SpanKind = getattr(trace.SpanKind, self._kind)
+        inherited: Any = context.get_value(_SHARED_KEY) or EMPTY
+        cause: Any = context.get_value(_CAUSE_KEY)
+        is_root = not trace.get_current_span().get_span_context().is_valid
+        self._shared = {**inherited, **self._shared}
+        self.span = self._telemetry.tracer.start_span(
+            self._name,
+            kind=kind,
+            attributes={**self._shared, **self._attributes},
+            links=[trace.Link(cause)] if cause is not None and is_root else None,
+        )
+        current = context.set_value(_SHARED_KEY, self._shared)
+        self._token = context.attach(trace.set_span_in_context(self.span, current))
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from opentelemetry import context
+
+        if error is not None:
+            self._fail(error)
+        self._measure()
+        self.span.end()
+        context.detach(self._token)
+
+    @property
+    def is_active(self) -> bool:
+        return True
+
+    def _set(self, attributes: Attributes) -> None:
+        self._attributes.update(attributes)
+        self.span.set_attributes(attributes)
+
+    def _fail(self, error: BaseException) -> None:
+        from opentelemetry.trace import Status, StatusCode
+
+        # The text of an error may quote what was said. So may its causes, which a recorded exception has.
+        self.span.set_status(Status(StatusCode.ERROR, str(error) if records_content() else None))
+        status = status_of(error)
+        self._set({"error.type": error_type(error)})
+        if status is not None:
+            self._set({"http.response.status_code": status})
+
+    def _measure(self) -> None:
+        """Metrics, for what the conventions have some for."""
+
+
+class _TurnSpan(_RecordedSpan):
+    __slots__ = ()
+
+    def begin_turn(self) -> None:
+        self._set({"autonomy_ctx.turn.waited_seconds": round(time.perf_counter() - self._began, 6)})
+
+    def end_turn(self, *, usage: Usage, stop: str, steps: int) -> None:
+        self._set(
+            {
+                "gen_ai.response.finish_reasons": (_FINISH_REASONS.get(stop, stop),),
+                "autonomy_ctx.turn.steps": steps,
+                **_usage_attributes(usage),
+            }
+        )
+
+
+class _ChatSpan(_RecordedSpan):
+    __slots__ = ("_first_chunk_seconds", "_usage")
+
+    def __enter__(self) -> Self:
+        self._first_chunk_seconds: float | None = None
+        self._usage: Usage | None = None
+        return super().__enter__()
+
+    def note_chunk(self) -> None:
+        if self._first_chunk_seconds is None:
+            self._first_chunk_seconds = time.perf_counter() - self._began
+            self._set({"gen_ai.response.time_to_first_chunk": self._first_chunk_seconds})
+
+    def end_chat(self, reply: ModelReply) -> None:
+        self._usage = reply.usage
+        reason = _finish_reason(reply)
+        found: dict[str, AttributeValue] = _usage_attributes(reply.usage)
+        if reason is not None:
+            found["gen_ai.response.finish_reasons"] = (reason,)
+        if reply.model:
+            found["gen_ai.response.model"] = reply.model
+        if reply.id:
+            found["gen_ai.response.id"] = reply.id
+        if self.span.is_recording() and records_content():
+            output = {**_message_form(reply.message), "finish_reason": reason or "stop"}
+            found["gen_ai.output.messages"] = _to_json([output])
+        self._set(found)
+
+    def _measure(self) -> None:
+        telemetry = self._telemetry
+        if telemetry.duration is None or telemetry.tokens is None or telemetry.first_chunk is None:
+            return
+        named = {name: self._attributes[name] for name in _METRIC_ATTRIBUTES if name in self._attributes}
+        telemetry.duration.record(time.perf_counter() - self._began, named)
+        if self._first_chunk_seconds is not None:
+            telemetry.first_chunk.record(self._first_chunk_seconds, named)
+        if self._usage is not None and self._usage.input_tokens:
+            for kind, tokens in (("input", self._usage.input_tokens), ("output", self._usage.output_tokens)):
+                telemetry.tokens.record(tokens, {**named, "gen_ai.token.type": kind})
+
+
+# The attributes that metrics have, too.
+_METRIC_ATTRIBUTES = (
+    "gen_ai.operation.name",
+    "gen_ai.provider.name",
+    "gen_ai.request.model",
+    "gen_ai.response.model",
+    "server.address",
+    "server.port",
+    "error.type",
+)
+
+
+class _ToolSpan(_RecordedSpan):
+    __slots__ = ()
+
+    def end_tool(self, result: Message | None, error: BaseException | None) -> None:
+        if error is not None:
+            self._fail(error)
+        if result is not None and records_content():
+            self._set({"gen_ai.tool.call.result": result.text})
+
+
+class _SummarySpan(_RecordedSpan):
+    __slots__ = ()
+
+    def end_summary(self, *, committed: bool, tokens: int = 0, coverage: float = 0.0) -> None:
+        self._set({"autonomy_ctx.summary.committed": committed})
+        if committed:
+            self._set(
+                {
+                    "autonomy_ctx.summary.tokens": tokens,
+                    "autonomy_ctx.summary.identifier_coverage": coverage,
+                }
+            )
+
+    def _fail(self, error: BaseException) -> None:
+        super()._fail(error)
+        # Why a summary was refused is a word.
+        reason = getattr(error, "reason", None)
+        if isinstance(reason, str):
+            self._set({"error.type": reason})
+
+
+def turn_span(
+    *, agent: str, description: str, scope: str, conversation: str, turn: str, model: Any
+) -> OperationSpan:
+    """The span of a turn: `invoke_agent NAME`."""
+    telemetry = _find_telemetry()
+    if telemetry is None:
+        return _NO_SPAN
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.operation.name": "invoke_agent",
+        "autonomy_ctx.turn.id": turn,
+        **_model_attributes(model),
+    }
+    if description and records_content():
+        attributes["gen_ai.agent.description"] = description
+    made = _TurnSpan(telemetry, f"invoke_agent {agent}", attributes)
+    made._shared = {"gen_ai.agent.name": agent, **_conversation_attributes(scope, conversation)}
+    return made
+
+
+def chat_span(
+    model: Any,
+    messages: Iterable[Message | Mapping[str, Any]],
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    max_tokens: int | None = None,
+    stream: bool = False,
+    attributes: Attributes = EMPTY,
+) -> OperationSpan:
+    """The span of one call of a model, with all its retries: `chat MODEL`."""
+    telemetry = _find_telemetry()
+    if telemetry is None:
+        return _NO_SPAN
+    found: dict[str, AttributeValue] = {
+        "gen_ai.operation.name": "chat",
+        **_model_attributes(model),
+        **attributes,
+    }
+    if max_tokens is not None:
+        found["gen_ai.request.max_tokens"] = max_tokens
+    if stream:
+        found["gen_ai.request.stream"] = True
+    if records_content():
+        found["gen_ai.input.messages"] = _to_json([_message_form(from_dict(one)) for one in messages])
+        if tools:
+            found["gen_ai.tool.definitions"] = _to_json([{"type": "function", **tool} for tool in tools])
+    name = found.get("gen_ai.request.model")
+    return _ChatSpan(telemetry, "chat" if name is None else f"chat {name}", found, kind="CLIENT")
+
+
+def tool_span(call: ToolCall, *, is_known: bool, description: str = "") -> OperationSpan:
+    """The span of one call of a tool: `execute_tool NAME`."""
+    telemetry = _find_telemetry()
+    if telemetry is None:
+        return _NO_SPAN
+    with_content = records_content()
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.type": "function",
+    }
+    if call.id:
+        attributes["gen_ai.tool.call.id"] = call.id
+    # A name that no tool has is what the model said.
+    if is_known or with_content:
+        attributes["gen_ai.tool.name"] = call.name
+    if with_content:
+        attributes["gen_ai.tool.call.arguments"] = call.arguments
+        attributes |= {"gen_ai.tool.description": description} if description else {}
+    return _ToolSpan(telemetry, f"execute_tool {call.name}" if is_known else "execute_tool", attributes)
+
+
+def summary_span(*, first: int, last: int, messages: int | None = None, model: str) -> OperationSpan:
+    """The span of one segment of a summary, of messages or, without a number of them, of older segments."""
+    telemetry = _find_telemetry()
+    if telemetry is None:
+        return _NO_SPAN
+    attributes: dict[str, AttributeValue] = {
+        "gen_ai.request.model": model,
+        "autonomy_ctx.summary.kind": "merge" if messages is None else "segment",
+        "autonomy_ctx.summary.covers_from": first,
+        "autonomy_ctx.summary.covers_to": last,
+    }
+    if messages is not None:
+        attributes["autonomy_ctx.summary.messages"] = messages
+    return _SummarySpan(telemetry, "autonomy_ctx.summary", attributes)
+
+
+def current_span_context() -> SpanContext | None:
+    """What names the current span, for work that it causes and does not wait for."""
+    if _find_telemetry() is None:
+        return None
+    from opentelemetry import trace
+
+    found = trace.get_current_span().get_span_context()
+    return found if found.is_valid else None
+
+
+def current_trace() -> Context | None:
+    """Where spans belong now; `continue_trace` hands it to a task elsewhere."""
+    if _find_telemetry() is None:
+        return None
+    from opentelemetry import context
+
+    return context.get_current()
+
+
+def continue_trace(parent: Context | None) -> AbstractContextManager[object]:
+    """Let the spans of this task belong where those of another one do; None changes nothing."""
+    return nullcontext() if parent is None else _AttachedContext(parent)
+
+
+def background_trace(
+    agent: str, scope: str, conversation: str, cause: SpanContext | None
+) -> AbstractContextManager[object]:
+    """Let spans begin traces of their own, with a link to the span that caused them.
+
+    A task in the background has inherited the span of whoever started it, which has long ended.
+    """
+    if _find_telemetry() is None:
+        return nullcontext()
+    from opentelemetry.context import Context
+
+    shared = {"gen_ai.agent.name": agent} if agent else {}
+    return _AttachedContext(
+        Context(
+            {
+                _SHARED_KEY: {**shared, **_conversation_attributes(scope, conversation)},
+                _CAUSE_KEY: cause,
+            }
+        )
+    )
+
+
+class _AttachedContext(AbstractContextManager[None]):
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        from opentelemetry import context
+
+        self._token = context.attach(self._context)
+
+    def __exit__(self, *error: object) -> None:
+        from opentelemetry import context
+
+        context.detach(self._token)
+
+
+def error_type(error: BaseException) -> str:
+    """An error as `error.type` names it: its class with its module, or `cancelled`."""
+    kind = type(error)
+    if kind.__name__ in _CANCELLATIONS and not isinstance(error, Exception):
+        return "cancelled"
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _conversation_attributes(scope: str, conversation: str) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {"gen_ai.conversation.id": conversation_id(scope, conversation)}
+    if records_content():
+        found |= {"autonomy_ctx.scope": scope, "autonomy_ctx.conversation": conversation}
+    return found
+
+
+def _model_attributes(model: Any) -> dict[str, AttributeValue]:
+    """What a model says of itself: its name, its provider and where it is asked."""
+    provider = getattr(model, "provider", None)
+    found: dict[str, AttributeValue] = {
+        "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider)
+        if isinstance(provider, str) and provider
+        else "_OTHER"
+    }
+    name, url = model_name(model), getattr(model, "base_url", None)
+    if name is not None:
+        found["gen_ai.request.model"] = name
+    if isinstance(url, str) and (address := urlsplit(url)).hostname:
+        found["server.address"] = address.hostname
+        found["server.port"] = address.port or (80 if address.scheme == "http" else 443)
+    return found
+
+
+def _usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
+    """Tokens as the provider counted them; nothing when it did not."""
+    if not usage.input_tokens and not usage.output_tokens:
+        return {}
+    found: dict[str, AttributeValue] = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+    }
+    if usage.input_tokens:
+        found["autonomy_ctx.usage.cached_share"] = round(usage.cached_tokens / usage.input_tokens, 4)
+    return found
+
+
+def _finish_reason(reply: ModelReply) -> str | None:
+    stop = reply.stop or ("tools" if reply.tool_calls else None)
+    return None if stop is None else _FINISH_REASONS.get(stop, stop)
+
+
+def _message_form(message: Message) -> dict[str, Any]:
+    """A message as the conventions write it."""
+    shown = summary_record(message) if isinstance(message, Summary) else message
+    if shown.role == "tool":
+        answer = {"type": "tool_call_response", "id": shown.tool_call_id, "response": shown.text}
+        return {"role": "tool", "parts": [answer]}
+    parts = [_part_form(part) for part in shown.parts]
+    parts += [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _parse_arguments(call.arguments)}
+        for call in shown.tool_calls
+    ]
+    return {"role": shown.role.value, "parts": parts}
+
+
+def _part_form(part: Part) -> dict[str, Any]:
+    match part:
+        case TextContent(text):
+            return {"type": "text", "content": text}
+        case ThinkingContent(text):
+            return {"type": "reasoning", "content": text}
+        case ImageContent(image) if image.startswith("data:"):
+            # Its bytes would fill a trace.
+            kind = image[5:].partition(";")[0].partition(",")[0]
+            return {"type": "blob", "modality": "image", "mime_type": kind, "content": ""}
+        case ImageContent(image):
+            return {"type": "uri", "modality": "image", "uri": image}
+
+
+def _parse_arguments(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
