@@ -38,6 +38,7 @@ from benchmarks import (
     small_budgets,
     summarized,
     tls,
+    tracing,
     turn_lease,
     turns,
     vectors,
@@ -75,6 +76,7 @@ ALL = {
     "gate": gate.measure,
     "agents": agents.measure,
     "tls": tls.measure,
+    "tracing": tracing.measure,
     "imports": imports.measure,
 }
 

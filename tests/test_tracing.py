@@ -194,7 +194,7 @@ async def test_no_span_and_no_metric_says_what_was_said_or_by_whom(memory: Memor
         """Secret description."""
         raise ValueError(f"secret failure in {where}")
 
-    answers = [
+    answers: list[Any] = [
         calls(call("look", where="secret place"), call("secret_tool"), text="secret thought"),
         {"role": "assistant", "content": "secret answer"},
         RuntimeError("secret error"),
