@@ -87,6 +87,7 @@ _MODULES = {
     "no_context": "autonomy_ctx.containers.runtime",
     "recall": "autonomy_ctx.memory.recall",
     "tool": "autonomy_ctx.tools.tool",
+    "trace_conversation_id": "autonomy_ctx.tracing",
 }
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.template.defaults import create_default_template
     from autonomy_ctx.template.template import ContextTemplate, TemplateHook
     from autonomy_ctx.tools.tool import Tool, tool
+    from autonomy_ctx.tracing import trace_conversation_id
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
@@ -247,4 +249,5 @@ __all__ = [
     "no_context",
     "recall",
     "tool",
+    "trace_conversation_id",
 ]

@@ -144,7 +144,7 @@ def records_content() -> bool:
     return os.environ.get(CONTENT_VARIABLE, "").strip().lower() in CONTENT_VALUES
 
 
-def conversation_id(scope: str, conversation: str) -> str:
+def trace_conversation_id(scope: str, conversation: str) -> str:
     """The `gen_ai.conversation.id` of a conversation: the same in all processes, without its names."""
     return sha256(json.dumps([scope, conversation]).encode()).hexdigest()[:32]
 
@@ -520,7 +520,7 @@ def error_type(error: BaseException) -> str:
 
 
 def _conversation_attributes(scope: str, conversation: str) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {"gen_ai.conversation.id": conversation_id(scope, conversation)}
+    found: dict[str, AttributeValue] = {"gen_ai.conversation.id": trace_conversation_id(scope, conversation)}
     if records_content():
         found |= {"autonomy_ctx.scope": scope, "autonomy_ctx.conversation": conversation}
     return found
@@ -569,7 +569,7 @@ def _message_form(message: Message) -> dict[str, Any]:
     if shown.role == "tool":
         answer = {"type": "tool_call_response", "id": shown.tool_call_id, "response": shown.text}
         return {"role": "tool", "parts": [answer]}
-    parts = [_part_form(part) for part in shown.parts]
+    parts = [_part_form(part) for part in shown.parts if part != TextContent("")]
     parts += [
         {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _parse_arguments(call.arguments)}
         for call in shown.tool_calls

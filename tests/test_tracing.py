@@ -24,10 +24,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from summary_models import asks, shown, summarized
 
-from autonomy_ctx import Agent, Memory, Model, SummarizedHistorySection, tool
+from autonomy_ctx import Agent, Memory, Model, SummarizedHistorySection, tool, trace_conversation_id
 from autonomy_ctx.errors import ContextOverflow
 from autonomy_ctx.testing import HeldModel, ScriptedModel, make_message
-from autonomy_ctx.tracing import CONTENT_VARIABLE, SCHEMA_URL, conversation_id
+from autonomy_ctx.tracing import CONTENT_VARIABLE, SCHEMA_URL
 
 ROOT = Path(__file__).parent.parent
 WHERE: dict[str, Any] = {"scope": "ana@example.org", "conversation": "porto-trip"}
@@ -130,7 +130,7 @@ async def test_a_turn_is_a_tree_of_its_model_calls_and_tools(memory: Memory, tra
     assert found == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "helper",
-        "gen_ai.conversation.id": conversation_id(**WHERE),
+        "gen_ai.conversation.id": trace_conversation_id(**WHERE),
         "gen_ai.provider.name": "_OTHER",
         "gen_ai.request.model": "scripted",
         "gen_ai.response.finish_reasons": ("stop",),
@@ -147,7 +147,7 @@ async def test_a_turn_is_a_tree_of_its_model_calls_and_tools(memory: Memory, tra
     assert second["gen_ai.response.finish_reasons"] == ("stop",)
     assert second["gen_ai.response.model"] == "scripted-2026"
     assert second["gen_ai.response.id"] == "chatcmpl-1"
-    assert second["gen_ai.conversation.id"] == conversation_id(**WHERE)
+    assert second["gen_ai.conversation.id"] == trace_conversation_id(**WHERE)
     assert second["autonomy_ctx.usage.cached_share"] == 0.75
     ran = attributes(traces.one("execute_tool add_up"))
     assert ran["gen_ai.tool.name"] == "add_up"
@@ -228,11 +228,14 @@ async def test_content_and_names_are_recorded_when_the_environment_asks(
     turn = attributes(traces.one("invoke_agent helper"))
     assert turn["gen_ai.agent.description"] == "Adds."
     assert (turn["autonomy_ctx.scope"], turn["autonomy_ctx.conversation"]) == tuple(WHERE.values())
-    assert turn["gen_ai.conversation.id"] == conversation_id(**WHERE), "as without content"
+    assert turn["gen_ai.conversation.id"] == trace_conversation_id(**WHERE), "as without content"
     ran = attributes(traces.one("execute_tool add_up"))
     assert json.loads(str(ran["gen_ai.tool.call.arguments"])) == {"a": 1, "b": 2}
     assert ran["gen_ai.tool.call.result"] == "3"
     assert ran["gen_ai.tool.description"] == "Add two numbers."
+    first = json.loads(str(attributes(traces.named("chat scripted")[0])["gen_ai.output.messages"]))
+    assert [part["type"] for part in first[0]["parts"]] == ["text", "tool_call"]
+    assert first[0]["finish_reason"] == "tool_call"
     last = attributes(traces.named("chat scripted")[-1])
     system, *_, user, assistant, result = json.loads(str(last["gen_ai.input.messages"]))
     assert system == {"role": "system", "parts": [{"type": "text", "content": "Help."}]}
@@ -448,10 +451,10 @@ async def test_a_summary_is_linked_to_the_turn_that_caused_it(memory: Memory, tr
     assert link.context.span_id == cause.span_id, "the turn whose context was too long"
     found = attributes(span)
     assert found["gen_ai.agent.name"] == "helper"
-    assert found["gen_ai.conversation.id"] == conversation_id(**WHERE)
+    assert found["gen_ai.conversation.id"] == trace_conversation_id(**WHERE)
     assert found["autonomy_ctx.summary.committed"] is True
     [asked] = [one for one in traces.named("chat scripted") if is_child(one, span)]
-    assert attributes(asked)["gen_ai.conversation.id"] == conversation_id(**WHERE)
+    assert attributes(asked)["gen_ai.conversation.id"] == trace_conversation_id(**WHERE)
     await agent.close()
 
 
@@ -511,9 +514,9 @@ async def test_a_summary_that_failed_is_a_span_with_an_error(memory: Memory, tra
 
 
 def test_the_id_of_a_conversation_is_the_same_everywhere_and_of_one_conversation_only() -> None:
-    assert conversation_id("ana", "trip") == "f6b1eca0f5fe41782216000c2978f20d"
-    assert conversation_id("ana", "trip") != conversation_id("bob", "trip")
-    assert conversation_id("a", "bc") != conversation_id("ab", "c")
+    assert trace_conversation_id("ana", "trip") == "f6b1eca0f5fe41782216000c2978f20d"
+    assert trace_conversation_id("ana", "trip") != trace_conversation_id("bob", "trip")
+    assert trace_conversation_id("a", "bc") != trace_conversation_id("ab", "c")
 
 
 PROGRAM = """

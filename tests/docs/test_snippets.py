@@ -28,6 +28,9 @@ README = ROOT / "README.md"
 OWN_CLIENT = ROOT / "docs" / "how-to" / "use-your-own-client.md"
 # Its snippets need a server with the roles of the page: `tests/postgres/test_page.py` runs them.
 POSTGRESQL = ROOT / "docs" / "how-to" / "use-postgresql.md"
+# It sets a tracer provider, which a process has for good.
+TRACES = ROOT / "docs" / "how-to" / "trace.md"
+APART = (OWN_CLIENT, POSTGRESQL, TRACES)
 ADDRESSES = {
     "OPENAI_BASE_URL": "/v1",
     "ANTHROPIC_BASE_URL": "",
@@ -36,7 +39,7 @@ ADDRESSES = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in (OWN_CLIENT, POSTGRESQL)], ids=shown)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in APART], ids=shown)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
     run(page, tmp_path, alone=page == README)
 
@@ -59,6 +62,22 @@ def test_the_snippets_with_the_providers_own_clients_run(
         run(OWN_CLIENT, tmp_path)
     assert server.refused == []
     assert len(server.seen) == 5
+
+
+def test_the_snippets_about_traces_run_in_a_process_of_their_own(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from docs.snippets import run; run(*map(Path, sys.argv[1:]))"
+    )
+    paths = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", ""), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, str(TRACES), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def _answer(asked: Asked) -> Say:
