@@ -170,7 +170,7 @@ class OperationSpan:
     def begin_turn(self) -> None:
         """The turn has come: what went before was waiting."""
 
-    def end_turn(self, *, usage: Usage, stop: str, steps: int) -> None:
+    def end_turn(self, *, text: str, usage: Usage, stop: str, steps: int) -> None:
         """The turn has an answer."""
 
     def note_chunk(self) -> None:
@@ -268,14 +268,17 @@ class _TurnSpan(_RecordedSpan):
     def begin_turn(self) -> None:
         self._set({"autonomy_ctx.turn.waited_seconds": round(time.perf_counter() - self._began, 6)})
 
-    def end_turn(self, *, usage: Usage, stop: str, steps: int) -> None:
-        self._set(
-            {
-                "gen_ai.response.finish_reasons": (_FINISH_REASONS.get(stop, stop),),
-                "autonomy_ctx.turn.steps": steps,
-                **_usage_attributes(usage),
-            }
-        )
+    def end_turn(self, *, text: str, usage: Usage, stop: str, steps: int) -> None:
+        reason = _FINISH_REASONS.get(stop, stop)
+        found: dict[str, AttributeValue] = {
+            "gen_ai.response.finish_reasons": (reason,),
+            "autonomy_ctx.turn.steps": steps,
+            **_usage_attributes(usage),
+        }
+        if records_content():
+            output = {**_message_form(Message("assistant", text)), "finish_reason": reason}
+            found["gen_ai.output.messages"] = _to_json([output])
+        self._set(found)
 
 
 class _ChatSpan(_RecordedSpan):
@@ -363,7 +366,7 @@ class _SummarySpan(_RecordedSpan):
 
 
 def turn_span(
-    *, agent: str, description: str, scope: str, conversation: str, turn: str, model: Any
+    message: Message, *, agent: str, description: str, scope: str, conversation: str, turn: str, model: Any
 ) -> OperationSpan:
     """The span of a turn: `invoke_agent NAME`."""
     telemetry = _find_telemetry()
@@ -374,8 +377,9 @@ def turn_span(
         "autonomy_ctx.turn.id": turn,
         **_model_attributes(model),
     }
-    if description and records_content():
-        attributes["gen_ai.agent.description"] = description
+    if records_content():
+        attributes["gen_ai.input.messages"] = _to_json([_message_form(message)])
+        attributes |= {"gen_ai.agent.description": description} if description else {}
     made = _TurnSpan(telemetry, f"invoke_agent {agent}", attributes)
     made._shared = {"gen_ai.agent.name": agent, **_conversation_attributes(scope, conversation)}
     return made
@@ -438,7 +442,8 @@ def summary_span(*, first: int, last: int, messages: int | None = None, model: s
     if telemetry is None:
         return _NO_SPAN
     attributes: dict[str, AttributeValue] = {
-        "gen_ai.request.model": model,
+        # Not as the conventions have it: viewers would take it for a call of the model.
+        "autonomy_ctx.summary.model": model,
         "autonomy_ctx.summary.kind": "merge" if messages is None else "segment",
         "autonomy_ctx.summary.covers_from": first,
         "autonomy_ctx.summary.covers_to": last,

@@ -21,20 +21,21 @@ from typing import Any
 import anyio
 
 from autonomy_ctx import Agent, ContextTemplate, ConversationHistorySection, SystemInstructionsSection
-from autonomy_ctx.items.message import ToolCall
+from autonomy_ctx.items.message import Message, ToolCall
 from autonomy_ctx.tracing import chat_span, current_span_context, is_tracing, tool_span, turn_span
 from benchmarks.agents import SYSTEM, InstantModel, find_order
 from benchmarks.corpus import spoken
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 
 INTERFACE = ("opentelemetry.trace", "opentelemetry.metrics")
-CALL = ToolCall("call_1", "find_order", "{}")
+MESSAGE, CALL = Message("user", "Hello"), ToolCall("call_1", "find_order", "{}")
 LOOPS = 20_000
 
 
 def untraced_spans() -> None:
     """All that a turn with one tool call asks of traces."""
-    with turn_span(agent="a", description="", scope="s", conversation="c", turn="t", model=None) as turn:
+    names = {"agent": "a", "description": "", "scope": "s", "conversation": "c", "turn": "t"}
+    with turn_span(MESSAGE, **names, model=None) as turn:
         turn.begin_turn()
         current_span_context()
         for _ in range(2):

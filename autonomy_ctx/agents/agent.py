@@ -568,6 +568,7 @@ class Agent(AsyncResource):
         lease, turn = self._new_lease(key), self._new_id()
         runner = TurnRunner(self._environment(key), key, turn, params=params, lease=lease, listener=listener)
         with turn_span(
+            message,
             agent=self.name,
             description=self.description,
             scope=key.scope,
@@ -587,7 +588,7 @@ class Agent(AsyncResource):
                 finally:
                     if runner.previous is not None:
                         self._contexts[key] = without_params(runner.previous)
-                span.end_turn(usage=reply.usage, stop=reply.stop, steps=reply.steps)
+                span.end_turn(text=reply.text, usage=reply.usage, stop=reply.stop, steps=reply.steps)
                 return reply
 
     @asynccontextmanager
