@@ -477,6 +477,15 @@ def continue_trace(parent: Context | None) -> AbstractContextManager[object]:
     return nullcontext() if parent is None else _AttachedContext(parent)
 
 
+def leave_trace() -> AbstractContextManager[object]:
+    """Let spans belong to none: a job for many turns has inherited the span of the one that started it."""
+    if _find_telemetry() is None:
+        return nullcontext()
+    from opentelemetry.context import Context
+
+    return _AttachedContext(Context())
+
+
 def background_trace(
     agent: str, scope: str, conversation: str, cause: SpanContext | None
 ) -> AbstractContextManager[object]:

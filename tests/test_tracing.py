@@ -520,6 +520,23 @@ async def test_a_summary_that_failed_is_a_span_with_an_error(memory: Memory, tra
     assert "private" not in traces.text()
 
 
+async def test_vectors_made_in_the_background_belong_to_no_turn(traces: Traces) -> None:
+    tracer = trace.get_tracer_provider().get_tracer("a program")
+    done = anyio.Event()
+
+    async def embed(texts: list[str]) -> list[list[float]]:
+        with tracer.start_as_current_span("embed"):
+            vectors = [[1.0, 0.0] for _ in texts]
+        done.set()
+        return vectors
+
+    async with Memory(embedder=embed) as memory:
+        with tracer.start_as_current_span("request"):
+            await memory.append("ana", "trip", make_message("The ferry leaves at 9:40.", id="m1"))
+            await done.wait()
+    assert traces.named("embed")[0].parent is None
+
+
 def test_the_id_of_a_conversation_is_the_same_everywhere_and_of_one_conversation_only() -> None:
     assert trace_conversation_id("ana", "trip") == "f6b1eca0f5fe41782216000c2978f20d"
     assert trace_conversation_id("ana", "trip") != trace_conversation_id("bob", "trip")

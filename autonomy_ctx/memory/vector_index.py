@@ -37,6 +37,7 @@ from autonomy_ctx.memory.vectors import (
     embedded_text,
     has_vectors,
 )
+from autonomy_ctx.tracing import leave_trace
 from autonomy_ctx.validation import check_seconds
 
 logger = logging.getLogger("autonomy_ctx.memory")
@@ -221,7 +222,8 @@ class VectorIndex:
                 await self._wake_events[loop].wait()
                 self._wake_events[loop] = anyio.Event()
                 await self._sleep(GATHER_SECONDS)
-                await self._fill_pending()
+                with leave_trace():
+                    await self._fill_pending()
         except StoreClosed:
             pass
         finally:
