@@ -70,6 +70,13 @@ MUTANTS = [
         TRACING,
     ),
     Mutant(
+        "vectors made in the background belong to no turn",
+        "memory/vector_index.py",
+        "                with leave_trace():\n",
+        "                if True:\n",
+        TRACING,
+    ),
+    Mutant(
         "a tool's failure is an error of its span",
         "tools/run.py",
         "span.end_tool(outcome.message, outcome.error)",
