@@ -197,7 +197,9 @@ def _print_messages(output: Output, messages: Sequence[MessageReport]) -> None:
             heading.append(f"#{message.position} ", "cyan")
         heading.append(message.role, f"bold {ROLE_STYLES.get(message.role, '')}".strip())
         notes = [clean_line(message.name or ""), "error" if message.is_error else ""]
-        notes += [format_time(message.created_at), count(message.tokens, "token")]
+        # What a section made for a turn was never said at a time.
+        time = "" if message.created_at is None else format_time(message.created_at)
+        notes += [time, count(message.tokens, "token")]
         heading.append("  " + " · ".join(note for note in notes if note), NOTE_STYLE)
         output.print(heading)
         for text in _message_texts(message):

@@ -44,17 +44,17 @@ class PartReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReport(Report):
-    """One message. `position` is None for one that is not in the log.
+    """One message. One that a section made for a turn is not in the log: no `position`, `id` or `created_at`.
 
     `text` may be shortened: then `is_whole` is false, and `characters` says how long the message is.
     """
 
-    id: str
+    id: str | None
     position: int | None
     role: str
     name: str | None
     agent: str | None
-    created_at: datetime
+    created_at: datetime | None
     tokens: int
     text: str
     characters: int
@@ -93,13 +93,15 @@ def message_fields(message: Message, position: int | None, tokens: int, limit: i
     is_cut = message.role is ChatRole.TOOL and CUT_WORDS in text
     is_long = limit is not None and len(text) > limit
     summary = message if isinstance(message, Summary) else None
+    is_made = position is None and summary is None
     return {
-        "id": message.id,
+        # What a section made has other ones each time that it is made.
+        "id": None if is_made else message.id,
         "position": position,
         "role": "summary" if summary else message.role.value,
         "name": message.name,
         "agent": message.agent,
-        "created_at": message.created_at,
+        "created_at": None if is_made else message.created_at,
         "tokens": tokens,
         "text": text[:limit] if is_long else text,
         "characters": len(text),

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+_FIELD_NAMES: dict[type, tuple[str, ...] | None] = {}
+
 
 class Report:
     """A value that people look at."""
@@ -25,17 +27,27 @@ class Report:
 
 def to_json(value: Any) -> Any:
     """A report, or a value inside of one, as JSON has it."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, Enum):
-        return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): to_json(one) for name, one in value.items()}
+    if value is None or isinstance(value, str | int | float):
+        # A role is a text, too, and is given as such.
+        return value.value if isinstance(value, Enum) else value
     if isinstance(value, tuple | list):
         return [to_json(one) for one in value]
-    return value
+    names = _field_names(value)
+    if names is not None:
+        return {name: to_json(getattr(value, name)) for name in names}
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return {str(name): to_json(one) for name, one in value.items()}
+    raise TypeError(f"a report has no value of type {type(value).__name__}")
+
+
+def _field_names(value: Any) -> tuple[str, ...] | None:
+    """The fields of a dataclass, looked up once for each; None for another value."""
+    kind = type(value)
+    if kind not in _FIELD_NAMES:
+        _FIELD_NAMES[kind] = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+    return _FIELD_NAMES[kind]
 
 
 def from_seconds(seconds: float | None) -> datetime | None:
