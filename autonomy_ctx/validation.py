@@ -182,6 +182,11 @@ def parse_host(authority: str) -> str | None:
     return None if found is None else found["address"] or found["name"]
 
 
+def format_url(host: str, port: int) -> str:
+    """The address of a server at a host and port."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether a name or address can only mean this machine."""
     # Imported here: most who check numbers never look at a host.

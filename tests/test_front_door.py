@@ -20,6 +20,8 @@ from autonomy_ctx._lazy import lazy_names
 
 FOLDER = Path(__file__).parent.parent
 LAZY = [door for door in MODULES if hasattr(importlib.import_module(door), "_MODULES")]
+# What doors import at once: their modules `tool` and `http` have the names of functions.
+AT_ONCE = {"autonomy_ctx.tools": {"Tool", "ToolRegistry", "tool"}, "autonomy_ctx.server": {"http"}}
 # Each name that one of the documents this library grew from imports from the root of its package.
 SEEDS = {
     "pygents": ("Agent", "ContextPoolHook", "ContextQueue", "ContextQueueHook", "Turn", "hook", "tool"),
@@ -67,9 +69,7 @@ def test_names_are_sorted_and_listed_once(door: str) -> None:
 def test_the_lazy_table_the_imports_for_type_checkers_and_the_list_agree(door: str) -> None:
     module = importlib.import_module(door)
     assert imports_for_types(door) == module._MODULES
-    # `tools` imports three names at once: its module `tool` has the name of a function.
-    at_once = {"Tool", "ToolRegistry", "tool"} if door == "autonomy_ctx.tools" else set()
-    assert set(module.__all__) == set(module._MODULES) | at_once
+    assert set(module.__all__) == set(module._MODULES) | AT_ONCE.get(door, set())
     assert set(module.__all__) <= set(dir(module))
 
 

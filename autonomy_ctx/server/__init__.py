@@ -1,5 +1,21 @@
 """The ways into a node from outside; needs the extra: `pip install 'autonomy-ctx[server]'`."""
 
+from typing import TYPE_CHECKING
+
+from autonomy_ctx._lazy import lazy_names
+
+# Imported at once: the module `http` would otherwise stand where the function is looked for.
 from autonomy_ctx.server.http import http
 
-__all__ = ["http"]
+_MODULES = {
+    "InspectorAddress": "autonomy_ctx.server.inspector",
+    "inspector_app": "autonomy_ctx.server.inspector",
+    "inspector_server": "autonomy_ctx.server.inspector",
+}
+
+if TYPE_CHECKING:
+    from autonomy_ctx.server.inspector import InspectorAddress, inspector_app, inspector_server
+else:
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
+
+__all__ = ["InspectorAddress", "http", "inspector_app", "inspector_server"]

@@ -17,7 +17,6 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -25,8 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autonomy_ctx.agents.agent import CONVERSATION, SCOPE, Agent
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.errors import AutonomyCtxError
-from autonomy_ctx.server.auth import HEALTH_PATH, AccessPolicy
+from autonomy_ctx.server.auth import HEALTH_PATH, Access, AccessPolicy
 from autonomy_ctx.server.errors import (
     NODE_CLOSING,
     SLOW_BODY,
@@ -35,12 +33,12 @@ from autonomy_ctx.server.errors import (
     RequestRefused,
     bad_request,
     client_error,
-    encode_json,
     encode_large_json,
 )
 from autonomy_ctx.server.events import EventStream, cancel_on_disconnect, reply_body
 from autonomy_ctx.server.limits import ServerLimits
 from autonomy_ctx.server.prometheus import MEDIA_TYPE, prometheus_text
+from autonomy_ctx.server.responses import EXCEPTION_HANDLERS, error_response, json_response
 
 BODY_LIMIT = 16 * 1024 * 1024
 # Of the message in a body.
@@ -204,7 +202,7 @@ class Routes:
     async def agents(self, request: Request) -> Response:
         """Names and descriptions."""
         listed = [{"name": agent.name, "description": agent.description} for agent in self._node.agents]
-        return _json_response({"agents": listed})
+        return json_response({"agents": listed})
 
     async def ask(self, request: Request) -> Response:
         """One turn, whole or as events."""
@@ -225,8 +223,8 @@ class Routes:
     async def health(self, request: Request) -> Response:
         """Whether the node can take turns, as of the last second."""
         if await self._health.healthy():
-            return _json_response({"status": "ok"})
-        return _json_response({"status": "unavailable"}, status=503)
+            return json_response({"status": "ok"})
+        return json_response({"status": "unavailable"}, status=503)
 
     async def metrics(self, request: Request) -> Response:
         """Counters for Prometheus."""
@@ -248,14 +246,14 @@ async def _history_body(messages: Sequence[Mapping[str, Any]]) -> AsyncIterator[
 
 async def _answer_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:
     """The whole turn; when the client goes away meanwhile, the turn ends there."""
-    response = _error_response(NODE_CLOSING)
+    response = error_response(NODE_CLOSING)
     async with anyio.create_task_group() as group:
         group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
         try:
             body = reply_body(await agent.send(turn.message, **turn.options()))
             response = Response(await encode_large_json(body), media_type="application/json")
         except Exception as error:
-            response = _error_response(client_error(error))
+            response = error_response(client_error(error))
         group.cancel_scope.cancel()
     return response
 
@@ -297,18 +295,20 @@ class ActiveRequests:
 class RequestGate:
     """Refuses requests that are not allowed, counts the others, and lets no error out."""
 
-    def __init__(self, app: ASGIApp, *, access: AccessPolicy, requests: ActiveRequests) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access, requests: ActiveRequests) -> None:
         self._app, self._access, self._requests = app, access, requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             return
-        refusal = self._access.refusal(scope["path"], scope["headers"])
+        # Without the prefix that it may be mounted at.
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        refusal = self._access.refusal(path, scope["headers"])
         if refusal is None and self._requests.closing:
             refusal = NODE_CLOSING
         if refusal is not None:
-            await _error_response(refusal)(scope, receive, send)
+            await error_response(refusal)(scope, receive, send)
             return
         started = False
 
@@ -326,7 +326,7 @@ class RequestGate:
                 # It has been answered; whoever is outside would log its text, too.
                 client_error(error)
         if cancelled.cancelled_caught and not started:
-            await _error_response(NODE_CLOSING)(scope, receive, send)
+            await error_response(NODE_CLOSING)(scope, receive, send)
 
 
 def application(
@@ -347,40 +347,7 @@ def application(
             Route(HEALTH_PATH, routes.health),
             Route("/metrics", routes.metrics),
         ],
-        exception_handlers={
-            AutonomyCtxError: _handle_error,
-            RequestRefused: _handle_error,
-            HTTPException: _handle_no_route,
-            Exception: _handle_unexpected,
-        },
+        exception_handlers=EXCEPTION_HANDLERS,
     )
     app.router.redirect_slashes = False
     return RequestGate(app, access=access, requests=requests)
-
-
-async def _handle_error(request: Request, error: Exception) -> Response:
-    return _error_response(client_error(error))
-
-
-async def _handle_unexpected(request: Request, error: Exception) -> Response:
-    # Logged where it is caught in the end.
-    return _error_response(
-        ClientError(status=500, type="InternalError", message="the request failed inside the node")
-    )
-
-
-async def _handle_no_route(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 404
-    kind, message = {
-        405: ("MethodNotAllowed", "this address takes other methods; the header Allow names them"),
-    }.get(status, ("NotFound", "there is nothing at this address"))
-    headers = dict(getattr(error, "headers", None) or {})
-    return _error_response(ClientError(status=status, type=kind, message=message, headers=headers))
-
-
-def _error_response(error: ClientError) -> Response:
-    return _json_response(error.body(), status=error.status, headers=error.all_headers())
-
-
-def _json_response(data: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(encode_json(data), status_code=status, headers=headers, media_type="application/json")

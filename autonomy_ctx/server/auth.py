@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from autonomy_ctx.server.errors import ClientError
 from autonomy_ctx.validation import is_loopback, parse_host
 
 HEALTH_PATH = "/health"
+# Of the inspector: everything that tells of conversations is below it.
+API_PREFIX = "/api/"
 Headers = Iterable[tuple[bytes, bytes]]
+
+
+class Access(Protocol):
+    """Decides by the head of a request, before its body is read."""
+
+    def refusal(self, path: str, headers: Headers) -> ClientError | None:
+        """Why a request is refused; None lets it in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPolicy:
-    """Decides by the head of a request, before its body is read."""
+    """Who may use a node's API."""
 
     loopback: bool
     token: str | None = field(default=None, repr=False)
@@ -27,10 +37,9 @@ class AccessPolicy:
         # A page of another site can point a name of its own at this machine, but not rename itself.
         if self.loopback and not (len(hosts) == 1 and is_loopback(parse_host(hosts[0]) or "")):
             return _forbid("the Host header must name this machine: localhost or 127.0.0.1")
-        own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https") for host in hosts}
-        if any(origin.lower() not in own for origin in _header_values(headers, b"origin")):
+        if _comes_from_elsewhere(headers, hosts):
             return _forbid("requests of web pages of other sites are refused")
-        if self.token is not None and path != HEALTH_PATH and not self._has_token(headers):
+        if self.token is not None and path != HEALTH_PATH and not _has_token(headers, self.token):
             return ClientError(
                 status=401,
                 type="Unauthorized",
@@ -39,11 +48,63 @@ class AccessPolicy:
             )
         return None
 
-    def _has_token(self, headers: Headers) -> bool:
-        values = _header_values(headers, b"authorization")
-        scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
-        expected = (self.token or "").encode()
-        return hmac.compare_digest(token.strip().encode("latin-1"), expected) and scheme.lower() == "bearer"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectorAccess:
+    """Who may use the inspector: whoever has the token, from a page of its own.
+
+    Its static files have nothing to hide and need no token: the page is there before it has one. A browser
+    sends the token once and then a cookie, which is made of the token.
+    """
+
+    token: str = field(repr=False)
+    # Names besides those of this machine.
+    hosts: frozenset[str] = frozenset()
+
+    @property
+    def cookie_name(self) -> str:
+        """The name of the cookie; cookies of all ports of a machine are in one place."""
+        return f"autonomy_ctx_inspector_{self._sign('name')[:8]}"
+
+    @property
+    def cookie_value(self) -> str:
+        """What stands for the token in a cookie."""
+        return self._sign("cookie")
+
+    def refusal(self, path: str, headers: Headers) -> ClientError | None:
+        """Why a request is refused; None lets it in."""
+        headers = list(headers)
+        hosts = _header_values(headers, b"host")
+        host = (parse_host(hosts[0]) or "").lower() if len(hosts) == 1 else ""
+        if not (is_loopback(host) or host in self.hosts):
+            return _forbid("the Host header must name this machine, or one of the allowed hosts")
+        if _comes_from_elsewhere(headers, hosts):
+            return _forbid("requests of web pages of other sites are refused")
+        if not path.startswith(API_PREFIX):
+            return None
+        # What a browser says of a request that a page of another site has caused.
+        if any(site not in ("same-origin", "none") for site in _header_values(headers, b"sec-fetch-site")):
+            return _forbid("requests of web pages of other sites are refused")
+        if _has_token(headers, self.token) or self._has_cookie(headers):
+            return None
+        return ClientError(
+            status=401,
+            type="Unauthorized",
+            message="open the inspector with the address that was printed at its start: it has the token",
+            headers={"www-authenticate": "Bearer"},
+        )
+
+    def is_token(self, token: str) -> bool:
+        """Whether a text is the token."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+    def _has_cookie(self, headers: Headers) -> bool:
+        cookies = [pair.strip() for text in _header_values(headers, b"cookie") for pair in text.split(";")]
+        expected = f"{self.cookie_name}={self.cookie_value}".encode()
+        return any(hmac.compare_digest(pair.encode("latin-1"), expected) for pair in cookies)
+
+    def _sign(self, purpose: str) -> str:
+        return hmac.new(self.token.encode(), purpose.encode(), "sha256").hexdigest()
 
 
 def check_token(host: str, token: str | None) -> str | None:
@@ -56,6 +117,11 @@ def check_token(host: str, token: str | None) -> str | None:
                 f"or listen on 127.0.0.1"
             )
         return None
+    return check_token_text(token)
+
+
+def check_token_text(token: str) -> str:
+    """A token that a header can carry."""
     if not isinstance(token, str) or not token or not all("!" <= one <= "~" for one in token):
         raise ValueError(
             "token must be a string of visible ASCII characters, without spaces, and not empty; "
@@ -66,6 +132,19 @@ def check_token(host: str, token: str | None) -> str | None:
 
 def _header_values(headers: Headers, name: bytes) -> list[str]:
     return [value.decode("latin-1") for one, value in headers if one.lower() == name]
+
+
+def _comes_from_elsewhere(headers: Headers, hosts: Sequence[str]) -> bool:
+    """Whether a page of another site sends this."""
+    own = {f"{scheme}://{host.lower()}" for scheme in ("http", "https") for host in hosts}
+    return any(origin.lower() not in own for origin in _header_values(headers, b"origin"))
+
+
+def _has_token(headers: Headers, expected: str) -> bool:
+    values = _header_values(headers, b"authorization")
+    scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    is_same = hmac.compare_digest(token.strip().encode("latin-1"), expected.encode())
+    return is_same and scheme.lower() == "bearer"
 
 
 def _forbid(message: str) -> ClientError:

@@ -17,13 +17,13 @@ from autonomy_ctx.server.errors import NODE_CLOSING, client_error, encode_json, 
 # For the last words to a client, and for a cancelled turn to put away what it has.
 LAST_SECONDS = 0.5
 
-_HEADERS = {
+EVENT_HEADERS = {
     "content-type": "text/event-stream",
     "cache-control": "no-store",
     # Without it nginx would collect pieces.
     "x-accel-buffering": "no",
 }
-_COMMENT = b": still here\n\n"
+COMMENT = b": still here\n\n"
 _FRAME = b"event: %b\ndata: %b\n\n"
 
 
@@ -73,7 +73,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send all events; the last is `done` or `error`."""
-        headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+        headers = [(name.encode(), value.encode()) for name, value in EVENT_HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         last = encode_frame("error", NODE_CLOSING.body())
         try:
@@ -92,7 +92,7 @@ class EventStream(Response):
             async for event in self._stream:
                 if isinstance(event, TurnEnded):
                     return await encode_event(event)
-                await _send(send, await encode_event(event))
+                await send_piece(send, await encode_event(event))
         except Exception as error:
             return encode_frame("error", client_error(error).body())
         finally:
@@ -103,7 +103,7 @@ class EventStream(Response):
     async def _keep_alive(self, send: Send) -> None:
         while True:
             await anyio.sleep(self._seconds)
-            await _send(send, _COMMENT)
+            await send_piece(send, COMMENT)
 
 
 async def cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -113,5 +113,5 @@ async def cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> No
     scope.cancel()
 
 
-async def _send(send: Send, body: bytes) -> None:
+async def send_piece(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -5,33 +5,31 @@ Starlette and uvicorn are imported when an API is made, so that applications wit
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-
-import anyio
+from typing import TYPE_CHECKING, Literal
 
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.background import Background
 from autonomy_ctx.errors import ServerError
 from autonomy_ctx.server.auth import AccessPolicy, check_token
 from autonomy_ctx.server.limits import (
     BODY_SECONDS,
+    GRACE_SECONDS,
     HEADER_SECONDS,
     MAX_BUFFERED,
     MAX_CONNECTIONS,
     WRITE_SECONDS,
     ServerLimits,
 )
-from autonomy_ctx.validation import check_int, check_seconds, is_loopback
+from autonomy_ctx.validation import check_int, check_seconds, format_url, is_loopback
 
-# Node and background need two more seconds at most: all is closed within five.
-GRACE_SECONDS = 2.0
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
 KEEP_ALIVE_SECONDS = 15.0
-# For cancelled requests to say so and be gone.
-_LAST_SECONDS = 1.0
 _REQUIRED_PACKAGES = ("starlette", "uvicorn")
 
 
@@ -47,6 +45,7 @@ def http(
     write_seconds: float = WRITE_SECONDS,
     max_connections: int = MAX_CONNECTIONS,
     max_buffered: int = MAX_BUFFERED,
+    inspector: Literal["read", "write"] | None = None,
 ) -> HttpServer:
     """An HTTP API for a node, to be given as its `serve`; needs `pip install 'autonomy-ctx[server]'`.
 
@@ -57,12 +56,17 @@ def http(
     A client has `header_seconds` to send the head of a request, `body_seconds` to send its body, and must
     read something every `write_seconds`. More than `max_connections` at a time are refused. A turn whose
     client leaves more than `max_buffered` characters unread waits for it.
+
+    With `inspector`, a page at `/inspector/` shows the conversations of the node, and with "write" changes
+    them, too; `inspector_page` of what is returned is its address.
     """
     missing = [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(f"the HTTP API needs {' and '.join(missing)}: pip install 'autonomy-ctx[server]'")
     if not isinstance(host, str):
         raise TypeError(f"host must be a string, not {type(host).__name__}")
+    if inspector not in (None, "read", "write"):
+        raise ValueError(f"inspector is {inspector!r}; it must be None, 'read' or 'write'")
     check_int("port", port, least=0, most=65535)
     check_seconds("grace_seconds", grace_seconds, zero=True)
     check_seconds("keep_alive_seconds", keep_alive_seconds)
@@ -82,6 +86,7 @@ def http(
         grace_seconds=grace_seconds,
         keep_alive_seconds=keep_alive_seconds,
         limits=limits,
+        inspector=inspector,
     )
 
 
@@ -97,6 +102,7 @@ class HttpServer:
         grace_seconds: float,
         keep_alive_seconds: float,
         limits: ServerLimits,
+        inspector: Literal["read", "write"] | None = None,
     ) -> None:
         # Names are looked up, and this one must not lead anywhere else.
         self.host = "127.0.0.1" if host.lower() == "localhost" else host
@@ -104,6 +110,8 @@ class HttpServer:
         self._access = access
         self._grace_seconds, self._keep_alive_seconds = grace_seconds, keep_alive_seconds
         self._limits = limits
+        self._inspector = inspector
+        self._inspector_token = access.token or secrets.token_urlsafe(32)
         # While it serves.
         self._port: int | None = None
 
@@ -118,7 +126,14 @@ class HttpServer:
     @property
     def url(self) -> str:
         """The address of the API."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return format_url(self.host, self.port)
+
+    @property
+    def inspector_page(self) -> str | None:
+        """The address of the inspector with its token: that of the API, or a random one. None without one."""
+        if self._inspector is None:
+            return None
+        return f"{self.url}/inspector/#token={self._inspector_token}"
 
     def __call__(self, node: Node) -> AbstractAsyncContextManager[HttpServer]:
         """Serve a node while the context is open."""
@@ -130,42 +145,40 @@ class HttpServer:
 
     @asynccontextmanager
     async def _serve(self, node: Node) -> AsyncIterator[HttpServer]:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            raise ServerError(
-                "the HTTP API runs on asyncio only; start the node with backend='asyncio'"
-            ) from None
         if self._port is not None:
             raise ServerError("this HTTP API already serves a node; make another with http()")
         from autonomy_ctx.server.app import ActiveRequests, application
-        from autonomy_ctx.server.listener import EmbeddedServer, listen
+        from autonomy_ctx.server.listener import run_server
 
         requests = ActiveRequests()
-        app = application(
+        app: ASGIApp = application(
             node,
             access=self._access,
             requests=requests,
             keep_alive_seconds=self._keep_alive_seconds,
             limits=self._limits,
         )
-        server = EmbeddedServer(app, closing_seconds=self._grace_seconds + _LAST_SECONDS, limits=self._limits)
-        # Its own task: whoever closes the node need not be who started it.
-        background = Background(grace_seconds=0.0)
-        listener = await listen(self.host, self._requested_port)
-        self._port = int(listener.getsockname()[1])
+        if self._inspector is not None:
+            from autonomy_ctx.server.inspector import InspectedServer
+
+            app = InspectedServer(
+                app,
+                node,
+                token=self._inspector_token,
+                write=self._inspector == "write",
+                host=self.host,
+                requests=requests,
+            )
+        running = run_server(
+            app,
+            requests,
+            host=self.host,
+            port=self._requested_port,
+            grace_seconds=self._grace_seconds,
+            limits=self._limits,
+        )
         try:
-            background.start(lambda: server.serve_on(listener))
-            await server.state_changed.wait()
-            if not server.started:
-                raise ServerError("the HTTP server ended before it had started; its log says why")
-            yield self
+            async with running as self._port:
+                yield self
         finally:
-            with anyio.CancelScope(shield=True):
-                server.should_exit = True
-                await requests.close(self._grace_seconds)
-                with anyio.move_on_after(_LAST_SECONDS):
-                    await server.ended.wait()
-                await background.aclose()
-            listener.close()
             self._port = None

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from autonomy_ctx.validation import check_int, check_seconds
 
+# Node and background need two more seconds at most: all is closed within five.
+GRACE_SECONDS = 2.0
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 60.0
 WRITE_SECONDS = 30.0

@@ -8,23 +8,27 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import anyio
 import h11
+from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from autonomy_ctx.errors import AddressUnavailable
-from autonomy_ctx.server.app import RequestGate
+from autonomy_ctx.background import Background
+from autonomy_ctx.errors import AddressUnavailable, ServerError
+from autonomy_ctx.server.app import ActiveRequests
 from autonomy_ctx.server.errors import SLOW_HEAD, TOO_MANY_CONNECTIONS, ClientError, encode_json
 from autonomy_ctx.server.limits import ServerLimits
 
 _BACKLOG = 2048
+# For cancelled requests to say so and be gone.
+_LAST_SECONDS = 1.0
 _ADVICE = {
     errno.EADDRINUSE: "stop what listens there, or give another port (0 takes any free one)",
     errno.EACCES: "give a port of 1024 or more, or the right to listen there",
@@ -131,7 +135,7 @@ class _Connection(H11Protocol):
 class EmbeddedServer(Server):
     """Serves an application inside the caller's event loop; `state_changed` when it has started or ended."""
 
-    def __init__(self, app: RequestGate, *, closing_seconds: float, limits: ServerLimits) -> None:
+    def __init__(self, app: ASGIApp, *, closing_seconds: float, limits: ServerLimits) -> None:
         config = Config(
             app,
             http=partial(_Connection, limits),  # type: ignore[arg-type]  # called like the class
@@ -172,6 +176,46 @@ class EmbeddedServer(Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Signals are the node's."""
         yield
+
+
+@asynccontextmanager
+async def run_server(
+    app: ASGIApp,
+    requests: ActiveRequests,
+    *,
+    host: str,
+    port: int,
+    grace_seconds: float,
+    limits: ServerLimits,
+) -> AsyncIterator[int]:
+    """Serve an application while the context is open, and give its port; 0 takes any free one.
+
+    At the end, its requests get `grace_seconds`.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise ServerError(
+            "the HTTP API runs on asyncio only; start the node with backend='asyncio'"
+        ) from None
+    server = EmbeddedServer(app, closing_seconds=grace_seconds + _LAST_SECONDS, limits=limits)
+    # Its own task: whoever closes it need not be who started it.
+    background = Background(grace_seconds=0.0)
+    listener = await listen(host, port)
+    try:
+        background.start(lambda: server.serve_on(listener))
+        await server.state_changed.wait()
+        if not server.started:
+            raise ServerError("the HTTP server ended before it had started; its log says why")
+        yield int(listener.getsockname()[1])
+    finally:
+        with anyio.CancelScope(shield=True):
+            server.should_exit = True
+            await requests.close(grace_seconds)
+            with anyio.move_on_after(_LAST_SECONDS):
+                await server.ended.wait()
+            await background.aclose()
+        listener.close()
 
 
 async def listen(host: str, port: int) -> socket.socket:

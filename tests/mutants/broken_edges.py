@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 ACCESS = "tests/server/test_http_access.py"
+INSPECTOR = "tests/server/test_inspector_access.py"
 FILES = "tests/tools/test_files.py"
 PATTERNS = "tests/test_patterns.py"
 TLS = "tests/models/test_tls.py"
@@ -162,8 +163,8 @@ MUTANTS = [
     Mutant(
         "pages of other sites are refused",
         "server/auth.py",
-        "        if any(origin.lower() not in own for origin",
-        "        if any(not origin for origin",
+        "    return any(origin.lower() not in own for origin",
+        "    return any(not origin for origin",
         ACCESS,
     ),
     Mutant(
@@ -172,6 +173,41 @@ MUTANTS = [
         "path != HEALTH_PATH and",
         'path not in (HEALTH_PATH, "/metrics") and',
         ACCESS,
+    ),
+    Mutant(
+        "the inspector answers on names of this machine alone",
+        "server/auth.py",
+        "        if not (is_loopback(host) or host in self.hosts):",
+        "        if not host:",
+        INSPECTOR,
+    ),
+    Mutant(
+        "what tells of conversations needs the token",
+        "server/auth.py",
+        "        if _has_token(headers, self.token) or self._has_cookie(headers):",
+        "        if True:",
+        INSPECTOR,
+    ),
+    Mutant(
+        "a request that a page of another site has caused is refused",
+        "server/auth.py",
+        'site not in ("same-origin", "none")',
+        "site is None",
+        INSPECTOR,
+    ),
+    Mutant(
+        "an inspector changes nothing unless it may",
+        "server/inspector.py",
+        "edit if write else _refuse_edit",
+        "edit",
+        INSPECTOR,
+    ),
+    Mutant(
+        "a browser runs only the files of the inspector",
+        "server/inspector.py",
+        'message = {**message, "headers": [*given, *own]}',
+        'message = {**message, "headers": [*given]}',
+        INSPECTOR,
     ),
     Mutant(
         "a post that a form could send is refused",

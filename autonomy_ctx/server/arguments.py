@@ -1,0 +1,95 @@
+"""What a request to the inspector asks for: its query or its JSON body, argument by argument."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import anyio
+from starlette.requests import Request
+
+from autonomy_ctx.memory.store import MAX_POSITION, Key
+from autonomy_ctx.server.errors import SLOW_BODY, RequestRefused, bad_request
+
+T = TypeVar("T")
+
+BODY_LIMIT = 64 * 1024
+
+
+class Arguments:
+    """What a request asks for: each argument is read once, and one that nobody reads is refused."""
+
+    def __init__(self, values: Iterable[tuple[str, Any]], *, where: str) -> None:
+        self._where = where
+        self._values: dict[str, Any] = {}
+        for name, value in values:
+            if name in self._values:
+                raise bad_request(f"the {where} has `{name[:40]}` twice")
+            self._values[name] = value
+        self._known: list[str] = []
+
+    def text(self, name: str, *, limit: int | None = None) -> str:
+        """A text that must be there."""
+        value = self.optional_text(name, limit=limit)
+        if value is None:
+            raise bad_request(f"the {self._where} has no `{name}`")
+        return value
+
+    def optional_text(self, name: str, *, limit: int | None = None) -> str | None:
+        """A text; None when it is not given."""
+        self._known.append(name)
+        value = self._values.get(name)
+        if not isinstance(value, str | None):
+            raise bad_request(f"`{name}` must be a string")
+        if limit is not None and len(value or "") > limit:
+            raise bad_request(f"`{name}` may have {limit:,} characters")
+        return value
+
+    def number(self, name: str, default: T, *, least: int = 1, most: int = MAX_POSITION) -> int | T:
+        """A whole number within bounds, or what it is by default."""
+        text = self.optional_text(name)
+        if text is None:
+            return default
+        value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+        if not least <= value <= most:
+            raise bad_request(f"`{name}` must be a whole number from {least:,} to {most:,}")
+        return value
+
+    def key(self) -> Key:
+        """The conversation that is meant; without an agent, one that belongs to none."""
+        return Key(self.optional_text("agent") or "", self.text("scope"), self.text("conversation"))
+
+    def finish(self) -> None:
+        """Refuse what nobody has read."""
+        unknown = next((name for name in self._values if name not in self._known), None)
+        if unknown is not None:
+            known = ", ".join(self._known)
+            raise bad_request(f"the {self._where} has an unknown `{unknown[:40]}`; it takes {known}")
+
+
+def read_query(request: Request) -> Arguments:
+    """The arguments in the address of a request."""
+    return Arguments(request.query_params.multi_items(), where="query")
+
+
+async def read_body(request: Request, *, seconds: float) -> Arguments:
+    """The arguments in the JSON body of a request."""
+    # A form of a web page can send anything but this type without asking the server first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise bad_request("send JSON, with the header `content-type: application/json`")
+    body = bytearray()
+    with anyio.move_on_after(seconds) as slow:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > BODY_LIMIT:
+                raise bad_request(f"a body may have {BODY_LIMIT:,} bytes")
+    if slow.cancelled_caught:
+        raise RequestRefused(SLOW_BODY)
+    try:
+        data = json.loads(bytes(body))
+    except (ValueError, RecursionError):
+        raise bad_request("the body is not JSON") from None
+    if not isinstance(data, dict):
+        raise bad_request("the body must be a JSON object")
+    return Arguments(data.items(), where="body")
