@@ -34,10 +34,16 @@ _SELECT_MARKS = f"""
     FROM unnest(%(firsts)s::bigint[], %(lasts)s::bigint[]) AS asked (first, last)
     JOIN source ON source.first <= asked.last AND asked.first <= source.last
     CROSS JOIN LATERAL (
-        SELECT position, created, is_user FROM autonomy_ctx.message
-        WHERE conversation_id = source.source_id
-          AND position BETWEEN greatest(asked.first, source.first) AND least(asked.last, source.last)
-        ORDER BY is_user DESC, position LIMIT 1
+        (SELECT position, created, is_user FROM autonomy_ctx.message
+         WHERE conversation_id = source.source_id AND is_user
+           AND position BETWEEN greatest(asked.first, source.first) AND least(asked.last, source.last)
+         ORDER BY position LIMIT 1)
+        UNION ALL
+        (SELECT position, created, is_user FROM autonomy_ctx.message
+         WHERE conversation_id = source.source_id
+           AND position BETWEEN greatest(asked.first, source.first) AND least(asked.last, source.last)
+         ORDER BY position LIMIT 1)
+        LIMIT 1
     ) mark
     ORDER BY asked.first, mark.is_user DESC, mark.position
 """  # noqa: S608  # our number

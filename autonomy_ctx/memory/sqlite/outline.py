@@ -21,9 +21,14 @@ from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import find_conversation
 from autonomy_ctx.memory.store import Key
 
+# Each half ends at the first row that it finds, and the second is asked only when the first has none.
 _SELECT_MARK = """
-    SELECT position, created, is_user FROM message
-    WHERE conversation_id = ? AND position BETWEEN ? AND ? ORDER BY is_user DESC, position LIMIT 1
+    SELECT * FROM (SELECT position, created, is_user FROM message
+        WHERE conversation_id = ?1 AND position BETWEEN ?2 AND ?3 AND is_user ORDER BY position LIMIT 1)
+    UNION ALL
+    SELECT * FROM (SELECT position, created, is_user FROM message
+        WHERE conversation_id = ?1 AND position BETWEEN ?2 AND ?3 ORDER BY position LIMIT 1)
+    LIMIT 1
 """
 _SELECT_SEGMENTS = f"""
     SELECT {SEGMENT_OUTLINE}, replaced_by FROM segment WHERE conversation_id = ? ORDER BY number
