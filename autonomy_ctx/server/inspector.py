@@ -59,6 +59,8 @@ PAGE_FOLDER = "inspector_page"
 MOUNT_PATH = "/inspector"
 MAX_LISTED = 1_000
 MAX_HITS = 100
+# Where no agent is named, so many are searched.
+MAX_SEARCHED_AGENTS = 20
 MAX_STREAMS = 32
 _QUERY_CHARACTERS = 1_000
 # Everything comes from the same place, and nothing is written into the page itself.
@@ -235,26 +237,33 @@ class InspectorRoutes:
         return await _answer(report)
 
     async def search(self, request: Request) -> Response:
-        """Messages that share a word with a query."""
+        """Messages of a scope that share a word with a query, with one agent or with all of them."""
         query = read_query(request)
-        scope, agent = query.text("scope"), query.optional_text("agent") or ""
+        scope, agent = query.text("scope"), query.optional_text("agent")
         conversation = query.optional_text("conversation")
         words = query.text("query", limit=_QUERY_CHARACTERS)
         limit = query.number("limit", 20, most=MAX_HITS)
         query.finish()
-        view = self.memory.for_agent(agent)
-        found = await view.search(scope, words, conversation=conversation, limit=limit)
-        hits = [
-            {
-                "agent": agent,
-                "scope": scope,
-                "conversation": hit.conversation,
-                "score": hit.score,
-                "message": report_entry(view, Entry(hit.position, hit.message), PAGE_CHARACTERS).to_dict(),
-            }
-            for hit in found
-        ]
-        return await large_json_response({"hits": hits})
+        agents = [agent]
+        if agent is None:
+            agents = [*await self.memory.agents(scope=scope, limit=MAX_SEARCHED_AGENTS)]
+        hits: list[dict[str, Any]] = []
+        for name in agents:
+            view = self.memory.for_agent(name or "")
+            hits += [
+                {
+                    "agent": view.agent,
+                    "scope": scope,
+                    "conversation": hit.conversation,
+                    "score": hit.score,
+                    "message": report_entry(
+                        view, Entry(hit.position, hit.message), PAGE_CHARACTERS
+                    ).to_dict(),
+                }
+                for hit in await view.search(scope, words, conversation=conversation, limit=limit)
+            ]
+        hits.sort(key=lambda hit: -hit["score"])
+        return await large_json_response({"hits": hits[:limit]})
 
     def _view(self, query: Arguments) -> tuple[Memory, Key]:
         key = query.key()

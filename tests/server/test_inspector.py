@@ -92,7 +92,13 @@ async def test_messages_are_found_by_their_words(memory: Memory, agent: Agent) -
         answer = await client.get("/api/search?agent=helper&scope=ana&query=train")
         [hit] = answer.json()["hits"]
         assert (hit["conversation"], hit["message"]["position"]) == ("trip", 3)
-        assert (await client.get("/api/search?scope=ana&query=train")).json() == {"hits": []}
+        assert (await client.get("/api/search?agent=&scope=ana&query=train")).json() == {"hits": []}
+        # With all agents, when none is named.
+        await memory.append("ana", "plain", Message("user", "The train is late, the train!"))
+        hits = (await client.get("/api/search?scope=ana&query=train")).json()["hits"]
+        assert {(hit["agent"], hit["conversation"]) for hit in hits} == {("", "plain"), ("helper", "trip")}
+        assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
+        assert len((await client.get("/api/search?scope=ana&query=train&limit=1")).json()["hits"]) == 1
 
 
 async def test_what_is_not_there_or_wrong_is_told(memory: Memory, agent: Agent) -> None:
