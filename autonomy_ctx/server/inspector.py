@@ -49,7 +49,7 @@ from autonomy_ctx.server.responses import (
     json_response,
     large_json_response,
 )
-from autonomy_ctx.server.watch import POLL_SECONDS, ChangeStream, ConversationWatch
+from autonomy_ctx.server.watch import POLL_SECONDS, ChangeStream, ChangeStreams, ConversationWatch
 from autonomy_ctx.validation import check_seconds, format_url
 
 T = TypeVar("T")
@@ -86,6 +86,22 @@ _MEDIA_TYPES = {
     "ico": "image/x-icon",
     "woff2": "font/woff2",
 }
+# What can be read: the routes below the API, and the methods that answer them.
+_READS = (
+    "info",
+    "agents",
+    "scopes",
+    "conversations",
+    "conversation",
+    "messages",
+    "message",
+    "timeline",
+    "turns",
+    "turn",
+    "diff",
+    "facts",
+    "search",
+)
 _READ_ONLY = ClientError(
     status=403,
     type="ReadOnly",
@@ -284,9 +300,8 @@ class Inspector:
     ) -> None:
         node = memory_or_node if isinstance(memory_or_node, Node) else None
         memory = memory_or_node.memory if isinstance(memory_or_node, Node) else memory_or_node
-        self._memory, self._access, self._poll_seconds = memory, access, poll_seconds
-        self.requests = requests
-        self._streams = 0
+        self._memory, self._access, self.requests = memory, access, requests
+        self._streams = ChangeStreams(poll_seconds=poll_seconds, is_closing=lambda: requests.closing)
         self._routes = routes = InspectorRoutes(memory, access, write=write)
         edits = InspectorEdits(memory, node, body_seconds=BODY_SECONDS)
         self._files = _read_page()
@@ -295,25 +310,8 @@ class Inspector:
                 Route("/", self._page),
                 Route("/{name}", self._file),
                 Route("/api/session", routes.open_session, methods=["POST"]),
-                *[
-                    Route(f"/api/{name}", getattr(routes, name))
-                    for name in (
-                        "info",
-                        "agents",
-                        "scopes",
-                        "conversations",
-                        "turns",
-                        "turn",
-                        "diff",
-                        "timeline",
-                        "messages",
-                        "search",
-                    )
-                ],
                 Route("/api/events", self._events),
-                Route("/api/conversation", routes.conversation),
-                Route("/api/message", routes.message),
-                Route("/api/facts", routes.facts),
+                *[Route(f"/api/{name}", getattr(routes, name)) for name in _READS],
                 *[
                     Route(f"/api/{path}", edit if write else _refuse_edit, methods=[method])
                     for method, path, edit in (
@@ -369,31 +367,12 @@ class Inspector:
         scope, agent = query.text("scope"), query.optional_text("agent")
         conversation = query.optional_text("conversation")
         query.finish()
-        # Wrong names are told now: later there is no status to tell them with.
+        # Looked at now: later there is no status to tell wrong names with.
         watch = ConversationWatch(self._memory, scope, agent, conversation)
         await watch.changes()
-        if self._streams >= MAX_STREAMS:
+        if self._streams.count >= MAX_STREAMS:
             return error_response(_TOO_MANY_STREAMS)
-        return _CountedStream(self, watch)
-
-
-class _CountedStream(ChangeStream):
-    """A stream of changes that counts among those of its inspector while it runs."""
-
-    def __init__(self, inspector: Inspector, watch: ConversationWatch) -> None:
-        super().__init__(
-            watch,
-            poll_seconds=inspector._poll_seconds,
-            is_closing=lambda: inspector.requests.closing,
-        )
-        self._inspector = inspector
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._inspector._streams += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._inspector._streams -= 1
+        return ChangeStream(watch, self._streams)
 
 
 def inspector_app(

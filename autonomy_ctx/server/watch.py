@@ -5,7 +5,8 @@ The store is asked for heads at a bounded rate: messages may come from any proce
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -70,17 +71,39 @@ class ConversationWatch:
         return {info.key: to_json(info) for info in listed}
 
 
-class ChangeStream(Response):
-    """Answers with an event `changed` for each conversation that changes, after one `ready`."""
+class ChangeStreams:
+    """The streams of one inspector: how many are open, and how they look for changes."""
 
-    def __init__(
-        self, watch: ConversationWatch, *, poll_seconds: float, is_closing: Callable[[], bool]
-    ) -> None:
+    def __init__(self, *, poll_seconds: float, is_closing: Callable[[], bool]) -> None:
+        self.poll_seconds, self.is_closing = poll_seconds, is_closing
+        self.count = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count one while it is open."""
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+
+
+class ChangeStream(Response):
+    """Answers with an event `ready`, then one `changed` for each conversation that changes.
+
+    The watch has looked once before: what changes from then on is told.
+    """
+
+    def __init__(self, watch: ConversationWatch, streams: ChangeStreams) -> None:
         super().__init__()
-        self._watch, self._seconds, self._is_closing = watch, poll_seconds, is_closing
+        self._watch, self._streams = watch, streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the client hangs up or the server closes."""
+        with self._streams.counted():
+            await self._send_all(receive, send)
+
+    async def _send_all(self, receive: Receive, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in EVENT_HEADERS.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         last = b""
@@ -95,14 +118,13 @@ class ChangeStream(Response):
 
     async def _send_changes(self, send: Send) -> bytes:
         """Look for changes now and then; what is to be sent last."""
-        silent = 0.0
+        seconds, silent = self._streams.poll_seconds, 0.0
         try:
-            await self._watch.changes()
             await send_piece(send, encode_frame("ready", {}))
-            while not self._is_closing():
-                await anyio.sleep(self._seconds)
+            while not self._streams.is_closing():
+                await anyio.sleep(seconds)
                 changes = await self._watch.changes()
-                silent = 0.0 if changes else silent + self._seconds
+                silent = 0.0 if changes else silent + seconds
                 if changes:
                     await send_piece(send, b"".join(encode_frame("changed", one) for one in changes))
                 elif silent >= KEEP_ALIVE_SECONDS:
