@@ -103,10 +103,17 @@ def memory_path(given: str | None) -> str | None:
 async def open_memory(given: str | None, *, create: bool = False) -> AsyncIterator[Memory]:
     """The memory that was named. Only with `create` may it be made, or changed to a newer schema."""
     url = memory_url(given)
-    if not create:
-        await check_database(url)
-    async with Memory(url) as memory:
+    if create:
+        async with Memory(url) as memory:
+            yield memory
+        return
+    await check_database(url)
+    # Not by `async with`, which tries a write: whoever may only read can look, too.
+    memory = Memory(url)
+    try:
         yield memory
+    finally:
+        await memory.close()
 
 
 async def check_database(url: str) -> None:

@@ -15,7 +15,8 @@ from pty_process import Terminal, command_environment, run_command
 
 from autonomy_ctx import Memory
 from autonomy_ctx.cli.app import COMMANDS, load_command
-from autonomy_ctx.cli.output import ExitCode
+from autonomy_ctx.cli.output import ExitCode, WrongInput
+from autonomy_ctx.cli.target import MAX_SCOPES, find_conversation
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 [bold]text[/bold] \u202eback"
 
@@ -141,6 +142,28 @@ def test_a_database_that_nobody_named_is_left_alone(folder: Path) -> None:
     assert "trips.db.copy" in ran.stderr
     assert [name for name in os.listdir(folder) if name.startswith("trips.db.copy")] == ["trips.db.copy"]
     (folder / "trips.db.copy").unlink()
+
+
+def test_reading_changes_nothing_in_the_database_or_beside_it(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "trips.db"
+    copy.write_bytes((folder / "trips.db").read_bytes())
+    before = copy.read_bytes()
+    for arguments in (["conversations"], ["show", "taxes"], ["show", "taxes", "--facts"], ["export"]):
+        assert run_command(*arguments, "-m", "trips.db", cwd=tmp_path).returncode == 0
+    assert os.listdir(tmp_path) == ["trips.db"]
+    assert copy.read_bytes() == before
+
+
+async def test_more_scopes_than_can_be_looked_through_are_told() -> None:
+    async with Memory() as memory:
+        for number in range(MAX_SCOPES + 1):
+            await memory.append(f"user {number}", "trip", {"role": "user", "content": "Hello"})
+        with pytest.raises(WrongInput, match=f"more than {MAX_SCOPES:,} scopes; name one with --scope"):
+            await find_conversation(memory, "trip")
+        assert (await find_conversation(memory, None, scope="user 7")).scope == "user 7"
+        await memory.delete_scope("user 7")
+        with pytest.raises(WrongInput, match="say which:\n  trip --scope 'user 0'\n"):
+            await find_conversation(memory, "trip")
 
 
 def test_a_memory_is_named_by_an_option_the_environment_or_a_url(folder: Path) -> None:

@@ -12,7 +12,7 @@ MUTANTS = [
     Mutant(
         "a command that reads makes no database",
         "cli/target.py",
-        "    if not create:\n        await check_database(url)\n",
+        "    await check_database(url)\n",
         "",
         COMMAND,
     ),

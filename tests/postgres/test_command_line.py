@@ -70,6 +70,9 @@ def test_the_doctor_knows_the_server_and_its_rights(
         assert refused["rights"][0] == "problem"
         assert "may not read and write" in refused["rights"][1]
         assert "very-secret" not in str(refused)
+        # Whoever may only read can still look.
+        listed = run_command("conversations", "-m", url, cwd=tmp_path)
+        assert (listed.returncode, listed.stderr) == (0, "there are no conversations yet\n")
     finally:
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP OWNED BY {}").format(role))
