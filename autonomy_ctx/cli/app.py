@@ -21,7 +21,6 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import anyio
 import typer
-import typer.rich_utils
 from typer.core import TyperCommand, TyperGroup
 
 from autonomy_ctx.cli.output import ExitCode, Output, describe_error, exit_code_of
@@ -215,15 +214,19 @@ def run(arguments: Sequence[str]) -> int:
     if "--no-color" in arguments:
         # Help is printed before the options of a command are read.
         os.environ["NO_COLOR"] = "1"
-    if os.environ.get("NO_COLOR"):
+    arguments = list(arguments) or ["--help"]
+    if os.environ.get("NO_COLOR") and "--help" in arguments:
+        # Takes longer to import than most commands run, and draws nothing but help.
+        from typer import rich_utils
+
         # Nothing bold either: no escape sequences at all.
-        typer.rich_utils.COLOR_SYSTEM = None
+        rich_utils.COLOR_SYSTEM = None
     for stream in (sys.stdout, sys.stderr):
         # A text that the terminal has no letters for is no reason to stop.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     command = typer.main.get_command(make_app())
     try:
-        code = command.main(list(arguments) or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+        code = command.main(arguments, prog_name=PROGRAM, standalone_mode=False)
     except _ClickException as error:
         output = Output()
         output.fail(error.format_message())
