@@ -30,11 +30,6 @@ PIPE_WIDTH = 100
 _ESCAPE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*|\x1b.?"
 )
-# What JSON leaves as it is and a terminal or a reader of lines does not: C1 controls, marks of direction,
-# characters without width, ends of lines, halves of surrogate pairs.
-_INVISIBLE = re.compile(
-    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
 
 
 class ExitCode(IntEnum):
@@ -112,7 +107,10 @@ def encode_json(value: Any, *, indent: int | None = None, ascii_only: bool = Fal
         ensure_ascii=ascii_only,
         separators=(",", ":") if indent is None else None,
     )
-    return text if text.isascii() else _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    if text.isprintable():
+        return text
+    # JSON escapes the oldest controls alone, and not marks of direction, characters without width and others.
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 class Output:

@@ -6,7 +6,7 @@ import json
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from autonomy_ctx.cli.output import (
@@ -71,14 +71,16 @@ def test_a_line_that_is_cut_ends_with_an_ellipsis() -> None:
     assert clean_line("one two", 7) == "one two"
 
 
+@example("\x7f")
+@example("\u202e \U000e0041")
 @given(st.recursive(st.text() | HOSTILE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_says_exactly_what_was_stored_and_nothing_a_terminal_acts_on(value: object) -> None:
     text = encode_json(value)
     assert json.loads(text) == value
-    assert all(
-        unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") or ord(char) > 0xFFFF
-        for char in text
-    )
+    assert text.isprintable()
+    indented = encode_json(value, indent=2)
+    assert json.loads(indented) == value
+    assert indented.replace("\n", "").isprintable()
 
 
 def test_letters_stay_readable_in_json() -> None:

@@ -47,8 +47,8 @@ MUTANTS = [
     Mutant(
         "JSON holds nothing that a terminal acts on",
         "cli/output.py",
-        "    return text if text.isascii() else _INVISIBLE.sub",
-        "    return text if text else _INVISIBLE.sub",
+        "    if text.isprintable():\n        return text\n",
+        "    if text.isprintable() or text.isascii():\n        return text\n",
         OUTPUT,
     ),
     Mutant(
