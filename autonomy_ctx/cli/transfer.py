@@ -284,7 +284,10 @@ def _open_seekable(file: str, output: Output) -> Iterator[IO[bytes]]:
                 raise WrongInput("stdin is a terminal; send a file to it, or name one")
             pipe: IO[bytes] = sys.stdin.buffer
         else:
-            pipe = stack.enter_context(open(file, "rb"))
+            try:
+                pipe = stack.enter_context(open(file, "rb"))
+            except OSError as error:
+                raise WrongInput(f"{file} cannot be read: {error.strerror}") from None
             if pipe.seekable():
                 yield pipe
                 return

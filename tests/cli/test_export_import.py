@@ -196,6 +196,15 @@ def test_a_file_that_does_not_say_enough_is_refused(
     assert not (folder / "new.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "problem"), [("gone.jsonl", "No such file or directory"), (".", "Is a directory")]
+)
+def test_a_file_that_cannot_be_read_is_wrong_input(folder: Path, file: str, problem: str) -> None:
+    ran = run_command("import", file, "-m", "new.db", "-s", "ana", "-c", "x", cwd=folder)
+    assert ran.returncode == ExitCode.WRONG_INPUT
+    assert ran.stderr == f"error: {file} cannot be read: {problem}\n"
+
+
 def test_names_of_the_command_line_win_over_those_of_the_file(folder: Path) -> None:
     exported = run_command("export", "porto", "-m", "trips.db", cwd=folder).stdout
     run_command("import", "-", "-m", "new.db", "-s", "cy", "-a", "guide", cwd=folder, text=exported)
