@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 WIDE, NARROW = 960, 400
 # What is left of a plot, below it and around it.
-LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 30
+LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN, BOTTOM_MARGIN = 56, 16, 14, 30
 FONT = 12
 # More points than this cannot be told apart on a page.
 MAX_POINTS = 480
@@ -67,8 +67,8 @@ def line_plot(
         parts += _draw_line(line, area)
     if limit is not None and limit[0] <= top:
         y = area.y(limit[0])
-        parts.append(f'<line class="limit" x1="{LEFT}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(_text(width - RIGHT, y - 5, limit[1], "end", "limit-label"))
+        parts.append(_level(y, width, "limit"))
+        parts.append(_text(width - RIGHT_MARGIN, y - 5, limit[1], "end", "limit-label"))
     return _svg(width, height, title, parts)
 
 
@@ -117,14 +117,14 @@ def scatter_plot(
 ) -> str:
     """Points with their labels; axes begin where the points do, and are named."""
     xs, ys = [point.x for point in points], [point.y for point in points]
-    left, right = _padded(min(xs), max(xs))
+    left, right = _pad_range(min(xs), max(xs))
     # Shares that hardly differ must not look as if they did.
-    low, high = _padded(min(ys), max(ys))
+    low, high = _pad_range(min(ys), max(ys))
     high = min(high, 1.02)
     area = _Area(width, height - 18, left, right, max(min(low, high - MIN_SHARE_SPAN), 0.0), high + 0.01)
     parts = [*_y_axis(area, format_y), *_x_axis(area, format_x, 5 if width > NARROW else 3)]
-    parts.append(_text((LEFT + width - RIGHT) / 2, height - 4, x_label, "middle", "axis-label"))
-    parts.append(_text(LEFT - 8, TOP - 3, y_label, "end", "axis-label"))
+    parts.append(_text((LEFT_MARGIN + width - RIGHT_MARGIN) / 2, height - 4, x_label, "middle", "axis-label"))
+    parts.append(_text(LEFT_MARGIN - 8, TOP_MARGIN - 3, y_label, "end", "axis-label"))
     taken: list[tuple[float, float, float]] = []
     for point in points:
         x, y = area.x(point.x), area.y(point.y)
@@ -136,7 +136,7 @@ def scatter_plot(
     # Those that matter are named first; a name that would cover another is left to the tooltip.
     for point in sorted(points, key=lambda one: one.style not in ("best", "second")):
         x, y, size = area.x(point.x), area.y(point.y), len(point.label) * FONT * 0.58
-        ends = x + 11 + size > width - RIGHT
+        ends = x + 11 + size > width - RIGHT_MARGIN
         start = x - 11 - size if ends else x + 11
         if any(
             abs(y - other) < FONT + 1 and start < end and begin < start + size for other, begin, end in taken
@@ -170,11 +170,13 @@ class _Area:
     high: float
 
     def x(self, value: float) -> float:
-        return LEFT + (self.width - LEFT - RIGHT) * (value - self.left) / ((self.right - self.left) or 1)
+        return LEFT_MARGIN + (self.width - LEFT_MARGIN - RIGHT_MARGIN) * (value - self.left) / (
+            (self.right - self.left) or 1
+        )
 
     def y(self, value: float) -> float:
         share = (value - self.low) / ((self.high - self.low) or 1)
-        return TOP + (self.height - TOP - BOTTOM) * (1 - min(max(share, 0.0), 1.0))
+        return TOP_MARGIN + (self.height - TOP_MARGIN - BOTTOM_MARGIN) * (1 - min(max(share, 0.0), 1.0))
 
 
 def _draw_line(line: Line, area: _Area) -> Iterator[str]:
@@ -187,8 +189,9 @@ def _draw_line(line: Line, area: _Area) -> Iterator[str]:
     pieces = [path[at : at + 2] for at in range(last) if not (above[at] and above[at + 1])]
     drawn = _path(path) if not any(above) else "".join(map(_path, pieces))
     if line.has_area:
-        floor = area.height - BOTTOM
-        yield f'<path class="area {line.style}" d="{drawn}L{path[-1][0]:.1f},{floor}L{LEFT},{floor}Z"/>'
+        floor = area.height - BOTTOM_MARGIN
+        closed = f"{drawn}L{path[-1][0]:.1f},{floor}L{LEFT_MARGIN},{floor}Z"
+        yield f'<path class="area {line.style}" d="{closed}"/>'
     yield f'<path class="line {line.style}" d="{drawn}"><title>{escape(line.label)}</title></path>'
 
 
@@ -205,13 +208,13 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 def _y_axis(area: _Area, format_value: Format) -> Iterator[str]:
     for value in _ticks(area.low, area.high, 4):
         y = area.y(value)
-        yield f'<line class="grid" x1="{LEFT}" x2="{area.width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield _text(LEFT - 8, y + 4, format_value(value), "end", "tick")
+        yield _level(y, area.width, "grid")
+        yield _text(LEFT_MARGIN - 8, y + 4, format_value(value), "end", "tick")
 
 
 def _x_axis(area: _Area, format_value: Format, count: int) -> Iterator[str]:
     for value in _ticks(area.left, area.right, count):
-        yield _text(area.x(value), area.height - BOTTOM + 18, format_value(value), "middle", "tick")
+        yield _text(area.x(value), area.height - BOTTOM_MARGIN + 18, format_value(value), "middle", "tick")
 
 
 def _turn_axis(area: _Area, turns: int) -> Iterator[str]:
@@ -225,7 +228,7 @@ def _turn_axis(area: _Area, turns: int) -> Iterator[str]:
     for value in [1, *inner, turns]:
         anchor = "start" if value == 1 else "end" if value == turns else "middle"
         text = f"turn {value:,.0f}" if value in (1, turns) else f"{value:,.0f}"
-        yield _text(area.x(value), area.height - BOTTOM + 18, text, anchor, "tick")
+        yield _text(area.x(value), area.height - BOTTOM_MARGIN + 18, text, anchor, "tick")
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
@@ -238,9 +241,15 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     return [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _padded(low: float, high: float) -> tuple[float, float]:
+def _pad_range(low: float, high: float) -> tuple[float, float]:
     room = (high - low) * 0.12 or abs(high) * 0.1 or 0.1
     return max(low - room, 0.0), high + room
+
+
+def _level(y: float, width: int, style: str) -> str:
+    """A line from one side of a plot to the other."""
+    ends = f'x1="{LEFT_MARGIN}" x2="{width - RIGHT_MARGIN}" y1="{y:.1f}" y2="{y:.1f}"'
+    return f'<line class="{style}" {ends}/>'
 
 
 def _text(x: float, y: float, text: str, anchor: str, style: str) -> str:

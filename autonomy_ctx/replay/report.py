@@ -29,7 +29,7 @@ from autonomy_ctx.replay.result import ReplayReport, ReplayRun, TurnMeasure
 # How much a page lists of what may be thousands.
 MAX_FACTS, MAX_FACT_CHARACTERS, MAX_NAMES, MAX_NAME_CHARACTERS = 40, 160, 60, 60
 MAX_MATRIX_COLUMNS = 12
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def render_report(report: ReplayReport) -> str:
@@ -47,7 +47,7 @@ def render_report(report: ReplayReport) -> str:
             *_spark_plots(report),
             *_retention_plot(report),
             *_table(report),
-            *_lost(report),
+            *_lost_section(report),
             *_notes(report),
         ]
     )
@@ -255,7 +255,7 @@ def _table(report: ReplayReport) -> Iterator[str]:
     yield "</tbody></table></div></section>"
 
 
-def _lost(report: ReplayReport) -> Iterator[str]:
+def _lost_section(report: ReplayReport) -> Iterator[str]:
     """Which facts the last context of each setting has, and which identifiers that of the best has not."""
     if report.facts:
         yield from _fact_matrix(report)
@@ -263,7 +263,7 @@ def _lost(report: ReplayReport) -> Iterator[str]:
     if names:
         yield f"<section><h2>Identifiers that {_show(report.best.label)} does not show at the end</h2>"
         yield f'<p class="muted">{len(names):,} of {report.identifiers:,}, the newest first'
-        yield f"{_listed(len(names), MAX_NAMES)}. They are still in memory: search and recall find them.</p>"
+        yield f"{_list_note(len(names), MAX_NAMES)}. Search and recall still find them.</p>"
         shown = "".join(
             f"<li>{_show(_shorten(name, MAX_NAME_CHARACTERS))}</li>" for name in names[::-1][:MAX_NAMES]
         )
@@ -281,10 +281,10 @@ def _fact_matrix(report: ReplayReport) -> Iterator[str]:
             f"<li>{_show(_shorten(fact, MAX_FACT_CHARACTERS))}</li>" for fact in facts[:MAX_FACTS]
         )
         yield f'<p class="muted">Every setting shows all {len(facts):,} facts that hold at the end of the '
-        yield f"conversation.</p><details><summary>The facts{_listed(len(facts), MAX_FACTS)}</summary>"
+        yield f"conversation.</p><details><summary>The facts{_list_note(len(facts), MAX_FACTS)}</summary>"
         yield f"<ul>{listed}</ul></details></section>"
         return
-    yield f'<p class="muted">Those that hold at the end{_listed(len(facts), MAX_FACTS)}; those that a '
+    yield f'<p class="muted">Those that hold at the end{_list_note(len(facts), MAX_FACTS)}; those that a '
     yield "setting lost come first. What is lost here is still in memory.</p>"
     yield '<div class="scroll" tabindex="0"><table class="facts"><thead><tr><th scope="col">fact</th>'
     yield "".join(f'<th scope="col">{_show(run.label)}</th>' for run in runs) + "</tr></thead><tbody>"
@@ -351,7 +351,7 @@ def _limit_text(report: ReplayReport) -> str:
     return "no limit was given" if report.limit is None else f"of {report.limit:,} tokens"
 
 
-def _listed(total: int, most: int) -> str:
+def _list_note(total: int, most: int) -> str:
     return f" ({most:,} of {total:,})" if total > most else ""
 
 
@@ -371,8 +371,9 @@ def _shorten(text: str, most: int) -> str:
 def _show(text: str) -> str:
     """A text as HTML; characters that nobody would see are shown as their numbers."""
     if not text.isprintable():
-        text = "".join(
-            f"<U+{ord(char):04X}>" if unicodedata.category(char) in _HIDDEN and char != "\n" else char
-            for char in text
-        )
+        text = "".join(f"<U+{ord(char):04X}>" if _is_invisible(char) else char for char in text)
     return escape(text)
+
+
+def _is_invisible(char: str) -> bool:
+    return char != "\n" and unicodedata.category(char) in _INVISIBLE_CATEGORIES

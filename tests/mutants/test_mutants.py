@@ -23,6 +23,7 @@ from mutants import (
     broken_postgres,
     broken_postgres_search,
     broken_postgres_turns,
+    broken_replay,
     broken_tracing,
     broken_turns,
     broken_vectors,
@@ -33,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
     *(broken_contexts, broken_agents, broken_edges, broken_turns),
-    *(broken_vectors, broken_pins_and_profiles, broken_command_line, broken_tracing),
+    *(broken_vectors, broken_pins_and_profiles, broken_command_line, broken_tracing, broken_replay),
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 

@@ -21,6 +21,7 @@ from autonomy_ctx.replay import (
     replay,
 )
 from autonomy_ctx.replay.recommendation import recommend
+from autonomy_ctx.replay.retention import ConversationIndex, RetentionMeter
 
 
 def only(**numbers: int) -> SettingGrid:
@@ -92,6 +93,17 @@ async def test_what_was_said_is_found_in_the_summary_or_counted_as_lost() -> Non
     assert 0 < run.names_share < 1
     assert report.whole.facts_share == report.whole.names_share == 1.0
     assert report.whole.lost_names == ()
+
+
+def test_what_the_new_question_repeats_is_not_counted_as_kept() -> None:
+    first, second = "The door code is KX-7719.", "Is KX-7719 still right?"
+    answer = {"role": "assistant", "content": "Noted."}
+    conversation = RecordedConversation(
+        [{"role": "user", "content": first}, answer, {"role": "user", "content": second}]
+    )
+    meter, whole = RetentionMeter(ConversationIndex(conversation)), conversation.messages
+    assert meter.names_shown(whole, [1, 2, 3], whole, 3) == {"kx-7719"}
+    assert meter.names_shown(whole[2:], [3], whole, 3) == set()
 
 
 async def test_before_the_ceiling_everything_is_shown() -> None:
