@@ -56,7 +56,28 @@ class Node(AsyncResource):
         `main` is given the node and starts its agents; the node goes on when it returns. An error in it
         ends the node and is raised here.
         """
-        anyio.run(_run_node, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
+        anyio.run(_run_new, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
+
+    async def run(self, main: Callable[[Self], Awaitable[Any]]) -> None:
+        """What `start` does, with a node that is made already, inside an event loop."""
+        failed: list[Exception] = []
+        async with self, _stop_at_signals(self) as scope:
+            with scope:
+                try:
+                    await main(self)
+                except Exception as error:
+                    # Raised when all is closed, and as itself, not in a group.
+                    failed.append(error)
+                    self.stop()
+                await self.wait_stopped()
+        if failed:
+            raise failed[0]
+
+    async def serve(self, serve: Serve) -> None:
+        """Open one more way in, such as `http(port=8000)`, of a node that is open; closed with the node."""
+        if self._closed:
+            raise AgentClosed(self.name)
+        await self._servers.enter_async_context(serve(self))
 
     @property
     def agents(self) -> list[Agent]:
@@ -94,7 +115,7 @@ class Node(AsyncResource):
         return counts | {f"agent:{agent.name}": agent.get_metrics() for agent in self.agents}
 
     def stop(self) -> None:
-        """Let `Node.start` or `wait_stopped` return."""
+        """Let `start`, `run` or `wait_stopped` return."""
         self._stopped.set()
 
     async def wait_stopped(self) -> None:
@@ -123,7 +144,7 @@ class Node(AsyncResource):
             await self.memory.__aenter__()
         if self._serve is not None:
             try:
-                await self._servers.enter_async_context(self._serve(self))
+                await self.serve(self._serve)
             except BaseException:
                 await self.close()
                 raise
@@ -148,19 +169,9 @@ async def _close_logged(agent: Agent) -> None:
         logger.exception("agent %r did not close properly", agent.name)
 
 
-async def _run_node(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options: dict[str, Any]) -> None:
-    failed: list[Exception] = []
-    async with kind(**options) as node, _stop_at_signals(node) as scope:
-        with scope:
-            try:
-                await main(node)
-            except Exception as error:
-                # Raised when all is closed, and as itself, not in a group.
-                failed.append(error)
-                node.stop()
-            await node.wait_stopped()
-    if failed:
-        raise failed[0]
+async def _run_new(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options: dict[str, Any]) -> None:
+    # Made inside the event loop, as everything that it owns.
+    await kind(**options).run(main)
 
 
 @asynccontextmanager

@@ -148,6 +148,39 @@ async def test_what_is_served_opens_with_the_node_and_closes_before_its_agents()
     assert told == ["opened", "closed with 1 agents"]
 
 
+async def test_a_node_opens_more_ways_in_while_it_runs_and_closes_them_before_its_agents() -> None:
+    said: list[str] = []
+
+    @asynccontextmanager
+    async def serve(served: Node) -> AsyncIterator[None]:
+        said.append("opened")
+        yield
+        said.append(f"closed beside {[agent.name for agent in served.agents]}")
+
+    async def main(running: Node) -> None:
+        await started(running, "one", ScriptedModel("1"))
+        await running.serve(serve)
+        said.append("running")
+        running.stop()
+
+    node = Node()
+    await node.run(main)
+    assert said == ["opened", "running", "closed beside ['one']"]
+    with pytest.raises(AgentClosed):
+        await node.serve(serve)
+
+
+async def test_an_error_in_main_is_raised_by_run_when_all_is_closed() -> None:
+    async def main(running: Node) -> None:
+        await started(running, "one", ScriptedModel("1"))
+        raise KeyError("the reason")
+
+    node = Node()
+    with pytest.raises(KeyError, match="the reason"):
+        await node.run(main)
+    assert node.agents == []
+
+
 async def test_what_cannot_be_served_closes_the_node() -> None:
     @asynccontextmanager
     async def serve(node: Node) -> AsyncIterator[None]:
