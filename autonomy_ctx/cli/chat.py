@@ -408,6 +408,9 @@ class ChatLoop:
             if self._output.is_json:
                 self._output.print_json_line({"error": describe_error(error)})
             self._output.fail(describe_error(error))
+        finally:
+            # Who talks to it through pipes waits for the whole answer.
+            sys.stdout.flush()
 
     def _command(self, name: str) -> Callable[[str], Any]:
         commands = self._session.commands

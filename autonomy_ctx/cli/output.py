@@ -7,6 +7,7 @@ markup.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -166,6 +167,11 @@ class Output:
     def fail(self, sentence: str) -> None:
         """Say what is wrong and what to do."""
         self._say(Text.assemble(("error: ", "bold red"), clean(sentence)))
+
+    def log_warnings(self) -> None:
+        """Print the library's warnings, too: for commands that run until somebody stops them."""
+        if not self.debug:
+            logging.getLogger("autonomy_ctx").setLevel(logging.WARNING)
 
     @contextmanager
     def progress(

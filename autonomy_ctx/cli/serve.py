@@ -1,0 +1,176 @@
+"""`autonomy-ctx serve`: the agents of a Python file over HTTP, until Ctrl-C or a TERM signal."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+import anyio
+import typer
+from rich.text import Text
+
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.agents.node import Node
+from autonomy_ctx.cli.output import Output, WrongInput, clean_line
+from autonomy_ctx.cli.python_file import MODULE, load_objects, split_place
+from autonomy_ctx.cli.target import MemoryOption, memory_url
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.server.http import HttpServer, http
+
+TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
+MAIN = "main"
+WHAT = "a Node, an async function main(node), or an Agent"
+
+Main: TypeAlias = Callable[[Any], Awaitable[Any]]
+
+
+def serve(
+    output: Output,
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE[:NAME]",
+            help="A Python file with a Node, a main(node), or agents; it is run.",
+        ),
+    ],
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 takes any free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar=TOKEN_VARIABLE,
+            help="What clients must send; a random one is made and printed if none is given.",
+        ),
+    ] = None,
+    memory: MemoryOption = None,
+) -> None:
+    """Serve the agents of a Python file over HTTP.
+
+    Ctrl-C or a TERM signal ends it: turns that run have a moment to finish. With --memory, agents and
+    `main` work on that database; a Node has its own.
+    """
+    output.log_warnings()
+    chosen = token or secrets.token_urlsafe(24)
+    serving = http(host=host, port=port, token=chosen)
+    announcement = Announcement(output, serving, token=chosen, is_token_known=bool(token))
+    served = load_served(place, memory)
+
+    async def main(node: Node) -> None:
+        # The place where more ways in are opened.
+        await node.serve(serving)
+        announcement.print_address()
+        await served.main(node)
+        announcement.print_agents(node.agents)
+
+    anyio.run(run_served, served, main)
+
+
+class Served(NamedTuple):
+    """What a file asks for: a node, what starts its agents, and memories that nobody else closes."""
+
+    node: Node
+    main: Main
+    memories: Sequence[Memory] = ()
+
+
+async def run_served(served: Served, main: Main) -> None:
+    """Run the node until it is stopped."""
+    async with AsyncExitStack() as stack:
+        for memory in served.memories:
+            await stack.enter_async_context(memory)
+        await served.node.run(main)
+
+
+def load_served(place: str, memory: str | None) -> Served:
+    """What a file asks for. Its Node goes before its `main`, and that before its agents."""
+    _, name = split_place(place)
+    found = load_objects(place, is_servable if name else is_default_servable, WHAT)
+    nodes = [one for one in found.values() if isinstance(one, Node)]
+    mains = [one for one in found.values() if inspect.iscoroutinefunction(one)]
+    agents = [one for one in found.values() if isinstance(one, Agent)]
+    if len(nodes) > 1:
+        names = [key for key, one in found.items() if isinstance(one, Node)]
+        raise WrongInput(f"{place} has several nodes; name one: {place}:{' or '.join(names)}")
+    if nodes:
+        [node] = nodes
+        if memory is not None:
+            raise WrongInput(f"the Node of {place} has a memory of its own; leave out --memory")
+        own = [agent for agent in agents if agent.options.node is node and agent not in node.agents]
+        return Served(node, mains[0] if mains else partial(host_agents, own))
+    if mains:
+        return Served(Node(memory=None if memory is None else memory_url(memory)), mains[0])
+    if memory is not None:
+        return Served(Node(memory=memory_url(memory)), partial(start_copies, agents))
+    memories = list({id(agent.memory.store): agent.memory for agent in agents}.values())
+    node = Node(memory=Memory(store=agents[0].memory.store))
+    return Served(node, partial(host_agents, agents), memories)
+
+
+def is_servable(value: Any) -> bool:
+    """Whether an object that was named can be served."""
+    return isinstance(value, Node | Agent) or inspect.iscoroutinefunction(value)
+
+
+def is_default_servable(value: Any) -> bool:
+    """Whether an object is served when none was named: of functions, only the file's own `main`."""
+    if inspect.iscoroutinefunction(value):
+        return (value.__module__, value.__name__) == (MODULE, MAIN)
+    return is_servable(value)
+
+
+async def host_agents(agents: Sequence[Agent], node: Node) -> None:
+    """Take in agents that have a memory of their own."""
+    for agent in agents:
+        node.host(agent)
+
+
+async def start_copies(agents: Sequence[Agent], node: Node) -> None:
+    """Start agents like these, on the memory of the node."""
+    for agent in agents:
+        options = agent.options.arguments() | {"node": node}
+        node.host(Agent(agent.name, hooks=list(agent.hooks), **options))
+
+
+class Announcement:
+    """Tells where the server is, how to get in, and who answers there."""
+
+    def __init__(self, output: Output, serving: HttpServer, *, token: str, is_token_known: bool) -> None:
+        self._output, self._serving = output, serving
+        self._token, self._is_token_known = token, is_token_known
+
+    def print_address(self) -> None:
+        """As soon as it listens. A token that was given is not repeated."""
+        output, url = self._output, self._serving.url
+        token = None if self._is_token_known else self._token
+        if output.is_json:
+            output.print_json_line({"url": url, "token": token})
+        else:
+            output.print(Text(f"{'address':<9}").append(url, "bold"))
+            output.print(Text(f"{'token':<9}").append(token or "as given", "bold" if token else "dim"))
+        sys.stdout.flush()
+
+    def print_agents(self, agents: Sequence[Agent]) -> None:
+        """Once they are started."""
+        output, names = self._output, [agent.name for agent in agents]
+        if not names:
+            output.warn("no agent was started; `await Agent.start(node=node, ...)` in main(node) starts one")
+        elif output.is_json:
+            output.print_json_line({"agents": names})
+        else:
+            output.print(Text(f"{'agents':<9}").append(", ".join(map(clean_line, names)), "bold"))
+            token = f"${TOKEN_VARIABLE}" if self._is_token_known else self._token
+            path = f"{self._serving.url}/agents/{quote(names[0], safe='')}"
+            body = json.dumps({"message": "Hello", "scope": "ana"})
+            output.note("Ctrl-C stops it. To ask an agent:")
+            output.messages.print(
+                Text(f"curl {path} -H \"Authorization: Bearer {token}\" --json '{body}'"), soft_wrap=True
+            )
+        sys.stdout.flush()
