@@ -26,7 +26,7 @@ from autonomy_ctx.server.http import HttpServer, http
 
 TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
 MAIN = "main"
-WHAT = "a Node, an async function main(node), or an Agent"
+WHAT = "Node, async function main(node) or Agent"
 
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
 
@@ -50,21 +50,23 @@ def serve(
             help="What clients must send; a random one is made and printed if none is given.",
         ),
     ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Let the inspector pin messages, change facts and delete.")
+    ] = False,
     memory: MemoryOption = None,
 ) -> None:
-    """Serve the agents of a Python file over HTTP.
+    """Serve the agents of a Python file over HTTP, and a page that shows their conversations.
 
     Ctrl-C or a TERM signal ends it: turns that run have a moment to finish. With --memory, agents and
-    `main` work on that database; a Node has its own.
+    `main` work on that database; a Node has its own. The page is the inspector; its address has the token.
     """
     output.log_warnings()
     chosen = token or secrets.token_urlsafe(24)
-    serving = http(host=host, port=port, token=chosen)
+    serving = http(host=host, port=port, token=chosen, inspector="write" if write else "read")
     announcement = Announcement(output, serving, token=chosen, is_token_known=bool(token))
     served = load_served(place, memory)
 
     async def main(node: Node) -> None:
-        # The place where more ways in are opened.
         await node.serve(serving)
         announcement.print_address()
         await served.main(node)
@@ -151,10 +153,13 @@ class Announcement:
         output, url = self._output, self._serving.url
         token = None if self._is_token_known else self._token
         if output.is_json:
-            output.print_json_line({"url": url, "token": token})
+            output.print_json_line({"url": url, "token": token, "inspector": f"{url}/inspector/"})
         else:
             output.print(Text(f"{'address':<9}").append(url, "bold"))
             output.print(Text(f"{'token':<9}").append(token or "as given", "bold" if token else "dim"))
+            page = self._serving.inspector_page if token else f"{url}/inspector/"
+            # On one line, however narrow the terminal is: it is there to be clicked.
+            output.console.print(Text(f"{'page':<9}").append(page or "", "bold"), soft_wrap=True)
         sys.stdout.flush()
 
     def print_agents(self, agents: Sequence[Agent]) -> None:

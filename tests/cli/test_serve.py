@@ -120,6 +120,17 @@ def test_a_main_function_is_served_with_a_random_token_until_a_signal(folder: Pa
     assert stored_agents(folder / "served.db") == ["guide"]
 
 
+@pytest.mark.parametrize(("options", "writes"), [([], False), (["--write"], True)])
+def test_the_inspector_is_served_beside_the_agents(folder: Path, options: list[str], writes: bool) -> None:
+    with start("serve", "main.py", "--port", "0", "--json", *options, cwd=folder) as process:
+        served = Served(process)
+        page, token = served.address["inspector"], served.address["token"]
+        assert httpx.get(f"{page}api/info").status_code == 401
+        info = httpx.get(f"{page}api/info", headers={"Authorization": f"Bearer {token}"})
+        assert info.json()["write"] is writes
+        assert served.stop() == 0
+
+
 def test_agents_are_served_on_their_own_memory_or_on_the_one_named(folder: Path) -> None:
     for options, database in (([], "own.db"), (["-m", "other.db"], "other.db")):
         with start("serve", "agents.py", "--port", "0", *options, "--json", cwd=folder) as process:
@@ -176,7 +187,7 @@ def test_a_main_without_agents_is_told_so(folder: Path) -> None:
     ("arguments", "code", "problem"),
     [
         (["missing.py"], 2, "missing.py does not exist"),
-        (["nothing.py"], 2, "nothing.py has no Node, an async function main(node), or an Agent"),
+        (["nothing.py"], 2, "nothing.py has no Node, async function main(node) or Agent"),
         (["two.py"], 2, "two.py has several nodes; name one: two.py:first or second"),
         (["node.py", "-m", "x.db"], 2, "has a memory of its own; leave out --memory"),
         (["main.py", "--port", "99999"], 2, "port must be"),
