@@ -14,6 +14,7 @@ _MODULES = {
     "Entry": "autonomy_ctx.memory.store",
     "Fact": "autonomy_ctx.items.fact",
     "FactChange": "autonomy_ctx.items.fact",
+    "FactEnd": "autonomy_ctx.memory.outline",
     "Facts": "autonomy_ctx.memory.store",
     "Forks": "autonomy_ctx.memory.store",
     "Head": "autonomy_ctx.memory.store",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.memory.facts import ConversationFacts
     from autonomy_ctx.memory.outline import (
         ConversationOutline,
+        FactEnd,
         MessageMark,
         OutlineReader,
         OwedWork,
@@ -113,6 +115,7 @@ __all__ = [
     "Entry",
     "Fact",
     "FactChange",
+    "FactEnd",
     "Facts",
     "Forks",
     "Head",

@@ -13,7 +13,7 @@ from autonomy_ctx.inspection.report import Report, from_seconds
 from autonomy_ctx.inspection.turn import TurnInfo, list_turns
 from autonomy_ctx.items.fact import Fact, FactKind, FactSource, FactState
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.outline import OutlineReader, OwedWork
+from autonomy_ctx.memory.outline import ConversationOutline, FactEnd, OutlineReader, OwedWork
 from autonomy_ctx.memory.store import Entry, Key, Pin, PinSource, StoredSegment, make_key
 
 # How far the first message is looked for at once, when those before it were deleted.
@@ -45,7 +45,7 @@ class SegmentReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactReport(Report):
-    """A fact, what it replaced and what took its place; the last is None for one that holds or is done."""
+    """A fact, what it replaced, what took its place, and where it ended: None while it holds."""
 
     id: str
     kind: FactKind
@@ -127,8 +127,7 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
     oldest = await _read_oldest(memory, key, newest[0])
     segments = tuple(report_segment(segment) for segment in state.segments)
     bounds = await read_bounds(memory, key)
-    store = memory.store
-    outline = await store.outline(key, ()) if isinstance(store, OutlineReader) else None
+    outline = await read_outline(memory, key)
     return ConversationReport(
         agent=memory.agent,
         scope=scope,
@@ -146,20 +145,35 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
         ceiling=None if bounds is None else bounds.ceiling,
         summary_tokens=sum(segment.tokens for segment in segments),
         segments=segments,
-        facts=await read_facts(memory, scope, conversation),
+        facts=await report_facts(memory, scope, conversation, outline),
         pins=tuple(_report_pin(memory, pin) for pin in state.pins),
         shared_until=await memory.store.shared_until(key),
-        work=None if outline is None else report_work(outline.work),
+        work=report_work(outline.work),
         turns=await list_turns(memory, scope, conversation),
     )
 
 
 async def read_facts(memory: Memory, scope: str, conversation: str) -> tuple[FactReport, ...]:
     """Every fact that is kept, as it was written, with what it replaced and what ended it."""
+    outline = await read_outline(memory, make_key(memory.agent, scope, conversation))
+    return await report_facts(memory, scope, conversation, outline)
+
+
+async def read_outline(memory: Memory, key: Key) -> ConversationOutline:
+    """What a store tells of how a conversation came to be; of one that gives no outlines, nothing."""
+    store = memory.store
+    return await store.outline(key, ()) if isinstance(store, OutlineReader) else ConversationOutline()
+
+
+async def report_facts(
+    memory: Memory, scope: str, conversation: str, outline: ConversationOutline
+) -> tuple[FactReport, ...]:
+    """Every fact, with the ends that an outline tells."""
     facts = await memory.facts(scope, conversation).history()
     by_id = {fact.id: fact for fact in facts}
     successors = {fact.replaces: fact for fact in facts if fact.replaces}
-    return tuple(_report_fact(fact, by_id, successors) for fact in facts)
+    ends = {end.fact_id: end for end in outline.done_facts}
+    return tuple(_report_fact(fact, by_id, successors, ends) for fact in facts)
 
 
 def report_segment(segment: StoredSegment) -> SegmentReport:
@@ -182,9 +196,12 @@ def report_segment(segment: StoredSegment) -> SegmentReport:
     )
 
 
-def _report_fact(fact: Fact, by_id: Mapping[str, Fact], successors: Mapping[str, Fact]) -> FactReport:
+def _report_fact(
+    fact: Fact, by_id: Mapping[str, Fact], successors: Mapping[str, Fact], ends: Mapping[str, FactEnd]
+) -> FactReport:
     replaced = by_id.get(fact.replaces or "")
     successor = successors.get(fact.id)
+    end = ends.get(fact.id) if successor is None else successor
     return FactReport(
         id=fact.id,
         kind=fact.kind,
@@ -197,8 +214,8 @@ def _report_fact(fact: Fact, by_id: Mapping[str, Fact], successors: Mapping[str,
         replaces=fact.replaces,
         replaced_text=None if replaced is None else replaced.text,
         replaced_by=None if successor is None else successor.id,
-        ended_position=None if successor is None else successor.position,
-        ended_at=None if successor is None else successor.created_at,
+        ended_position=None if end is None else end.position,
+        ended_at=None if end is None else end.created_at,
     )
 
 

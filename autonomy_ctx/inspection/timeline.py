@@ -14,7 +14,13 @@ from itertools import accumulate
 from typing import Literal
 
 from autonomy_ctx.errors import UnknownConversation
-from autonomy_ctx.inspection.conversation import FactReport, SummaryWork, read_bounds, read_facts, report_work
+from autonomy_ctx.inspection.conversation import (
+    FactReport,
+    SummaryWork,
+    read_bounds,
+    report_facts,
+    report_work,
+)
 from autonomy_ctx.inspection.report import Report, from_seconds
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.memory import Memory
@@ -118,7 +124,7 @@ async def inspect_timeline(
     segments = [one for one in _segments(versions) if one.last >= start and one.first <= end]
     facts = [
         fact
-        for fact in await read_facts(memory, scope, conversation)
+        for fact in await report_facts(memory, scope, conversation, outline)
         if fact.position <= end and (fact.ended_position is None or fact.ended_position >= start)
     ]
     shown_segments = sorted(segments, key=lambda one: (one.state != "in force", -one.number))[:MAX_RANGES]

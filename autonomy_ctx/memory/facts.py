@@ -7,7 +7,7 @@ again. So undoing a summary and deleting messages need no rules of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from autonomy_ctx.items.fact import (
     standing_facts,
 )
 from autonomy_ctx.memory.encoding import UnreadableRow
+from autonomy_ctx.memory.outline import FactEnd, make_fact_end
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
 
 # A fact that was ended by a user who removed the one in its place.
@@ -208,6 +209,12 @@ class FactRows:
     def all(self) -> list[Fact]:
         """Every fact that is kept, as it was written, with what became of it."""
         return [make_fact(row, self._state(number)) for number, row in self._rows.items() if not row.is_done]
+
+    def ends(self) -> Iterator[FactEnd]:
+        """Which facts are done, and where that was said."""
+        for row in self._rows.values():
+            if row.is_done and row.target is not None:
+                yield make_fact_end(row.target, row.position, row.created)
 
     def write(self, changes: Sequence[FactChange], *, segment: int) -> list[Fact]:
         """Make changes; the facts that they add."""

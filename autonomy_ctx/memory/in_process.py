@@ -489,6 +489,7 @@ class InProcessStore:
         return ConversationOutline(
             tuple(mark for mark in marks if mark is not None),
             tuple(log.segments.versions()),
+            tuple(log.facts.ends()),
             self._work.owed(key),
         )
 

@@ -7,9 +7,10 @@ timeline goes by what is in force now. `autonomy_ctx.testing.outline_contract.Ou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from autonomy_ctx.items.fact import fact_id
 from autonomy_ctx.memory.encoding import SEGMENT_COLUMNS
 from autonomy_ctx.memory.store import Key, StoredSegment
 
@@ -47,12 +48,29 @@ class OwedWork(NamedTuple):
     is_leased: bool
 
 
+class FactEnd(NamedTuple):
+    """Which fact is done, and the position and time of the message that says so."""
+
+    fact_id: str
+    position: int
+    created_at: datetime
+
+
 class ConversationOutline(NamedTuple):
-    """One mark for each range that has messages, every segment that is kept, and what is owed."""
+    """One mark for each range that has messages, every segment that is kept, ends of facts, and what is owed.
+
+    `done_facts` are those that somebody called done; a fact that was replaced ends with the one in its place.
+    """
 
     marks: tuple[MessageMark, ...] = ()
     segments: tuple[SegmentVersion, ...] = ()
+    done_facts: tuple[FactEnd, ...] = ()
     work: OwedWork | None = None
+
+
+def make_fact_end(number: int, position: int, created: float) -> FactEnd:
+    """The end of a fact, by the columns of the row that tells it."""
+    return FactEnd(fact_id(number), position, datetime.fromtimestamp(created, UTC))
 
 
 @runtime_checkable

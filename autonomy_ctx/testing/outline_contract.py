@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from autonomy_ctx.memory.outline import ConversationOutline, OutlineReader
 from autonomy_ctx.memory.store import Store
+from autonomy_ctx.testing.facts_contract import make_change
 from autonomy_ctx.testing.values import (
     MAIN,
     StoppedClock,
@@ -67,6 +68,14 @@ class OutlineContract(StoreActions):
         assert {one.segment.text for one in versions} == {""}
         await store.undo_segment(MAIN)
         assert [one.replaced_by for one in (await read_outline(store)).segments] == [None, None, -1]
+
+    async def test_facts_that_are_done_are_told(self, store: Store) -> None:
+        await self.fill(store, 4)
+        first, second = await store.write_facts(MAIN, [make_change(1, "Book it."), make_change(1, "Pay it.")])
+        done = replace(make_change(3, "", first.id), action="done")
+        await store.write_facts(MAIN, [done, make_change(4, "Pay him.", second.id)])
+        [end] = (await read_outline(store)).done_facts
+        assert (end.fact_id, end.position, end.created_at) == (first.id, 3, done.created_at)
 
     async def test_work_that_is_owed_and_has_failed_is_told(self, store: Store, clock: StoppedClock) -> None:
         await self.fill(store, 2)

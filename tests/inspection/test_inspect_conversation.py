@@ -59,6 +59,9 @@ async def test_facts_are_told_with_what_replaced_them(memory: Memory) -> None:
     assert found[second.id].replaced_text == first.text
     assert (found[second.id].state, found[second.id].ended_at) == ("holds", None)
     assert found[task.id].state == "done"
+    assert found[task.id].ended_position == 2
+    assert found[task.id].ended_at is not None
+    assert found[task.id].replaced_by is None
     report = await inspect_conversation(memory, *ANA)
     assert [fact.id for fact in report.facts] == list(found)
 

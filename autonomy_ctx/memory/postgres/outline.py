@@ -18,6 +18,7 @@ from autonomy_ctx.memory.outline import (
     MessageMark,
     OwedWork,
     SegmentVersion,
+    make_fact_end,
 )
 from autonomy_ctx.memory.postgres.log import find_conversation
 from autonomy_ctx.memory.store import MAX_POSITION, Key
@@ -50,6 +51,10 @@ _SELECT_MARKS = f"""
 _SELECT_SEGMENTS = f"""
     SELECT {SEGMENT_OUTLINE}, replaced_by FROM autonomy_ctx.segment WHERE conversation_id = %s ORDER BY number
 """  # noqa: S608  # our names
+_SELECT_DONE = """
+    SELECT target, position, created FROM autonomy_ctx.fact
+    WHERE conversation_id = %s AND is_done AND target IS NOT NULL ORDER BY number
+"""
 _SELECT_WORK = (
     "SELECT due, attempts, refusals, owner IS NOT NULL FROM autonomy_ctx.work WHERE conversation_id = %s"
 )
@@ -65,9 +70,11 @@ async def read_outline(
     meant = {"id": found[0], "firsts": [one for one, _ in ranges], "lasts": [one for _, one in ranges]}
     marks = await (await connection.execute(_SELECT_MARKS, meant)).fetchall()
     segments = await (await connection.execute(_SELECT_SEGMENTS, found[:1])).fetchall()
+    done = await (await connection.execute(_SELECT_DONE, found[:1])).fetchall()
     work = await (await connection.execute(_SELECT_WORK, found[:1])).fetchone()
     return ConversationOutline(
         tuple(MessageMark(at, from_microseconds(time), is_user) for at, time, is_user in marks),
         tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),
+        tuple(make_fact_end(*row) for row in done),
         None if work is None else OwedWork(*work),
     )

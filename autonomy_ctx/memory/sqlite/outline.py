@@ -16,6 +16,7 @@ from autonomy_ctx.memory.outline import (
     MessageMark,
     OwedWork,
     SegmentVersion,
+    make_fact_end,
 )
 from autonomy_ctx.memory.sqlite.forks import SharedRange, read_ranges
 from autonomy_ctx.memory.sqlite.log import find_conversation
@@ -33,6 +34,10 @@ _SELECT_MARK = """
 _SELECT_SEGMENTS = f"""
     SELECT {SEGMENT_OUTLINE}, replaced_by FROM segment WHERE conversation_id = ? ORDER BY number
 """  # noqa: S608  # our names
+_SELECT_DONE = """
+    SELECT target, position, created FROM fact
+    WHERE conversation_id = ? AND is_done AND target IS NOT NULL ORDER BY number
+"""
 _SELECT_WORK = "SELECT due, attempts, refusals, owner IS NOT NULL FROM work WHERE conversation_id = ?"
 
 
@@ -49,12 +54,14 @@ def read_outline(
         sources = read_ranges(connection, found[0])[::-1]
         marks = tuple(_read_marks(connection, sources, ranges))
         segments = connection.execute(_SELECT_SEGMENTS, meant).fetchall()
+        done = connection.execute(_SELECT_DONE, meant).fetchall()
         work = connection.execute(_SELECT_WORK, meant).fetchone()
     finally:
         connection.execute("COMMIT")
     return ConversationOutline(
         marks,
         tuple(SegmentVersion(decode_segment(row[:-1]), row[-1]) for row in segments),
+        tuple(make_fact_end(*row) for row in done),
         None if work is None else OwedWork(work[0], work[1], work[2], is_leased=bool(work[3])),
     )
 
