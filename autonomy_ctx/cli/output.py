@@ -221,7 +221,10 @@ def exit_code_of(error: BaseException) -> ExitCode:
     """The exit code for an error: wrong input is told from work that failed."""
     if isinstance(error, CommandFailed):
         return error.exit_code
-    return ExitCode.WRONG_INPUT if isinstance(error, ValueError | ImportError) else ExitCode.FAILED
+    # Whoever names what is not there has given wrong input; a bare `KeyError` is a fault of ours.
+    is_unknown = isinstance(error, AutonomyCtxError) and isinstance(error, LookupError)
+    is_input = is_unknown or isinstance(error, ValueError | ImportError)
+    return ExitCode.WRONG_INPUT if is_input else ExitCode.FAILED
 
 
 def _make_console(file: TextIO, color: bool) -> Console:

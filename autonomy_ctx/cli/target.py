@@ -217,9 +217,7 @@ async def find_conversation(
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
     if not known:
-        raise UnknownConversation(
-            f"there are no conversations{where}; `autonomy-ctx conversations` lists all there are"
-        )
+        raise WrongInput(f"there are no conversations{where}{await _describe_near_scopes(memory, scope)}")
     near = set(difflib.get_close_matches(name or "", {key.conversation for key in known}, n=MAX_LISTED))
     choices = [key for key in known if key.conversation in near] or known
     raise UnknownConversation(
@@ -289,6 +287,15 @@ async def _keys_of_name(
         for one in [agent] if agent is not None else await memory.agents(scope=scope, limit=MAX_SCOPES):
             if (await memory.for_agent(one).head(scope, name)).count:
                 yield Key(one, scope, name)
+
+
+async def _describe_near_scopes(memory: Memory, scope: str | None) -> str:
+    """Scopes that may have been meant, as the end of a sentence."""
+    names = [] if scope is None else await memory.scopes(limit=MAX_SCOPES)
+    near = difflib.get_close_matches(scope or "", names, n=MAX_LISTED)
+    if near:
+        return f"; did you mean the scope {_join_names([repr(name) for name in near])}?"
+    return "; `autonomy-ctx conversations` lists all there are"
 
 
 def _describe_place(agent: str | None, scope: str | None) -> str:

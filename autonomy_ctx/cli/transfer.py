@@ -179,7 +179,11 @@ def open_new(file: str, *, force: bool) -> Iterator[IO[bytes]]:
     # What users said is for nobody else to read.
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, NEW_FILE_MODE), "wb") as target:
+        created = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, NEW_FILE_MODE)
+    except OSError as error:
+        raise WrongInput(f"{file} cannot be written: {error.strerror}") from None
+    try:
+        with open(created, "wb") as target:
             yield target
         part.replace(path)
     finally:

@@ -222,6 +222,8 @@ def test_an_unknown_name_brings_near_ones(folder: Path) -> None:
     ]
     elsewhere = run_command("export", "x", "-m", "trips.db", "--scope", "cy", cwd=folder)
     assert "there are no conversations of scope 'cy'" in elsewhere.stderr
+    near = run_command("export", "lisbon", "-m", "trips.db", "--scope", "anna", cwd=folder)
+    assert near.stderr == "error: there are no conversations of scope 'anna'; did you mean the scope 'ana'?\n"
 
 
 @pytest.mark.parametrize("columns", [40, 200])

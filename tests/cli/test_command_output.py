@@ -20,7 +20,7 @@ from autonomy_ctx.cli.output import (
     encode_json,
     exit_code_of,
 )
-from autonomy_ctx.errors import InvalidKey, StoreClosed
+from autonomy_ctx.errors import InvalidKey, StoreClosed, UnknownFact
 
 # Text that is likely to hold what a terminal acts on.
 HOSTILE = st.text(
@@ -102,6 +102,7 @@ def test_a_number_comes_with_its_noun() -> None:
         (WrongInput("no such file"), ExitCode.WRONG_INPUT, "no such file"),
         (CommandFailed("not all of it"), ExitCode.FAILED, "not all of it"),
         (InvalidKey("scope", "must be a string"), ExitCode.WRONG_INPUT, "invalid scope: must be a string"),
+        (UnknownFact("f1"), ExitCode.WRONG_INPUT, str(UnknownFact("f1"))),
         (StoreClosed("a.db"), ExitCode.FAILED, "memory on a.db is closed; make a new `Memory` to go on"),
         (
             FileNotFoundError(2, "No such file or directory", "x"),
