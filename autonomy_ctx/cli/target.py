@@ -217,7 +217,8 @@ async def find_conversation(
     known = [key async for key in _list_keys(memory, scopes, agent, most=MAX_NAMES)]
     where = _describe_place(agent, scope)
     if not known:
-        raise WrongInput(f"there are no conversations{where}{await _describe_near_scopes(memory, scope)}")
+        near_scopes = await _describe_near_scopes(memory, scope)
+        raise UnknownConversation(f"there are no conversations{where}{near_scopes}")
     near = set(difflib.get_close_matches(name or "", {key.conversation for key in known}, n=MAX_LISTED))
     choices = [key for key in known if key.conversation in near] or known
     raise UnknownConversation(
