@@ -33,7 +33,7 @@ def describe_command(name: str) -> Iterator[str]:
     yield f"## {name}\n"
     yield f"`{' '.join([PROGRAM, name, *words, '[OPTIONS]'])}`\n"
     yield f"{inspect.cleandoc(command.help or '')}\n"
-    rows = [f"| `{one.metavar}` | {_describe(one)} |\n" for one in arguments]
+    rows = [f"| `{_escape(str(one.metavar))}` | {_describe(one)} |\n" for one in arguments]
     rows += [f"| {_names(one)} | {_describe(one)} |\n" for one in options]
     if rows:
         yield "| argument | meaning |\n|---|---|\n" + "".join(rows)
@@ -41,14 +41,19 @@ def describe_command(name: str) -> Iterator[str]:
 
 def _names(option: Any) -> str:
     value = "" if option.is_flag else f" {option.metavar or 'N'}"
-    return ", ".join(f"`{one}{value}`" for one in option.opts).replace("|", "\\|")
+    return _escape(", ".join(f"`{one}{value}`" for one in option.opts))
 
 
 def _describe(parameter: Any) -> str:
     default = parameter.default
     shown = getattr(default, "value", default)
     has_default = not (shown is None or shown is False or parameter.required)
-    return f"{parameter.help}{f' Default: `{shown}`.' if has_default else ''}".replace("|", "\\|")
+    return _escape(f"{parameter.help}{f' Default: `{shown}`.' if has_default else ''}")
+
+
+def _escape(cell: str) -> str:
+    """A cell of a table: a bar in it would begin the next one."""
+    return cell.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -120,34 +120,41 @@ def scatter_plot(
     left, right = _pad_range(min(xs), max(xs))
     # Shares that hardly differ must not look as if they did.
     low, high = _pad_range(min(ys), max(ys))
-    high = min(high, 1.02)
-    area = _Area(width, height - 18, left, right, max(min(low, high - MIN_SHARE_SPAN), 0.0), high + 0.01)
+    missing = max(MIN_SHARE_SPAN - (high - low), 0.0)
+    high = min(high + missing / 2, 1.02)
+    area = _Area(width, height - 18, left, right, max(min(low, high - MIN_SHARE_SPAN), 0.0), high)
     parts = [*_y_axis(area, format_y), *_x_axis(area, format_x, 5 if width > NARROW else 3)]
     parts.append(_text((LEFT_MARGIN + width - RIGHT_MARGIN) / 2, height - 4, x_label, "middle", "axis-label"))
     parts.append(_text(LEFT_MARGIN - 8, TOP_MARGIN - 3, y_label, "end", "axis-label"))
-    taken: list[tuple[float, float, float]] = []
-    for point in points:
-        x, y = area.x(point.x), area.y(point.y)
+    places = [(area.x(point.x), area.y(point.y)) for point in points]
+    for point, (x, y) in zip(points, places, strict=True):
         radius = 7 if point.style in ("best", "second") else 5
         parts.append(
             f'<circle class="point {point.style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
             f"<title>{escape(point.title)}</title></circle>"
         )
-    # Those that matter are named first; a name that would cover another is left to the tooltip.
-    for point in sorted(points, key=lambda one: one.style not in ("best", "second")):
-        x, y, size = area.x(point.x), area.y(point.y), len(point.label) * FONT * 0.58
-        ends = x + 11 + size > width - RIGHT_MARGIN
-        start = x - 11 - size if ends else x + 11
-        if any(
-            abs(y - other) < FONT + 1 and start < end and begin < start + size for other, begin, end in taken
-        ):
-            continue
-        taken.append((y, start, start + size))
-        anchor = "end" if ends else "start"
-        parts.append(
-            _text(x - 11 if ends else x + 11, y + 4, point.label, anchor, f"point-label {point.style}")
-        )
+    parts += _point_labels(points, places, width)
     return _svg(width, height, title, parts)
+
+
+def _point_labels(
+    points: Sequence[Point], places: Sequence[tuple[float, float]], width: int
+) -> Iterator[str]:
+    """The names of points beside them, those that matter first. One without room is left to the tooltip."""
+    taken = [(y, x - 7, x + 7) for x, y in places]
+    for point, (x, y) in sorted(
+        zip(points, places, strict=True), key=lambda one: one[0].style not in ("best", "second")
+    ):
+        size = len(point.label) * FONT * 0.58
+        for start, at, anchor in ((x + 11, x + 11, "start"), (x - 11 - size, x - 11, "end")):
+            fits = start > LEFT_MARGIN and start + size < width
+            if fits and not any(
+                abs(y - other) < FONT + 1 and start < end and begin < start + size
+                for other, begin, end in taken
+            ):
+                taken.append((y, start, start + size))
+                yield _text(at, y + 4, point.label, anchor, f"point-label {point.style}")
+                break
 
 
 def round_up(value: float) -> float:

@@ -110,7 +110,7 @@ async def replay(
         messages=len(conversation.messages),
         facts=tuple(fact.text for fact in record.index.at_end.facts),
         identifiers=record.index.at_end.names,
-        pauses=sum(map(record.is_pause, *_neighbours(conversation.messages))),
+        pauses=_count_pauses(record),
         price_name=name,
         price=known_price,
         summary_model=None if model is None else model_name(model) or type(model).__name__,
@@ -140,6 +140,7 @@ class _Record:
 
     def is_pause(self, before: Message, after: Message) -> bool:
         """Whether so much time lies between two messages that a cache has forgotten the first."""
+        # Answers of a model may have times of another clock; what a request ends with is said by others.
         gap = (after.created_at - before.created_at).total_seconds()
         return self.conversation.has_times and gap > self.cache_seconds
 
@@ -392,6 +393,7 @@ def _read_price(price: Price | str) -> tuple[str, Price]:
     return price, known
 
 
-def _neighbours(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    pairs = list(pairwise(messages))
-    return [before for before, _ in pairs], [after for _, after in pairs]
+def _count_pauses(record: _Record) -> int:
+    """How many requests came so late that nothing of the one before was cached."""
+    ends = [request.said[-1] for turn in record.turns for request in turn.requests]
+    return sum(record.is_pause(before, after) for before, after in pairwise(ends))
