@@ -30,6 +30,8 @@ from autonomy_ctx.replay.result import ReplayReport, ReplayRun
 from autonomy_ctx.replay.runner import CACHE_SECONDS, DEFAULT_PRICE_NAME, replay
 
 STREAM, NO_BUDGET = "-", "none"
+# Of the answer that shows whether a model can be asked; some think before they say a word.
+TRIAL_TOKENS = 256
 # In the order of the table, and in the order in which they get room.
 COLUMNS = ("cost", "tokens sent", "cached", "average", "largest", "over limit", "facts", "identifiers")
 BY_IMPORTANCE = ("cost", "facts", "average", "identifiers", "cached", "over limit", "largest", "tokens sent")
@@ -112,7 +114,7 @@ async def replay_conversation(
         conversation = conversation.with_instructions(text)
     if last is not None:
         conversation = conversation.last_turns(last)
-    writer = None if model is None else _make_model(model)
+    writer = None if model is None else await _open_model(model)
     total = len(grid.settings) * len(conversation.turns())
     with output.progress("replaying", total) as tell:
         report = await replay(
@@ -177,11 +179,14 @@ async def _read_source(
         return await read_conversation(opened.for_agent(key.agent), key.scope, key.conversation)
 
 
-def _make_model(name: str) -> Any:
+async def _open_model(name: str) -> Any:
+    """The model, asked once: what keeps it from answering is told before it is asked a hundred times."""
     # Imported here: most replays ask no model.
     from autonomy_ctx.models.model import Model
 
-    return Model(name)
+    model = Model(name)
+    await model.complete_chat([{"role": "user", "content": "Answer with OK."}], max_tokens=TRIAL_TOKENS)
+    return model
 
 
 def _price_name(model: str | None) -> str:

@@ -142,5 +142,12 @@ def test_without_colours_there_are_no_escape_sequences_in_the_result(folder: Pat
 
 def test_a_model_that_cannot_be_asked_is_told(folder: Path) -> None:
     ran = run_command("replay", "talk.json", *SMALL, "--model", "gpt-5", cwd=folder)
-    assert ran.returncode == 1
-    assert "OPENAI_API_KEY" in ran.stderr or "could not be written by gpt-5" in ran.stderr
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error: ")
+    assert "OPENAI_API_KEY" in ran.stderr
+
+
+def test_a_model_that_works_offline_writes_the_summaries(folder: Path) -> None:
+    ran = run_command("replay", "talk.json", *SMALL, "--model", "offline", cwd=folder)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "summaries by offline; prices of claude-sonnet-4-5" in ran.stdout
