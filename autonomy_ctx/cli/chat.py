@@ -26,14 +26,13 @@ from autonomy_ctx.agents.reply import AgentReply, ToolAnswered, TurnEnded
 from autonomy_ctx.cli.drawing import (
     FAILED_STYLE,
     NOTE_STYLE,
+    Heading,
     MessageTable,
-    SectionBar,
-    SectionTable,
     TurnLine,
     describe_message,
     format_money,
-    message_lines,
 )
+from autonomy_ctx.cli.explain import line_of, print_turn
 from autonomy_ctx.cli.output import (
     ExitCode,
     Output,
@@ -47,22 +46,21 @@ from autonomy_ctx.cli.output import (
 from autonomy_ctx.cli.python_file import load_objects
 from autonomy_ctx.cli.target import (
     AgentOption,
+    ConversationNotFound,
     MemoryOption,
     ScopeOption,
-    UnknownConversation,
     find_conversation,
     open_memory,
 )
 from autonomy_ctx.compaction.config import ContextSummaryConfig
-from autonomy_ctx.errors import UnknownTurn
+from autonomy_ctx.errors import UnknownConversation, UnknownTurn
+from autonomy_ctx.inspection.turn import TurnReport, inspect_turn
 from autonomy_ctx.items.formats.base import TextDelta, ThinkingDelta
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.models.catalog import estimate_cost
 from autonomy_ctx.models.model import Model
-from autonomy_ctx.template.composed import ComposedContext
 
 AGENT, OFFLINE = "assistant", "offline"
 INSTRUCTIONS = "You are a helpful assistant."
@@ -195,38 +193,36 @@ class ChatSession:
         messages.print(Text(f"← {clean_line(result, TOOL_CHARACTERS)}", style))
 
     async def _print_end(self, reply: AgentReply) -> None:
-        context = await self._context(reply.turn)
+        report = await self._inspect(reply.turn)
         if self.output.is_json:
-            self.output.print_json_line(describe_turn(reply, context, self.agent.model))
+            self.output.print_json_line(describe_turn(reply, report))
             return
         if reply.question:
             self.output.print(Text(clean(reply.question)))
         elif reply.stop != "end":
             self.output.warn(f"the answer ended early: {clean_line(reply.stop)}")
-        if context is not None:
-            self.output.messages.print(
-                TurnLine(context.sections, turn_notes(reply, context, self.agent.model))
-            )
+        if report is not None:
+            self.output.messages.print(TurnLine(report.sections, turn_notes(report)))
 
-    async def _context(self, turn: str | None = None) -> ComposedContext | None:
-        with suppress(UnknownTurn):
-            return await self.agent.explain(turn, **self.place)
+    async def _inspect(self, turn: str | None = None) -> TurnReport | None:
+        """What a turn was shown; None where no turn is recorded."""
+        with suppress(UnknownTurn, UnknownConversation):
+            return await inspect_turn(self.agent.memory, turn=turn, **self.place)
         return None
 
     # -- commands -------------------------------------------------------------------------------
 
     async def explain(self, rest: str) -> None:
         """Draw the last context."""
-        context = await self._context()
-        if context is None:
+        report = await self._inspect()
+        if report is None:
             self.output.warn("there is no turn yet to explain")
         elif self.output.is_json:
-            self.output.print_json_line(describe_context(context))
+            self.output.print_json_line(report.to_dict())
         else:
-            self.output.print(SectionBar(context.sections))
-            self.output.print(SectionTable(context.sections))
-            self.output.print()
-            self.output.print(MessageTable(message_lines(context)))
+            print_turn(self.output, report)
+            self.output.print(Heading("Messages", count(len(report.messages), "message")))
+            self.output.print(MessageTable([line_of(message) for message in report.messages]))
 
     async def facts(self, rest: str) -> None:
         """List the facts that hold."""
@@ -282,54 +278,40 @@ class ChatSession:
             self.output.print(Text(f"{name:<10}", "bold").append(note, "not bold"))
 
 
-def turn_notes(reply: AgentReply, context: ComposedContext, model: Any) -> list[str]:
+def turn_notes(report: TurnReport) -> list[str]:
     """Tokens, how much of them a cache has or could have, and the cost, as far as they are known."""
-    notes = [count(context.tokens, "token")]
-    usage = reply.usage
-    if usage.cached_tokens and usage.input_tokens:
+    notes = [count(report.tokens, "token")]
+    usage = report.turn_usage
+    if usage is not None and usage.cached_tokens and usage.input_tokens:
         notes.append(f"{usage.cached_tokens / usage.input_tokens:.0%} cached")
-    elif context.shared is not None:
-        # The provider reported nothing: what begins as the turn before did.
-        notes.append(f"{context.shared.share:.0%} as before")
-    cost = estimate_cost(usage, model)
-    if cost is not None:
-        notes.append(format_money(cost))
-    if reply.steps > 1:
-        notes.append(count(reply.steps, "step"))
+    elif report.cached_tokens:
+        # The provider reported nothing: what begins as the context before did.
+        notes.append(f"{report.cached_tokens / report.tokens:.0%} as before")
+    if report.cost.turn is not None:
+        notes.append(format_money(report.cost.turn))
+    if report.steps > 1:
+        notes.append(count(report.steps, "step"))
     return notes
 
 
-def describe_context(context: ComposedContext) -> dict[str, Any]:
-    """A context for programs."""
-    return {
-        "tokens": context.tokens,
-        "shared_tokens": None if context.shared is None else context.shared.tokens,
-        "sections": [
-            {
-                "name": one.name,
-                "kind": one.kind,
-                "status": one.status,
-                "reason": one.reason,
-                "tokens": one.tokens,
-                "messages": one.messages,
-            }
-            for one in context.sections
-        ],
-    }
-
-
-def describe_turn(reply: AgentReply, context: ComposedContext | None, model: Any) -> dict[str, Any]:
-    """A turn for programs."""
-    return {
+def describe_turn(reply: AgentReply, report: TurnReport | None) -> dict[str, Any]:
+    """A turn for programs; /explain has all that was shown."""
+    told: dict[str, Any] = {
         "turn": reply.turn,
         "text": reply.text,
         "stop": reply.stop,
         "question": reply.question,
         "steps": reply.steps,
         "usage": asdict(reply.usage),
-        "cost": estimate_cost(reply.usage, model),
-        "context": None if context is None else describe_context(context),
     }
+    if report is not None:
+        told |= {
+            "cost": report.cost.turn,
+            "tokens": report.tokens,
+            "cached_tokens": report.cached_tokens,
+            "sections": {section.name: section.tokens for section in report.sections},
+        }
+    return told
 
 
 class ChatLoop:
@@ -500,7 +482,7 @@ async def choose_conversation(
     """The conversation to go on with, or the key of a new one."""
     try:
         key = await find_conversation(memory, name, agent=agent, scope=scope)
-    except UnknownConversation:
+    except ConversationNotFound:
         return Key(agent or AGENT, scope or SCOPE, name or CONVERSATION)
     if not key.agent:
         raise WrongInput(
@@ -514,7 +496,9 @@ def chat(
     output: Output,
     conversation: Annotated[
         str | None,
-        typer.Argument(help="Its name; a new one is begun. Not needed where there is only one."),
+        typer.Argument(
+            metavar="CONVERSATION", help="Its name; a new one is begun. Not needed where there is only one."
+        ),
     ] = None,
     file: Annotated[
         str | None,

@@ -26,8 +26,8 @@ TESTS = ("rounds_half_up", "survives_a_restart", "refuses_a_past_date", "keeps_t
 # Said once, near the beginning, and asked for at the end.
 FERRY = "The ferry to Berlenga leaves at 9:40 from pier 3."
 LAST_QUESTION = "From which pier does the ferry to Berlenga go?"
-# A person took some days for this.
-TURN_MINUTES = 12
+# Between two turns: a person reads the answer, and a provider still has its cache.
+TURN_SECONDS = 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +52,14 @@ class DemoClock:
     """The time of the demo: it stands still within a turn, and the last turn is now."""
 
     def __init__(self, turns: int) -> None:
-        self._at = datetime.now(UTC) - timedelta(minutes=TURN_MINUTES * turns)
+        self._at = datetime.now(UTC) - timedelta(seconds=TURN_SECONDS * turns)
 
     def __call__(self) -> datetime:
         return self._at
 
     def next_turn(self) -> None:
         """Go on to the next turn."""
-        self._at += timedelta(minutes=TURN_MINUTES)
+        self._at += timedelta(seconds=TURN_SECONDS)
 
 
 class Script:

@@ -75,7 +75,7 @@ ConversationOption: TypeAlias = Annotated[
 ]
 
 
-class UnknownConversation(WrongInput):
+class ConversationNotFound(WrongInput):
     """There is no conversation of that name; a command that writes may begin it."""
 
 
@@ -218,10 +218,10 @@ async def find_conversation(
     where = _describe_place(agent, scope)
     if not known:
         near_scopes = await _describe_near_scopes(memory, scope)
-        raise UnknownConversation(f"there are no conversations{where}{near_scopes}")
+        raise ConversationNotFound(f"there are no conversations{where}{near_scopes}")
     near = set(difflib.get_close_matches(name or "", {key.conversation for key in known}, n=MAX_LISTED))
     choices = [key for key in known if key.conversation in near] or known
-    raise UnknownConversation(
+    raise ConversationNotFound(
         f"there is no conversation {name!r}{where}; {'did you mean' if near else 'there are'}:\n"
         f"{_list_choices(choices, option)}"
     )

@@ -181,8 +181,9 @@ def test_turns_and_commands_as_json_lines(folder: Path) -> None:
         json.loads, ran.stdout.splitlines()
     )
     assert (turn["text"], turn["stop"], turn["steps"]) == ("You said 'hello'.", "end", 1)
-    assert explained == turn["context"]
-    assert [section["name"] for section in explained["sections"]][-1] == "conversation_history"
+    assert (explained["id"], explained["tokens"]) == (turn["turn"], turn["tokens"])
+    assert [section["name"] for section in explained["sections"]] == list(turn["sections"])
+    assert explained["messages"][-1]["text"] == "hello"
     assert (facts, pinned, first) == ({"facts": []}, {"pinned": 1}, {"pinned": 1})
     assert (undone, nothing) == ({"deleted": 2}, {"deleted": 0})
     assert "/pin" in commands["commands"]

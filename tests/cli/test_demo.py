@@ -97,6 +97,10 @@ def test_the_demo_runs_offline_is_plain_when_piped_and_leaves_its_database(tmp_p
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", ran.stdout)
     assert [part for part in PARTS if part not in ran.stdout] == []
     anyio.run(check_database, tmp_path / DATABASE)
+    # Each of the commands that it ends with works as it is written there.
+    for step in NEXT_STEPS:
+        assert f"autonomy-ctx {step} -m {DATABASE}\n" in ran.stdout
+        assert run_command(step, "-m", DATABASE, cwd=tmp_path).returncode == 0
 
 
 def test_the_demo_draws_in_a_narrow_terminal(tmp_path: Path) -> None:
