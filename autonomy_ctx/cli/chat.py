@@ -107,7 +107,7 @@ def _make_agent(name: str, memory: Memory, **options: Any) -> Agent:
 
 def load_agent(place: str) -> Agent:
     """The agent of `FILE`, or of `FILE:NAME`."""
-    found = load_objects(place, lambda value: isinstance(value, Agent), "an Agent")
+    found = load_objects(place, lambda value: isinstance(value, Agent), "Agent")
     if len(found) > 1:
         raise WrongInput(f"{place} has several agents; name one: {place}:{' or '.join(found)}")
     [agent] = found.values()

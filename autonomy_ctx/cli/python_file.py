@@ -41,7 +41,8 @@ def load_objects(place: str, is_wanted: Callable[[Any], bool], what: str) -> dic
         there = f"; it has {', '.join(known)}" if known else ""
         raise WrongInput(f"{path} has nothing named {name!r}{there}") from None
     if not is_wanted(value):
-        raise WrongInput(f"{name} of {path} is of type {type(value).__name__}; it must be a {what}")
+        article = "an" if what[0] in "AEIOU" else "a"
+        raise WrongInput(f"{name} of {path} is of type {type(value).__name__}; it must be {article} {what}")
     return {name: value}
 
 

@@ -20,7 +20,7 @@ from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.python_file import MODULE, load_objects, split_place
-from autonomy_ctx.cli.target import MemoryOption, memory_url
+from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.http import HttpServer, http
 
@@ -64,18 +64,18 @@ def serve(
     chosen = token or secrets.token_urlsafe(24)
     serving = http(host=host, port=port, token=chosen, inspector="write" if write else "read")
     announcement = Announcement(output, serving, token=chosen, is_token_known=bool(token))
-    served = load_served(place, memory)
+    service = load_service(place, memory)
 
     async def main(node: Node) -> None:
         await node.serve(serving)
         announcement.print_address()
-        await served.main(node)
+        await service.main(node)
         announcement.print_agents(node.agents)
 
-    anyio.run(run_served, served, main)
+    anyio.run(run_service, service, main)
 
 
-class Served(NamedTuple):
+class Service(NamedTuple):
     """What a file asks for: a node, what starts its agents, and memories that nobody else closes."""
 
     node: Node
@@ -83,15 +83,15 @@ class Served(NamedTuple):
     memories: Sequence[Memory] = ()
 
 
-async def run_served(served: Served, main: Main) -> None:
+async def run_service(service: Service, main: Main) -> None:
     """Run the node until it is stopped."""
     async with AsyncExitStack() as stack:
-        for memory in served.memories:
+        for memory in service.memories:
             await stack.enter_async_context(memory)
-        await served.node.run(main)
+        await service.node.run(main)
 
 
-def load_served(place: str, memory: str | None) -> Served:
+def load_service(place: str, memory: str | None) -> Service:
     """What a file asks for. Its Node goes before its `main`, and that before its agents."""
     _, name = split_place(place)
     found = load_objects(place, is_servable if name else is_default_servable, WHAT)
@@ -104,16 +104,18 @@ def load_served(place: str, memory: str | None) -> Served:
     if nodes:
         [node] = nodes
         if memory is not None:
-            raise WrongInput(f"the Node of {place} has a memory of its own; leave out --memory")
+            raise WrongInput(
+                f"the Node of {place} has a memory of its own; leave out --memory and unset {MEMORY_VARIABLE}"
+            )
         own = [agent for agent in agents if agent.options.node is node and agent not in node.agents]
-        return Served(node, mains[0] if mains else partial(host_agents, own))
+        return Service(node, mains[0] if mains else partial(host_agents, own))
     if mains:
-        return Served(Node(memory=None if memory is None else memory_url(memory)), mains[0])
+        return Service(Node(memory=None if memory is None else memory_url(memory)), mains[0])
     if memory is not None:
-        return Served(Node(memory=memory_url(memory)), partial(start_copies, agents))
+        return Service(Node(memory=memory_url(memory)), partial(start_copies, agents))
     memories = list({id(agent.memory.store): agent.memory for agent in agents}.values())
     node = Node(memory=Memory(store=agents[0].memory.store))
-    return Served(node, partial(host_agents, agents), memories)
+    return Service(node, partial(host_agents, agents), memories)
 
 
 def is_servable(value: Any) -> bool:

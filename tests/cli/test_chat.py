@@ -234,6 +234,7 @@ def test_the_only_conversation_is_gone_on_with_and_of_several_one_is_named(tmp_p
     [
         (["--file", "agents.py"], "agents.py has several agents; name one: agents.py:moody or other"),
         (["--file", "agents.py:gone"], "agents.py has nothing named 'gone'"),
+        (["--file", "agents.py:price"], "price of agents.py is of type Tool; it must be an Agent"),
         (["--file", "missing.py"], "missing.py does not exist"),
         (["-f", "agents.py:other", "--model", "gpt-5", "--floor", "3"], "leave out --model and --floor"),
         (["--model", "nonsense"], "nothing is known about model 'nonsense'"),
