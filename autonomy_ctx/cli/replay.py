@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +47,7 @@ async def replay_conversation(
         str | None,
         typer.Argument(
             metavar="CONVERSATION|FILE",
-            help="A conversation of the memory, or a file: JSON Lines, OpenAI messages or a LangChain dump; "
+            help="A conversation of the memory, or a file: JSON Lines, OpenAI messages, LangChain, ChatGPT; "
             "- is stdin.",
         ),
     ] = None,
@@ -114,18 +116,18 @@ async def replay_conversation(
         conversation = conversation.with_instructions(text)
     if last is not None:
         conversation = conversation.last_turns(last)
-    writer = None if model is None else await _open_model(model)
     total = len(grid.settings) * len(conversation.turns())
-    with output.progress("replaying", total) as tell:
-        report = await replay(
-            conversation,
-            grid,
-            price=price or _price_name(model),
-            limit=limit,
-            model=writer,
-            cache_seconds=cache_seconds,
-            on_progress=lambda done, _: tell(done),
-        )
+    async with _open_model(model) as writer:
+        with output.progress("replaying", total) as tell:
+            report = await replay(
+                conversation,
+                grid,
+                price=price or _price_name(model),
+                limit=limit,
+                model=writer,
+                cache_seconds=cache_seconds,
+                on_progress=lambda done, _: tell(done),
+            )
     if html is not None:
         await anyio.Path(html).write_text(render_report(report), encoding="utf-8")
     if output.is_json:
@@ -179,14 +181,18 @@ async def _read_source(
         return await read_conversation(opened.for_agent(key.agent), key.scope, key.conversation)
 
 
-async def _open_model(name: str) -> Any:
+@asynccontextmanager
+async def _open_model(name: str | None) -> AsyncIterator[Any]:
     """The model, asked once: what keeps it from answering is told before it is asked a hundred times."""
+    if name is None:
+        yield None
+        return
     # Imported here: most replays ask no model.
     from autonomy_ctx.models.model import Model
 
-    model = Model(name)
-    await model.complete_chat([{"role": "user", "content": "Answer with OK."}], max_tokens=TRIAL_TOKENS)
-    return model
+    async with Model(name) as model:
+        await model.complete_chat([{"role": "user", "content": "Answer with OK."}], max_tokens=TRIAL_TOKENS)
+        yield model
 
 
 def _price_name(model: str | None) -> str:

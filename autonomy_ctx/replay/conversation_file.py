@@ -1,4 +1,4 @@
-"""Conversations in files: JSON Lines of ours, messages as OpenAI has them, and dumps of LangChain.
+"""Conversations in files: JSON Lines of ours, messages of OpenAI, dumps of LangChain, exports of ChatGPT.
 
 Which of them a file is shows by its contents. A file may hold several conversations; one is chosen by name
 or by number.
@@ -48,7 +48,8 @@ def read_conversation_file(
     found = _find_conversations(text, file)
     if not found:
         raise ValueError(
-            f"{file} has no messages; give JSON Lines of messages, OpenAI messages or a LangChain dump"
+            f"{file} has no messages; give JSON Lines of messages, OpenAI messages, a LangChain dump "
+            "or a ChatGPT export"
         )
     label, forms = _choose(found, name, file)
     messages: list[dict[str, Any]] = []
@@ -74,6 +75,11 @@ def _find_conversations(text: str, file: Path) -> dict[str, list[Any]]:
         elif isinstance(value, Mapping) and value.get("type") == "full_text":
             # The log has a shorter form of it, and that is what models were shown.
             continue
+        elif trees := _message_trees(value):
+            for tree in trees:
+                title = str(tree.get("title") or file.stem)
+                label = title if title not in found else f"{title} ({len(found) + 1})"
+                found[label] = _branch_of(tree)
         elif (messages := _messages_of(value)) is not None:
             # A line that is a whole conversation, as in files for training.
             label = file.stem if number is None else f"{file.stem} {number}"
@@ -122,6 +128,46 @@ def _messages_of(value: Any) -> list[Any] | None:
         if isinstance(inner, Mapping) and (messages := _messages_of(inner)) is not None:
             return messages
     return None
+
+
+def _message_trees(value: Any) -> list[Mapping[str, Any]]:
+    """The conversations of an export of ChatGPT: trees of messages, since questions can be edited."""
+    values = value if isinstance(value, list) else [value]
+    trees = [one for one in values if isinstance(one, Mapping) and isinstance(one.get("mapping"), Mapping)]
+    return trees if len(trees) == len(values) else []
+
+
+def _branch_of(tree: Mapping[str, Any]) -> list[Any]:
+    """The messages from the beginning to the end that was looked at last."""
+    nodes = {key: node for key, node in tree["mapping"].items() if isinstance(node, Mapping)}
+    name: Any = tree.get("current_node")
+    if not isinstance(name, str) or name not in nodes:
+        # The last one that nothing follows.
+        name = next((key for key in reversed(nodes) if not nodes[key].get("children")), None)
+    messages: list[Any] = []
+    seen: set[Any] = set()
+    while isinstance(name, str) and name in nodes and name not in seen:
+        seen.add(name)
+        form = _read_tree_message(nodes[name].get("message"))
+        messages += [form] if form else []
+        name = nodes[name].get("parent")
+    return messages[::-1]
+
+
+def _read_tree_message(message: Any) -> dict[str, Any] | None:
+    """A message of a tree in the form that ours have; None for what nobody saw."""
+    if not isinstance(message, Mapping):
+        return None
+    author, content = message.get("author"), message.get("content")
+    role = author.get("role") if isinstance(author, Mapping) else None
+    parts = content.get("parts") if isinstance(content, Mapping) else None
+    text = "\n".join(part for part in parts or () if isinstance(part, str)).strip()
+    if role not in ("user", "assistant", "system") or not text:
+        return None
+    form: dict[str, Any] = {"role": role, "content": text}
+    if isinstance(time := message.get("create_time"), int | float):
+        form["created_at"] = time
+    return form
 
 
 def _is_message(value: Any) -> bool:

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from replay.recordings import talk
+from strategies import some
 
 from autonomy_ctx import Agent, Memory, Model
 from autonomy_ctx.errors import UnknownConversation
@@ -96,6 +99,33 @@ def test_items_of_the_responses_api_are_messages_too(tmp_path: Path) -> None:
     ]
 
 
+def test_an_export_of_chatgpt_is_read_along_the_branch_that_was_looked_at_last(tmp_path: Path) -> None:
+    def node(name: str, parent: str | None, role: str, text: str, *children: str) -> dict[str, Any]:
+        content = {"content_type": "text", "parts": [text]}
+        message = {"author": {"role": role}, "content": content, "create_time": 1.7e9 + len(name)}
+        return {"id": name, "parent": parent, "children": list(children), "message": message}
+
+    mapping = {
+        "root": {"id": "root", "parent": None, "children": ["a"], "message": None},
+        "a": node("a", "root", "user", "Where is it?", "b", "bb"),
+        "b": node("b", "a", "assistant", "In Porto."),
+        "bb": node("bb", "a", "assistant", "In Aveiro.", "ccc"),
+        "ccc": node("ccc", "bb", "user", "And now?"),
+    }
+    trees = [
+        {"title": title, "mapping": mapping, "current_node": "ccc"} for title in ("Trip", "Trip", "Taxes")
+    ]
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps(trees))
+    read = read_conversation_file(file, "Taxes")
+    assert said(read) == [("user", "Where is it?"), ("assistant", "In Aveiro."), ("user", "And now?")]
+    assert read.has_times
+    assert read_conversation_file(file, "2").name == "Trip (2)"
+    del trees[0]["current_node"]
+    file.write_text(json.dumps(trees[0]))
+    assert len(read_conversation_file(file).messages) == 3
+
+
 def test_of_several_conversations_one_is_chosen_by_name_or_number(tmp_path: Path) -> None:
     file = tmp_path / "export.jsonl"
     lines: list[dict[str, Any]] = []
@@ -136,6 +166,43 @@ def test_a_file_that_cannot_be_read_says_where(tmp_path: Path, text: str, proble
     (tmp_path / "talk.json").write_text(text)
     with pytest.raises(ValueError, match=problem.replace("(", "\\(")):
         read_conversation_file(tmp_path / "talk.json")
+
+
+KEYS = (
+    *("role", "content", "type", "data", "kwargs", "lc", "id", "messages", "items", "mapping", "message"),
+    *("tool_calls", "function_call", "arguments", "args", "name", "call_id", "output", "additional_kwargs"),
+    *("conversation", "created_at", "timestamp", "parts", "author", "parent", "children", "current_node"),
+)
+WORDS = (
+    "user",
+    "assistant",
+    "tool",
+    "human",
+    "ai",
+    "AIMessage",
+    "conversation",
+    "function_call",
+    "text",
+    "a",
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(WORDS) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@some
+@given(json_values)
+def test_any_json_is_a_conversation_or_an_error_that_says_why(value: Any) -> None:
+    for text in (json.dumps(value), json.dumps([value, value]), json.dumps(value) + "\n" + json.dumps(value)):
+        try:
+            read = read_conversation_file(io.BytesIO(text.encode()), "1")
+        except ValueError as error:
+            problem = str(error)
+        else:
+            problem = "" if sum(len(turn.requests) for turn in read.turns()) < len(read.turns()) else "stdin"
+        assert "stdin" in problem
 
 
 def test_what_is_no_text_and_what_comes_through_a_pipe(tmp_path: Path) -> None:
