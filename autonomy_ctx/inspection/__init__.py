@@ -13,6 +13,7 @@ _MODULES = {
     "PartReport": "autonomy_ctx.inspection.message",
     "PinReport": "autonomy_ctx.inspection.conversation",
     "SectionDiff": "autonomy_ctx.inspection.diff",
+    "SectionTokens": "autonomy_ctx.inspection.turn",
     "SegmentReport": "autonomy_ctx.inspection.conversation",
     "SummaryWork": "autonomy_ctx.inspection.conversation",
     "Timeline": "autonomy_ctx.inspection.timeline",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     )
     from autonomy_ctx.inspection.timeline import Timeline, TimelinePoint, TimelineSegment, inspect_timeline
     from autonomy_ctx.inspection.turn import (
+        SectionTokens,
         TurnCost,
         TurnInfo,
         TurnMessage,
@@ -76,6 +78,7 @@ __all__ = [
     "PartReport",
     "PinReport",
     "SectionDiff",
+    "SectionTokens",
     "SegmentReport",
     "SummaryWork",
     "Timeline",

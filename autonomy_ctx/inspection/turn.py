@@ -22,7 +22,13 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record, make_key, position_ranges
 from autonomy_ctx.models.catalog import Price, estimate_cost, price_of
 from autonomy_ctx.sections.section import Omission, SectionKind
-from autonomy_ctx.template.composed import BudgetReport, ComposedContext, Cut, SectionReport
+from autonomy_ctx.template.composed import (
+    BudgetReport,
+    ComposedContext,
+    Cut,
+    SectionReport,
+    decode_section,
+)
 from autonomy_ctx.validation import check_int
 
 MAX_TURNS = 100
@@ -33,10 +39,20 @@ _MAX_RANGES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SectionTokens(Report):
+    """The tokens of a section in a list of turns; `summary_tokens` of them are those of a summary."""
+
+    name: str
+    tokens: int
+    summary_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnInfo(Report):
     """A turn in a list: `position` and `text` are those of the user's message that began it.
 
-    `tokens` are those of the last step; `usage` is the sum of all steps, None when it is not known.
+    `tokens` and `sections` are those of the last step; `usage` is the sum of all steps, None when it is not
+    known.
     """
 
     id: str
@@ -44,6 +60,7 @@ class TurnInfo(Report):
     steps: int
     model: str | None
     tokens: int
+    sections: tuple[SectionTokens, ...]
     usage: Usage | None
     cost: float | None
     position: int | None
@@ -259,11 +276,26 @@ async def _turn_info(memory: Memory, key: Key, turn: TurnRecord) -> TurnInfo:
         steps=len(turn.steps),
         model=last.model,
         tokens=last.tokens,
+        sections=tuple(_section_tokens(last)),
         usage=total_usage(turn),
         cost=turn_cost(turn),
         position=position,
         text=text,
     )
+
+
+def _section_tokens(step: StepRecord) -> Iterator[SectionTokens]:
+    form = step.form
+    messages, counts = form["messages"], form["counts"]
+    for section in form["sections"]:
+        indexes = decode_section(section).indexes
+        # Messages of the log are stored as their positions; of the others, summaries have segments.
+        of_summary = [at for at in indexes if isinstance(messages[at], dict) and "segments" in messages[at]]
+        yield SectionTokens(
+            name=section["name"],
+            tokens=section["tokens"],
+            summary_tokens=sum(counts[at] for at in of_summary),
+        )
 
 
 def _report(

@@ -389,7 +389,7 @@ async def from_record(
         conversation=conversation,
         messages=[stored[one] if isinstance(one, int) else wire.from_dict(one) for one in form["messages"]],
         counts=form["counts"],
-        sections=[_decode_section(section) for section in form["sections"]],
+        sections=[decode_section(section) for section in form["sections"]],
         calibration=form["calibration"],
         budget=None if form["budget"] is None else BudgetReport(**form["budget"]),
         shared=None if form["shared"] is None else SharedPrefix(**form["shared"]),
@@ -443,7 +443,8 @@ def _encode_section(section: SectionReport) -> dict[str, Any]:
     return form | {name: [asdict(one) for one in form[name]] for name in ("omitted", "cut")}
 
 
-def _decode_section(form: Mapping[str, Any]) -> SectionReport:
+def decode_section(form: Mapping[str, Any]) -> SectionReport:
+    """The report of a section, as a record has it."""
     return SectionReport(
         **{
             **form,

@@ -77,6 +77,26 @@ async def test_a_turn_is_inspected_without_its_agent(memory: Memory) -> None:
     assert report.changes == ("2 new messages (2 to 3)",)
 
 
+async def test_a_list_of_turns_tells_the_tokens_of_each_section(memory: Memory) -> None:
+    history = SummarizedHistorySection(summary_model=None, floor=2, ceiling=4)
+    template = ContextTemplate([SystemInstructionsSection("Be brief."), history])
+    async with Agent("helper", model=ScriptedModel("ok"), memory=memory, context_template=template) as agent:
+        for number in range(4):
+            await agent.send(f"message {number}", scope="ana", conversation="trip")
+            await history.settled()
+    view = memory.for_agent("helper")
+
+    first, *_, last = await list_turns(view, *ANA)
+    for turn in (first, last):
+        report = await inspect_turn(view, *ANA, turn.id)
+        of_summary = sum(one.tokens for one in report.messages if one.role == "summary")
+        assert [(one.name, one.tokens) for one in turn.sections] == [
+            (one.name, one.tokens) for one in report.sections
+        ]
+        assert [one.summary_tokens for one in turn.sections] == [0, of_summary]
+    assert first.sections[-1].summary_tokens == 0 < last.sections[-1].summary_tokens
+
+
 async def test_the_first_turn_has_nothing_to_be_compared_with(memory: Memory) -> None:
     agent = Agent("helper", model=ScriptedModel("ok"), memory=memory)
     first = await agent.send("one")
