@@ -50,6 +50,7 @@ COMMANDS = {
     "show": CommandEntry(LOOK, "show:show", "Show a conversation, its summary, its facts or its turns."),
     "explain": CommandEntry(LOOK, "explain:explain_turn", "Explain what a model was shown in a turn."),
     "search": CommandEntry(LOOK, "search:search_messages", "Find messages by their words."),
+    "inspect": CommandEntry(LOOK, "inspect:inspect", "Look at conversations in a browser."),
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),
     "migrate": CommandEntry(MOVE, "migrate:migrate", "Upgrade a database, or copy it into another one."),

@@ -164,5 +164,7 @@ def test_every_promise_names_a_test() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_links_between_pages_lead_somewhere(page: Any) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    pictures = re.findall(r'\b(?:src|srcset)="(?!https?:)([^"]*)"', text)
+    for target in [*re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", text), *pictures]:
         assert not target or (page.parent / target).exists(), target

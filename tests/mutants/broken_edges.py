@@ -12,7 +12,29 @@ TLS = "tests/models/test_tls.py"
 PREPARED = "tests/items/formats/test_prepared.py"
 OWN_CLIENT = "tests/template/test_own_client.py"
 HTTP_LIMITS = "tests/server/test_http_limits.py"
+INSPECTOR_FILE = "tests/inspector/test_inspector_file.py"
 MUTANTS = [
+    Mutant(
+        "a text in the inspector's file cannot end its element",
+        "cli/inspector_file.py",
+        r'.replace("<", "\\u003c")',
+        "",
+        INSPECTOR_FILE,
+    ),
+    Mutant(
+        "the inspector's file runs no script but its own",
+        "cli/inspector_file.py",
+        "script-src {script.policy};",
+        "script-src 'unsafe-inline';",
+        INSPECTOR_FILE,
+    ),
+    Mutant(
+        "the inspector names characters that cannot be seen",
+        "server/inspector_page/text.js",
+        'nodes.push(h("span", { class: "control", title: "an invisible character" }, nameOf(found[0])));',
+        "nodes.push(found[0]);",
+        INSPECTOR_FILE,
+    ),
     Mutant(
         "True is no number",
         "validation.py",

@@ -1,0 +1,136 @@
+"""`autonomy-ctx inspect`: the inspector page, on this machine or as one file."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote, urlencode
+
+import anyio
+import anyio.to_thread
+import typer
+
+from autonomy_ctx.cli.inspector_file import make_inspector_html
+from autonomy_ctx.cli.output import Output, WrongInput, count
+from autonomy_ctx.cli.target import (
+    AgentOption,
+    MemoryOption,
+    ScopeOption,
+    find_conversation,
+    iterate_all,
+    iterate_conversations,
+    open_memory,
+)
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import ConversationInfo
+
+# A file with more conversations is slow to open.
+MAX_FILE_CONVERSATIONS = 50
+
+
+async def inspect(
+    output: Output,
+    conversation: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONVERSATION]", help="The one to begin with; with --html, the only one to write."
+        ),
+    ] = None,
+    memory: MemoryOption = None,
+    scope: ScopeOption = None,
+    agent: AgentOption = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one self-contained file instead; - is stdout."),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 takes any free one.")] = 0,
+    write: Annotated[bool, typer.Option("--write", help="Let the page change and delete.")] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Look at conversations in a browser: the timeline, every turn, the summary, the facts.
+
+    The page is served on this machine only, with a token that is made at each start, until Ctrl-C. With
+    --html it is written to a file that needs no server.
+    """
+    if html is not None and (port or write or open_browser):
+        raise WrongInput("--html writes a file and starts no server; leave out --port, --write and --open")
+    async with open_memory(memory) as opened:
+        found = await _choose(opened, conversation, scope, agent)
+        if html is not None:
+            await _write_file(output, opened, html, found)
+            return
+        view = _view(found[0]) if found else ""
+        await _serve(output, opened, port=port, write=write, view=view, open_browser=open_browser)
+
+
+def _view(info: ConversationInfo) -> str:
+    """The part of the address that says which conversation the page begins with."""
+    return f"&view={quote(f'/conversation?{urlencode(info.key._asdict())}', safe='')}"
+
+
+async def _serve(
+    output: Output, memory: Memory, *, port: int, write: bool, view: str, open_browser: bool
+) -> None:
+    """Serve the page until Ctrl-C or a TERM signal."""
+    try:
+        from autonomy_ctx.server.inspector import inspector_server
+    except ImportError as error:
+        raise WrongInput(
+            "the page needs the extra `server`: pip install 'autonomy-ctx[cli,server]'; --html FILE does not"
+        ) from error
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with inspector_server(memory, port=port, write=write) as address:
+            page = address.page + view
+            if output.is_json:
+                output.print_json({"url": address.url, "token": address.token, "page": page})
+            else:
+                # An address on two lines cannot be clicked.
+                output.console.print(page, soft_wrap=True)
+                output.note("open it in a browser on this machine; Ctrl-C ends it")
+            sys.stdout.flush()
+            if open_browser:
+                await anyio.to_thread.run_sync(webbrowser.open, page)
+            async for _ in signals:
+                return
+
+
+async def _choose(
+    memory: Memory, name: str | None, scope: str | None, agent: str | None
+) -> list[ConversationInfo]:
+    """The conversation that was named, or all that there are, the newest first."""
+    if name is None:
+        listed = [info async for info in iterate_all(memory, scope, agent)]
+        return sorted(listed, key=lambda info: info.last_at, reverse=True)
+    key = await find_conversation(memory, name, agent=agent, scope=scope)
+    found = iterate_conversations(memory, key.scope, agent=key.agent)
+    return [info async for info in found if info.conversation == key.conversation]
+
+
+async def _write_file(output: Output, memory: Memory, path: Path, found: Sequence[ConversationInfo]) -> None:
+    if not found:
+        raise WrongInput("there are no conversations to write; `autonomy-ctx conversations` lists them")
+    chosen = found[:MAX_FILE_CONVERSATIONS]
+    with output.progress("reading", total=len(chosen)) as report_progress:
+        page = await make_inspector_html(memory, chosen, report_progress=report_progress)
+    if str(path) == "-":
+        sys.stdout.write(page)
+    else:
+        path.write_text(page, encoding="utf-8")  # noqa: ASYNC240  # at the end, once
+    left_out = len(found) - len(chosen)
+    size = len(page.encode())
+    if str(path) == "-":
+        return
+    if output.is_json:
+        output.print_json(
+            {"file": str(path), "bytes": size, "conversations": len(chosen), "left_out": left_out}
+        )
+        return
+    output.note(
+        f"{path}: {count(len(chosen), 'conversation')}, {size / 1_000_000:.1f} MB; open it in a browser"
+    )
+    if left_out:
+        output.note(f"{count(left_out, 'older conversation')} left out; --scope or a name chooses others")

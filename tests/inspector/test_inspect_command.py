@@ -1,0 +1,65 @@
+"""`autonomy-ctx inspect`, the real command: the page it serves, and the file it writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from inspector.stories import run_beside, write_story
+from pty_process import Terminal, run_command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspect")
+    run_beside(write_story, folder / "story.db")
+    return folder
+
+
+def test_it_serves_the_page_on_this_machine_until_ctrl_c(folder: Path) -> None:
+    with Terminal("inspect", "trip", "--memory", "story.db", cwd=folder, columns=60) as terminal:
+        terminal.wait_for("Ctrl-C ends it")
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/#token=([\w-]{40,})&view=(\S+)", terminal.text)
+        assert found is not None, terminal.text
+        url, token, view = found.groups()
+        assert view == "%2Fconversation%3Fagent%3Dguide%26scope%3Dana%26conversation%3Dtrip"
+        assert "<title>Inspector</title>" in httpx.get(url).text
+        assert httpx.get(f"{url}/api/scopes").status_code == 401
+        headers = {"authorization": f"Bearer {token}"}
+        assert httpx.get(f"{url}/api/scopes", headers=headers).json()["scopes"] == ["ana", "eve"]
+        place = {"agent": "guide", "scope": "ana", "conversation": "trip"}
+        refused = httpx.delete(f"{url}/api/conversation", params=place, headers=headers)
+        assert refused.json()["error"]["type"] == "ReadOnly"
+        terminal.type("\x03")
+        assert terminal.wait() == 0
+
+
+def test_it_writes_one_conversation_or_all_to_a_file(folder: Path) -> None:
+    one = run_command("inspect", "trip", "--memory", "story.db", "--html", "one.html", cwd=folder)
+    assert (one.returncode, one.stdout) == (0, "")
+    assert "one.html: 1 conversation" in one.stderr
+    every = run_command("inspect", "--memory", "story.db", "--html", "all.html", "--json", cwd=folder)
+    told = json.loads(every.stdout)
+    assert (told["conversations"], told["left_out"]) == (2, 0)
+    assert told["bytes"] == (folder / "all.html").stat().st_size
+    printed = run_command("inspect", "trip", "--memory", "story.db", "--html", "-", cwd=folder)
+    assert printed.stdout == (folder / "one.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["inspect", "trap", "--memory", "story.db"], "did you mean:\n  trip --scope ana"),
+        (["inspect", "--memory", "none.db"], "none.db does not exist; there is story.db"),
+        (["inspect", "--memory", "story.db", "--html", "a.html", "--write"], "--html writes a file"),
+        (["inspect", "--memory", "story.db", "--html", "no/folder.html"], "no/folder.html: No such file"),
+    ],
+)
+def test_wrong_input_is_told_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
+    ran = run_command(*arguments, cwd=folder)
+    assert ran.returncode in (1, 2)
+    assert sentence in ran.stderr
+    assert "Traceback" not in ran.stderr
