@@ -203,3 +203,21 @@ def test_a_conversation_of_100_000_messages_scrolls(tmp_path: Path, open_page: O
         expect(page.locator(".item .full")).to_be_visible()
         assert rows.count() < 100, "only what is in sight exists"
         page.close()
+
+
+def test_an_empty_memory_shows_its_first_conversation_when_it_comes(
+    tmp_path: Path, open_page: OpenPage
+) -> None:
+    path = tmp_path / "empty.db"
+    with served(path) as address:
+        page = open_page(address.page)
+        expect(page.get_by_role("main")).to_contain_text("There are no conversations yet.")
+        run_beside(say, path, "The first question")
+        heading(page, CONVERSATION)
+        page.get_by_role("link", name=re.compile("The first question")).click()
+        heading(page, "Turn at message 1")
+        expect(page.get_by_role("link", name="Next turn")).to_have_count(0)
+        run_beside(say, path, "And a second one")
+        page.get_by_role("link", name="Next turn").click()
+        heading(page, "Turn at message 3")
+        page.close()

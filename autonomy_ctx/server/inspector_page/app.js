@@ -11,6 +11,7 @@ import { findSource, keyOf } from "./source.js";
 import { capital, plain } from "./text.js";
 import { turnView } from "./turn.js";
 
+const SCOPE_SECONDS = 5;
 const THEMES = ["system", "light", "dark"];
 const THEME_NAME = "autonomy-ctx-inspector-theme";
 const VIEWS = { conversation: conversationView, turn: turnView, diff: diffView, search: searchView };
@@ -77,6 +78,18 @@ class App {
       this.updates = new LiveUpdates(this.source, { changed: (state) => this.changed(state), connected: (is) => this.showLive(is) });
     }
     await this.show();
+    if (this.source.isLive) setInterval(() => this.lookForScopes(), SCOPE_SECONDS * 1000);
+  }
+
+  /** Changes are told of the scope that is shown; other scopes are looked for now and then. */
+  async lookForScopes() {
+    if (document.hidden) return;
+    const wasEmpty = this.side.newest === null;
+    try {
+      if ((await this.side.readNewScopes()) && wasEmpty) await this.show();
+    } catch {
+      // The stream of changes tells when the inspector is gone.
+    }
   }
 
   async show() {

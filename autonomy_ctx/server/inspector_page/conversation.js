@@ -96,11 +96,13 @@ export async function conversationView(app, parameters) {
       shown?.close?.();
     },
     refresh: async () => {
+      const before = shownPart(tab, report);
       [report, timeline] = await Promise.all([source.get("conversation", key), source.get("timeline", { ...key, ...range })]);
       showHead();
       showTimeline();
       if (shown.update) shown.update(report);
-      else showTab();
+      // What is the same stays, with what is unfolded in it.
+      else if (shownPart(tab, report) !== before) keepFocus(panel, showTab);
     },
     /** Another tab of the same conversation: the timeline stays as it is. */
     move: (next) => {
@@ -114,6 +116,18 @@ export async function conversationView(app, parameters) {
       return true;
     },
   };
+}
+
+/** What a tab shows of a report, as one text to compare. */
+function shownPart(tab, report) {
+  return JSON.stringify({ turns: report.turns, summary: report.segments, facts: report.facts, pins: report.pins }[tab]);
+}
+
+/** Draw anew, and give the focus back to the link that had it. */
+function keepFocus(element, draw) {
+  const focused = element.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  draw();
+  if (focused) [...element.querySelectorAll("a")].find((one) => one.getAttribute("href") === focused)?.focus({ preventScroll: true });
 }
 
 function heading(app, key, report) {

@@ -39,6 +39,15 @@ export class ConversationList {
     this.next = answer.next;
   }
 
+  /** Scopes that have come since, among the first; whether there are any. */
+  async readNewScopes() {
+    const { scopes } = await this.source.get("scopes");
+    const found = scopes.filter((scope) => !this.groups.has(scope));
+    await Promise.all(found.slice(0, OPEN_SCOPES).map((scope) => this.readScope(scope)));
+    if (found.length) this.draw();
+    return found.length > 0;
+  }
+
   /** The conversations of a scope, anew; as many as were read before. */
   async readScope(scope) {
     const group = this.groups.get(scope) ?? { conversations: [], next: null, isRead: false };

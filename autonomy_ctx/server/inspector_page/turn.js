@@ -1,6 +1,6 @@
 // One turn: what the model was shown, section by section and message by message.
 
-import { h, icon, link } from "./dom.js";
+import { h, icon, link, replace } from "./dom.js";
 import { humanName, messageBody, roleOf, summaryBody, tintsOf } from "./message.js";
 import { address } from "./route.js";
 import { keyOf } from "./source.js";
@@ -25,6 +25,7 @@ export async function turnView({ source }, parameters) {
   const report = await source.get("turn", { ...key, turn: parameters.turn, step: parameters.step });
   const tints = tintsOf(report.sections.map((section) => section.name));
   const here = (more) => address("turn", { ...key, ...more });
+  const next = h("span", {}, turnLink(here, report.next, "right", "Next turn"));
   const conversation = address("conversation", key);
   const element = h(
     "article",
@@ -40,7 +41,7 @@ export async function turnView({ source }, parameters) {
         stepLinks(report, here),
         report.previous && link(address("diff", { ...key, first: report.previous, second: report.id }), { class: "button" }, icon("diff"), "Compare"),
         turnLink(here, report.previous, "left", "Turn before"),
-        turnLink(here, report.next, "right", "Next turn"),
+        next,
       ),
     ),
     h("p", { class: "quiet subtitle" }, moment(report.at), report.model && ` with ${plain(report.model)}`),
@@ -59,10 +60,15 @@ export async function turnView({ source }, parameters) {
     back: conversation,
     keys: {
       ArrowLeft: report.previous && (() => (location.hash = here({ turn: report.previous }))),
-      ArrowRight: report.next && (() => (location.hash = here({ turn: report.next }))),
+      ArrowRight: () => report.next && (location.hash = here({ turn: report.next })),
       d: report.previous && (() => (location.hash = address("diff", { ...key, first: report.previous, second: report.id }))),
     },
     items: () => [...element.querySelectorAll(".message")],
+    // A past turn never changes; but another may have come after it.
+    refresh: async () => {
+      report.next = (await source.get("turn", { ...key, turn: parameters.turn, step: parameters.step })).next;
+      replace(next, turnLink(here, report.next, "right", "Next turn"));
+    },
   };
 }
 
