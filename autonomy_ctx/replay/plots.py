@@ -42,6 +42,11 @@ class Point:
     style: str
     title: str
 
+    @property
+    def is_important(self) -> bool:
+        """Whether it is one of the two settings that are recommended."""
+        return self.style in ("best", "second")
+
 
 def both_widths(draw: Callable[[int], str]) -> str:
     """A plot for a wide page and for a narrow one; the stylesheet shows one of them."""
@@ -88,13 +93,18 @@ def bar_plot(
     rows: Sequence[tuple[str, str, Sequence[tuple[float, str]], str]], *, title: str, width: int, top: float
 ) -> str:
     """A bar for each row: its label and class, its parts with their classes, and the text after it."""
-    step, label_width, text_width = 26, 128 if width > NARROW else 104, 64
-    room = width - label_width - text_width - 8
+    label_width = max(_text_width(label) for label, *_ in rows) + 14
+    # Labels that would take the room of the bars stand above them.
+    is_stacked = label_width > width * 0.35
+    start = 0.0 if is_stacked else label_width
+    step, text_width = 42 if is_stacked else 26, 72
+    room = width - start - text_width
     parts = []
     for number, (label, style, pieces, after) in enumerate(rows):
-        y = number * step + 4
-        parts.append(_text(label_width - 10, y + 13, label, "end", f"bar-label {style}"))
-        x = float(label_width)
+        y = number * step + (20 if is_stacked else 4)
+        at = (0.0, y - 5, "start") if is_stacked else (start - 10, y + 13, "end")
+        parts.append(_text(at[0], at[1], label, at[2], f"bar-label {style}"))
+        x = start
         for value, kind in pieces:
             size = room * value / top if top else 0
             if size > 0:
@@ -128,7 +138,7 @@ def scatter_plot(
     parts.append(_text(LEFT_MARGIN - 8, TOP_MARGIN - 3, y_label, "end", "axis-label"))
     places = [(area.x(point.x), area.y(point.y)) for point in points]
     for point, (x, y) in zip(points, places, strict=True):
-        radius = 7 if point.style in ("best", "second") else 5
+        radius = 7 if point.is_important else 5
         parts.append(
             f'<circle class="point {point.style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
             f"<title>{escape(point.title)}</title></circle>"
@@ -140,21 +150,33 @@ def scatter_plot(
 def _point_labels(
     points: Sequence[Point], places: Sequence[tuple[float, float]], width: int
 ) -> Iterator[str]:
-    """The names of points beside them, those that matter first. One without room is left to the tooltip."""
-    taken = [(y, x - 7, x + 7) for x, y in places]
-    for point, (x, y) in sorted(
-        zip(points, places, strict=True), key=lambda one: one[0].style not in ("best", "second")
-    ):
-        size = len(point.label) * FONT * 0.58
-        for start, at, anchor in ((x + 11, x + 11, "start"), (x - 11 - size, x - 11, "end")):
-            fits = start > LEFT_MARGIN and start + size < width
-            if fits and not any(
-                abs(y - other) < FONT + 1 and start < end and begin < start + size
-                for other, begin, end in taken
-            ):
-                taken.append((y, start, start + size))
-                yield _text(at, y + 4, point.label, anchor, f"point-label {point.style}")
-                break
+    """The names of points beside, above or below them, those that matter first.
+
+    One without room is left to the tooltip; those that matter are named in any case.
+    """
+    circles = [(y, x - 7, x + 7) for x, y in places]
+    names: list[tuple[float, float, float]] = []
+    ordered = sorted(zip(points, places, strict=True), key=lambda one: not one[0].is_important)
+    for point, (x, y) in ordered:
+        size = _text_width(point.label)
+        spots = [(x + 11, y), (x - 11 - size, y), (x - size / 2, y - 16), (x - size / 2, y + 16)]
+        inside = [spot for spot in spots if spot[0] > LEFT_MARGIN and spot[0] + size < width] or spots[1:2]
+        free = [spot for spot in inside if not _is_covered(*spot, size, [*circles, *names])]
+        if point.is_important:
+            free = free or [spot for spot in inside if not _is_covered(*spot, size, names)] or inside
+        if free:
+            start, at = free[0]
+            names.append((at, start, start + size))
+            yield _text(start, at + 4, point.label, "start", f"point-label {point.style}")
+
+
+def _is_covered(start: float, y: float, size: float, taken: Sequence[tuple[float, float, float]]) -> bool:
+    return any(abs(y - at) < FONT + 1 and start < end and begin < start + size for at, begin, end in taken)
+
+
+def _text_width(text: str) -> float:
+    """About how wide a text is, in the letters of plots."""
+    return len(text) * FONT * 0.58
 
 
 def round_up(value: float) -> float:

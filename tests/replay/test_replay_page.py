@@ -12,7 +12,16 @@ import pytest
 from replay.recordings import recorded, talk
 
 from autonomy_ctx.replay import RecordedConversation, ReplayReport, make_grid, render_report, replay
-from autonomy_ctx.replay.plots import Line, line_plot, round_up
+from autonomy_ctx.replay.plots import (
+    NARROW,
+    WIDE,
+    Line,
+    Point,
+    bar_plot,
+    line_plot,
+    round_up,
+    scatter_plot,
+)
 
 HOSTILE = "<script>alert(1)</script> \u202egnp.exe \x1b[31m & \"quoted\" 'name'"
 
@@ -110,6 +119,27 @@ def test_a_line_that_leaves_the_plot_ends_there() -> None:
     [path] = re.findall(r'class="line best" d="([^"]*)"', drawn)
     # Up to the edge and down again, not along it.
     assert path.count("M") == 3
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_long_labels_of_bars_are_not_cut_off(width: int) -> None:
+    label = "20/80, size 512, budget 4,000"
+    drawn = bar_plot([(label, "", [(1.0, "new")], "$1.00")], title="t", width=width, top=1.0)
+    [(x, anchor)] = re.findall(rf'x="([^"]*)" y="[^"]*" text-anchor="(\w+)">{label}<', drawn)
+    # 7 pixels a letter.
+    assert float(x) >= (7 * len(label) if anchor == "end" else 0)
+    [(start, size)] = re.findall(r'<rect class="new" x="([^"]*)" y="[^"]*" width="([^"]*)"', drawn)
+    assert float(size) > width / 2
+    assert float(start) + float(size) + 50 < width
+
+
+def test_the_two_best_points_are_named_in_any_crowd() -> None:
+    crowd = [
+        Point(label=f"{n}/80, size 512", x=1 + n / 1e6, y=0.5, style="best" if n == 7 else "", title="")
+        for n in range(40)
+    ]
+    drawn = scatter_plot(crowd, title="t", width=NARROW, x_label="x", y_label="y", format_x=str, format_y=str)
+    assert ">7/80, size 512</text>" in drawn
 
 
 @pytest.mark.parametrize(("value", "top"), [(0, 1), (1, 1), (1.1, 1.5), (4614, 5000), (99_000, 100_000)])
