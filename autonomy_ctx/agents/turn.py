@@ -186,13 +186,15 @@ class TurnRunner:
         limits = self._environment.limits
         for step in range(1, limits.steps + 1):
             reply = await self._ask_model()
+            # Once: the message may be sent to memory again, and must be the same then.
+            message = replace(reply.message, created_at=self._environment.clock())
             if not reply.tool_calls:
                 await self._deliver()
                 if reply.parts:
-                    await self._save(reply.message, ends=True)
+                    await self._save(message, ends=True)
                 return self._reply(reply.text, reply.stop or "end")
             tokens_used_up = limits.tokens is not None and self._tokens_used >= limits.tokens
-            questions = await self._run_calls(reply, is_last=tokens_used_up or step == limits.steps)
+            questions = await self._run_calls(message, is_last=tokens_used_up or step == limits.steps)
             if questions:
                 return self._question_reply(reply.text, questions)
             if tokens_used_up:
@@ -315,7 +317,7 @@ class TurnRunner:
                 shown = [messages[index] for index in report.indexes]
                 await delivery.deliver(self._environment.memory, scope, conversation, shown)
 
-    async def _run_calls(self, reply: ModelReply, *, is_last: bool) -> list[str]:
+    async def _run_calls(self, message: Message, *, is_last: bool) -> list[str]:
         """Run the model's calls and save them together with their results; the questions to the user."""
         environment, key = self._environment, self._key
         ended: list[CallOutcome] = []
@@ -327,9 +329,9 @@ class TurnRunner:
 
         from autonomy_ctx.tools.builtin.ask_user import read_question
 
-        message, stored = reply.message, list[CallOutcome]()
+        stored = list[CallOutcome]()
         try:
-            outcomes = await run_tools(environment, key, reply.tool_calls, on_end)
+            outcomes = await run_tools(environment, key, message.tool_calls, on_end)
             await self._store_items(outcomes, stored)
             questions = [read_question(one.call) or "" for one in stored if one.message is None]
             message = replace(message, phase=WAITING_FOR_INPUT) if questions else message

@@ -38,7 +38,7 @@ from autonomy_ctx.agents.options import TurnLimits
 from autonomy_ctx.errors import ConflictingMessage, InvalidAgent, InvalidModelReply, UserMessageMissing
 from autonomy_ctx.items.message import Part
 from autonomy_ctx.memory.page import read_page
-from autonomy_ctx.testing import HeldModel, ScriptedModel
+from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
 # -- one turn --------------------------------------------------------------------------------------------
 
@@ -55,6 +55,16 @@ async def test_a_turn_answers_and_keeps_both_sides(memory: Memory) -> None:
     assert [message["content"] for message in shown] == ["Hello Ana."]
     assert await stored(agent.memory, "ana", "other") == []
     await agent.close()
+
+
+async def test_all_messages_of_a_turn_are_dated_by_the_clock_of_the_agent(memory: Memory) -> None:
+    clock = StoppedClock()
+    model = ScriptedModel([calls(call("add_up", a=1, b=2)), "3"])
+    agent = made(memory, model, add_up, clock=clock)
+    await agent.send("What is 1 + 2?")
+    history = await stored(agent.memory)
+    assert [message.role for message in history] == ["user", "assistant", "tool", "assistant"]
+    assert {message.created_at for message in history} == {clock()}
 
 
 async def test_the_message_is_stored_before_the_model_is_called(memory: Memory) -> None:
