@@ -340,6 +340,9 @@ class ChatLoop:
                     break
                 if text:
                     self._do(text)
+                    if self._is_typed:
+                        # Between what was answered and what is asked next.
+                        self._output.messages.print()
                 was_interrupted = False
             except EOFError:
                 if self._is_typed:

@@ -269,6 +269,9 @@ async def draw_history(console: Console, agent: Agent) -> None:
             f"{segment.first} to {segment.last}", f"{segment.level}", f"{segment.tokens:,}", Text(text)
         )
     console.print(table)
+    console.print(Heading("Its facts", "what holds now, as it was said; never summarized"))
+    for fact in await agent.facts(scope=SCOPE, conversation=CONVERSATION):
+        console.print(Text(f"{fact.kind:<12}", NOTE_STYLE).append(clean_line(fact.text), "not dim"))
     context = await agent.explain(scope=SCOPE, conversation=CONVERSATION)
     console.print(Heading("Its window", "everything after the summary, verbatim"))
     console.print(MessageTable(message_lines(context, "conversation_history"), first=4, last=3))

@@ -23,8 +23,17 @@ from autonomy_ctx.tools.tool import Tool, tool
 CITIES = ("Porto", "Lisbon", "Coimbra", "Évora", "Braga", "Faro", "Sintra", "Aveiro", "Tomar", "Óbidos")
 FILES = ("fares.py", "rooms.py", "cache.py", "dates.py", "booking.py", "mail.py", "search.py", "users.py")
 TESTS = ("rounds_half_up", "survives_a_restart", "refuses_a_past_date", "keeps_the_order", "times_out")
-# Said once, near the beginning, and asked for at the end.
-FERRY = "The ferry to Berlenga leaves at 9:40 from pier 3."
+# What is said once, by the number of its turn: it holds until something takes its place.
+STATEMENTS = {
+    2: "The ferry to Berlenga leaves at 9:40 from pier 3.",
+    9: "My booking code is PT-4711.",
+    25: "Never book anything above 120 EUR a night.",
+    60: "I prefer window seats.",
+    90: "The budget is 900 EUR.",
+    140: "Let's take the train on 4 May, not the bus.",
+    190: "My booking code is PT-5822 now.",
+    240: "The budget is 1,100 EUR now.",
+}
 LAST_QUESTION = "From which pier does the ferry to Berlenga go?"
 # Between two turns: a person reads the answer, and a provider still has its cache.
 TURN_SECONDS = 90
@@ -69,13 +78,14 @@ class Script:
         self._random = Random(seed)
 
     def turns(self, number: int) -> Iterator[RehearsedTurn]:
-        """So many turns. The second one is about the ferry."""
+        """So many turns; some only state something."""
         made = 0
         while made < number:
             topic = self._random.choice((self._journey, self._room, self._bug, self._review))
             for _ in range(min(self._random.randint(2, 5), number - made)):
-                yield _ferry() if made == 1 else topic()
                 made += 1
+                statement = STATEMENTS.get(made)
+                yield topic() if statement is None else RehearsedTurn(question=statement, answer="Noted.")
 
     def _journey(self) -> RehearsedTurn:
         start, end = self._random.sample(CITIES, 2)
@@ -143,10 +153,6 @@ class Script:
             answer=f"Yes. {other} already knows the deadline, {file} does not, and two retries multiply: "
             f"3 times 3 is 9 requests for one click.",
         )
-
-
-def _ferry() -> RehearsedTurn:
-    return RehearsedTurn(question=f"{FERRY} Keep that in mind.", answer="I will.")
 
 
 class DemoModel:
