@@ -17,6 +17,7 @@ from autonomy_ctx.items.dates import format_day, format_days
 from autonomy_ctx.items.fact import Fact, RenderedFacts, render_facts
 from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.items.summary import Segment, Summary, SummaryRole
+from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import Entry, Pin, StoredSegment, SummaryState
 
@@ -26,9 +27,7 @@ SUMMARY_HEADING = (
 )
 # What the heading and the range before one more segment take, rounded up.
 HEADING_TOKENS = 96
-# By the counter's name and the text: counters with the same name count the same.
-MAX_COUNTED_LINES = 8192
-_line_tokens: dict[tuple[str, str], int] = {}
+_line_tokens: TextCache[int] = TextCache(8192)
 
 
 def summary_message(
@@ -80,12 +79,8 @@ def render_standing(
 
 def _count_line(counter: TokenCounter, line: str) -> int:
     """The tokens of a fact's line. It is rendered with every batch, in each of them the same."""
-    known = (counter.name, line)
-    tokens = _line_tokens.get(known)
-    if tokens is None:
-        if len(_line_tokens) >= MAX_COUNTED_LINES:
-            _line_tokens.clear()
-        tokens = _line_tokens[known] = counter.text_counter.count(line)
+    # Counters with the same name count the same.
+    tokens = _line_tokens.get_or_make((counter.name, line), lambda: counter.text_counter.count(line))
     return counter.calibration.scale(tokens)
 
 

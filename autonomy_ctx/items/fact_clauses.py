@@ -16,6 +16,7 @@ from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.phrases import PhraseMatch, PhraseTable, Word, split_phrases, split_words
 from autonomy_ctx.items.relative_dates import MONTH_WORDS
 from autonomy_ctx.items.terms import fold_text, is_unspaced, lazy_pattern, stop_words
+from autonomy_ctx.items.text_cache import TextCache
 
 _QUOTATION = lazy_pattern(
     '"[^"\\n]{1,300}"|\u201c[^\u201d\\n]{1,300}\u201d|`[^`\\n]{1,300}`|\u00ab[^\u00bb\\n]{1,300}\u00bb|\u201e[^\u201c\\n]{1,300}\u201c'
@@ -145,9 +146,15 @@ def _irregular_stems() -> dict[str, str]:
     return {form: verb for form, _, verb in pairs}
 
 
-@lru_cache(MAX_CACHED_CLAUSES)
+_clauses: TextCache[Clause] = TextCache(MAX_CACHED_CLAUSES)
+
+
 def read_clause(text: str) -> Clause:
     """A clause of a message or a fact. Facts hold for many batches, and each compares with them."""
+    return _clauses.get_or_make(text, lambda: _read_clause(text))
+
+
+def _read_clause(text: str) -> Clause:
     words = tuple(split_words(text))
     quoted = [match.span() for match in _QUOTATION.finditer(text)]
     names: set[str] = set()

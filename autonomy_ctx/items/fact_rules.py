@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 
 from autonomy_ctx.items import fact_cues
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange, FactKind
@@ -53,6 +53,7 @@ from autonomy_ctx.items.message import ChatRole, Message, ToolCall, content_text
 from autonomy_ctx.items.phrases import PhraseTable, split_words
 from autonomy_ctx.items.relative_dates import has_weekday, resolve_dates
 from autonomy_ctx.items.sentences import Sentence
+from autonomy_ctx.items.text_cache import TextCache
 
 MAX_FACTS_PER_USER_MESSAGE = 10
 MAX_FACTS_PER_ASSISTANT_MESSAGE = 2
@@ -677,8 +678,14 @@ def _strip_end(text: str) -> str:
     return text.strip().rstrip(".!,;:\u3002\uff01 ")
 
 
-@lru_cache(MAX_CACHED_TEXTS)
+_normalized: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
+
+
 def _normalize(text: str) -> str:
+    return _normalized.get_or_make(text, lambda: _fold_words(text))
+
+
+def _fold_words(text: str) -> str:
     return " ".join(
         word.folded for word in split_words(BRACKETED_DATE.sub("", text)) if word.folded not in ",:"
     )

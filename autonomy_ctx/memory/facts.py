@@ -28,6 +28,7 @@ from autonomy_ctx.items.fact import (
     normalize_fact,
     standing_facts,
 )
+from autonomy_ctx.items.text_cache import forget_texts
 from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.outline import FactEnd, make_fact_end
 from autonomy_ctx.memory.store import Key, Store, StoredSegment
@@ -328,6 +329,7 @@ class ConversationFacts:
         number = fact_number(fact_id)
         if number is None or not await self._store.remove_fact(self._key, number):
             raise UnknownFact(fact_id)
+        forget_texts()
 
     async def _holding(self) -> list[Fact]:
         return standing_facts((await self._store.summary(self._key)).facts)

@@ -21,6 +21,7 @@ from autonomy_ctx.items import wire
 from autonomy_ctx.items.events import mail_id
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id, now
+from autonomy_ctx.items.text_cache import forget_texts
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.facts import ConversationFacts
@@ -561,6 +562,7 @@ class Memory(AsyncResource):
     ) -> int:
         deleted = await self._log.delete(scope, agent, conversation, ids)
         self.term_indexes.forget(agent=agent, scope=scope, conversation=conversation)
+        forget_texts()
         self._metrics["messages_deleted"] += deleted
         if self.hooks and deleted:
             await fire(self.hooks, MemoryHook.AFTER_DELETE, scope, conversation, deleted, done=True)

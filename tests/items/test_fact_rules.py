@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from strategies import any_text, many, messages, some
 
 from autonomy_ctx import Message, ToolCall
-from autonomy_ctx.items import fact_rules
 from autonomy_ctx.items.fact import FACT_KINDS, MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange
-from autonomy_ctx.items.fact_clauses import read_clause
 from autonomy_ctx.items.fact_rules import find_facts
 from autonomy_ctx.items.message import content_text
+from autonomy_ctx.items.text_cache import forget_texts
 
 CASES = Path(__file__).parent / "fact_cases"
 NOON = datetime(2026, 5, 2, 12, tzinfo=UTC)
@@ -209,18 +208,13 @@ def steps(history: list[tuple[int, Message]], standing: Sequence[Fact] = ()) -> 
     return count
 
 
-def forget_facts() -> None:
-    read_clause.cache_clear()
-    fact_rules._normalize.cache_clear()
-
-
 def test_a_long_list_of_standing_facts_is_not_read_anew_with_every_message() -> None:
     standing = [
         Fact(id=f"F{n}", kind="value", text=f"The port of box {n} is {n}", position=n, created_at=NOON)
         for n in range(1, 1001)
     ]
     said = [(2000, Message("user", "Never deploy on Fridays.", created_at=NOON))]
-    forget_facts()
+    forget_texts()
     first, again = steps(said, standing), steps(said, standing)
     assert again < first / 4
 
@@ -239,9 +233,9 @@ def test_twice_the_messages_take_about_twice_the_steps(text: str) -> None:
         return [(n, Message("user", text.format(n=n), created_at=NOON)) for n in range(1, size + 1)]
 
     steps(history(2))  # tables are made on first use
-    forget_facts()
+    forget_texts()
     few = steps(history(120))
-    forget_facts()
+    forget_texts()
     assert steps(history(240)) < 2.6 * few
 
 

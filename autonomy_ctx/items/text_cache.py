@@ -1,0 +1,52 @@
+"""Caches of what was computed from texts that come again, for the whole process.
+
+What was said must not outlive its deletion here, so one call empties all of these caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class TextCache(Generic[T]):
+    """Results by text, or by a text and what else they depend on; at `size` it begins anew."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._results: dict[Hashable, T] = {}
+        _caches.append(self)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The result for a key; it is made unless it is there."""
+        try:
+            return self._results[key]
+        except KeyError:
+            made = make()
+        if len(self._results) >= self._size:
+            self._results.clear()
+        self._results[key] = made
+        return made
+
+    def clear(self) -> None:
+        """Drop all results."""
+        self._results.clear()
+
+
+_caches: list[TextCache[Any]] = []
+
+
+def forget_texts() -> None:
+    """Empty all caches: somebody's messages or facts were deleted, and their texts may be there."""
+    for cached in _caches:
+        cached.clear()
+
+
+def count_cached_texts() -> int:
+    """How many results are kept."""
+    return sum(map(len, _caches))
