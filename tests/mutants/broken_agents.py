@@ -219,6 +219,13 @@ MUTANTS = [
         "tests/agents/test_stream.py",
     ),
     Mutant(
+        "all messages of a turn are dated by the clock of the agent",
+        "agents/turn.py",
+        "            message = replace(reply.message, created_at=self._environment.clock())\n",
+        "            message = reply.message\n",
+        "tests/agents/test_agent.py",
+    ),
+    Mutant(
         "a node closes its agents",
         "agents/node.py",
         "                steps.push_async_callback(_close_all, agents)\n",

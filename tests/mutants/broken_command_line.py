@@ -8,7 +8,43 @@ COMMAND = "tests/cli/test_command_line.py"
 OUTPUT = "tests/cli/test_command_output.py"
 TRANSFER = "tests/cli/test_export_import.py"
 CHECKS = "tests/cli/test_checks.py"
+CHAT = "tests/cli/test_chat_command.py"
 MUTANTS = [
+    Mutant(
+        "an escape sequence that a model sends in pieces is removed whole",
+        "cli/chat.py",
+        "        if at >= 0 and _OPEN_ESCAPE.fullmatch(text, at):\n",
+        "        if False:\n",
+        CHAT,
+    ),
+    Mutant(
+        "options of a chat that cannot be make no database",
+        "cli/chat.py",
+        "            limits=TurnLimits(context_tokens=self.budget),\n",
+        '            limits={"context_tokens": self.budget},\n',
+        CHAT,
+    ),
+    Mutant(
+        "a chat names what fails, and its exit code says so in a pipe",
+        "cli/chat.py",
+        "            self._failed = True\n",
+        "",
+        CHAT,
+    ),
+    Mutant(
+        "a token that was given to a server is not printed",
+        "cli/serve.py",
+        "        token = None if self._is_token_known else self._token\n",
+        "        token = self._token\n",
+        "tests/cli/test_serve_and_worker.py",
+    ),
+    Mutant(
+        "every section is seen in the bar, however small",
+        "cli/drawing.py",
+        "    cells = [max(int(one), 1 if part else 0)",
+        "    cells = [max(int(one), 0)",
+        "tests/cli/test_drawing.py",
+    ),
     Mutant(
         "a command that reads makes no database",
         "cli/target.py",
