@@ -1,5 +1,5 @@
 # `make demo` and `make test` set everything up by themselves; they need Python 3.11+ and make.
-# The demo has an environment of its own with the command line, and nothing else.
+# The demo has an environment of its own with the command line and the inspector's server, and nothing else.
 # `make test PYTHON=python3.12` makes .venv anew if it has another version; without PYTHON it stays as it is.
 BIN := .venv/bin
 READY := .venv/.ready
@@ -47,7 +47,7 @@ $(READY): pyproject.toml .venv/.made-with-$(VERSION)
 $(DEMO)/.ready: pyproject.toml
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(DEMO)
-	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,server]'
 	@touch $@
 
 .venv/.made-with-$(VERSION):

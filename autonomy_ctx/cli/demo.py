@@ -59,6 +59,7 @@ NEXT_STEPS = {
     "show": "the conversation, its summary and its facts",
     "explain": "what the model was shown last, and why",
     "replay": "the same conversation with other numbers",
+    "inspect": "all of it as a page in the browser",
 }
 PREFERENCES = "Ana: vegetarian, up early, 120 EUR a night at most, Python 3.12, pytest."
 
