@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import anyio
 import pytest
@@ -214,6 +218,57 @@ def test_facts_are_listed_without_control_characters(tmp_path: Path) -> None:
     listed = run_command("chat", "-m", "chat.db", cwd=tmp_path, text="/facts\n")
     assert re.search(r"F1 +value +My code is PT-4711 +1\n", listed.stdout)
     assert not CONTROLS.search(listed.stdout)
+
+
+class Provider(BaseHTTPRequestHandler):
+    """A provider that streams an answer in pieces and counts its tokens; most of them from its cache."""
+
+    def do_POST(self) -> None:  # the name is the server's
+        self.rfile.read(int(self.headers["content-length"]))
+        if self.path != "/v1/chat/completions":
+            self.send_error(404)
+            return
+        usage = {
+            "prompt_tokens": 10_000,
+            "completion_tokens": 100,
+            "prompt_tokens_details": {"cached_tokens": 9_000},
+        }
+        deltas: list[dict[str, Any]] = [
+            {"role": "assistant"},
+            {"content": "At \x1b["},
+            {"content": "31m9:40."},
+        ]
+        chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+        chunks += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+        chunks += [{"choices": [], "usage": usage}]
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        for chunk in chunks:
+            self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name is the server's
+        pass
+
+
+@pytest.fixture
+def provider_url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_line_after_a_turn_has_what_the_provider_counted_and_its_cost(
+    provider_url: str, tmp_path: Path
+) -> None:
+    options = ["--model", "gpt-4.1", "--base-url", provider_url]
+    ran = run_command("chat", *options, cwd=tmp_path, text="When?\n", OPENAI_API_KEY="none")
+    assert (ran.returncode, ran.stdout) == (0, "At 9:40.\n"), ran.stderr
+    assert re.search(r"\d+ tokens · 90% cached · \$0\.\d{4} · ", ran.stderr)
 
 
 # -- which conversation, which agent -----------------------------------------------------------------------
