@@ -40,12 +40,15 @@ def serve(
             help="A Python file with a Node, a main(node), or agents; it is run.",
         ),
     ],
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 takes any free one.")] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             "--token",
+            metavar="TOKEN",
             envvar=TOKEN_VARIABLE,
             help="What clients must send; a random one is made and printed if none is given.",
         ),

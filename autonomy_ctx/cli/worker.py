@@ -24,7 +24,8 @@ async def run_worker(
     output: Output,
     memory: MemoryOption = None,
     name: Annotated[
-        str, typer.Option("--name", help="As in context_summary={'worker': NAME} of the agents.")
+        str,
+        typer.Option("--name", metavar="NAME", help="As in context_summary={'worker': NAME} of the agents."),
     ] = NAME,
     model: Annotated[
         str | None,
