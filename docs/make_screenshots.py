@@ -11,8 +11,7 @@ import argparse
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -36,7 +35,6 @@ from autonomy_ctx.items.message import TextContent
 from autonomy_ctx.testing import StoppedClock, numbered_ids
 
 BACK_OFF_SECONDS = 4.0
-Clock = Callable[[], datetime]
 
 SCOPE, CONVERSATION = "ana", "Portugal in May"
 INSTRUCTIONS = """You plan Ana's trip through Portugal in May. Prefer trains. Never book anything without a yes.
@@ -124,9 +122,9 @@ class StoryModel:
     name = "claude-sonnet-4-5"
     context_window = 200_000
 
-    def __init__(self, story: Sequence[Exchange], clock: Clock) -> None:
+    def __init__(self, story: Sequence[Exchange]) -> None:
         self._story = {one.question: one for one in story}
-        self._clock, self._ids = clock, numbered_ids("call-")
+        self._ids = numbered_ids("call-")
         self._sent: list[str] = []
 
     async def complete_chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> ModelReply:
@@ -138,10 +136,7 @@ class StoryModel:
         text = "" if calls else exchange.answer
         parts = (TextContent(text),) if text else ()
         usage = self._usage(messages, text)
-        reply = ModelReply(parts=parts, tool_calls=calls, stop="tools" if calls else "end", usage=usage)
-        # Replies have the time of the machine; pictures should be the same every time.
-        object.__setattr__(reply, "message", replace(reply.message, created_at=self._clock()))
-        return reply
+        return ModelReply(parts=parts, tool_calls=calls, stop="tools" if calls else "end", usage=usage)
 
     def _usage(self, messages: Sequence[Mapping[str, Any]], text: str) -> Usage:
         """As a cache counts: the messages that the request before began with."""
@@ -226,7 +221,7 @@ async def write_story(path: Path) -> None:
     history: Any = template.get_section("conversation_history")
     async with Agent(
         "guide",
-        model=StoryModel(story, clock),
+        model=StoryModel(story),
         memory=memory,
         tools=[search_trains, search_rooms],
         context_template=template,

@@ -197,7 +197,7 @@ function turnsTab({ key, report }) {
         h("span", { class: "ellipsis said" }, visible(turn.text || "without a message")),
         h("span", { class: "turn-bar" }, turnBar(turn, most, tints)),
         h("span", { class: "number" }, counted(turn.tokens, "token")),
-        h("span", { class: "number wide quiet" }, turn.cost === null ? (share === null ? "" : `${percent(share)} cached`) : money(turn.cost)),
+        h("span", { class: "number wide quiet" }, turn.cost === null ? (share ? `${percent(share)} cached` : "") : money(turn.cost)),
         h("span", { class: "number quiet wide" }, moment(turn.at)),
       ),
     );

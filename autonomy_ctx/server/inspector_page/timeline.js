@@ -10,6 +10,8 @@ const PAST_HEIGHT = 7;
 const FACT_STEP = 9;
 const FACT_ROWS = 9;
 const LANE_GAP = 30;
+// At the right, for the names of floor and ceiling.
+const LIMIT_WIDTH = 62;
 
 export class TimelineChart {
   /** `turnAddress(id)` and `messageAddress(position)` are where clicks lead; `zoom(first, last)` loads a range. */
@@ -40,18 +42,19 @@ export class TimelineChart {
 
   x(position) {
     const { first, last } = this.data;
-    return ((position - first + 0.5) / Math.max(1, last - first + 1)) * this.width;
+    return ((position - first + 0.5) / Math.max(1, last - first + 1)) * this.plot;
   }
 
   position(x) {
     const { first, last } = this.data;
-    const found = Math.round((x / this.width) * (last - first + 1) - 0.5 + first);
+    const found = Math.round((x / this.plot) * (last - first + 1) - 0.5 + first);
     return Math.max(first, Math.min(last, found));
   }
 
   draw() {
     this.width = this.drawing.clientWidth;
     if (!this.width) return;
+    this.plot = this.width - (this.data.ceiling === null ? 0 : LIMIT_WIDTH);
     const parts = [];
     let y = 16;
     y = this.drawWindow(parts, y) + LANE_GAP;
@@ -88,9 +91,9 @@ export class TimelineChart {
     const bottom = top + WINDOW_HEIGHT;
     const y = (messages) => bottom - (messages / (largest * 1.12)) * (WINDOW_HEIGHT - 6);
     parts.push(svg("text", { class: "lane", x: 0, y: top - 4 }, "Messages in the window"));
-    parts.push(svg("line", { class: "grid", x1: 0, x2: this.width, y1: bottom, y2: bottom }));
+    parts.push(svg("line", { class: "grid", x1: 0, x2: this.plot, y1: bottom, y2: bottom }));
     if (data.floor !== null && data.ceiling !== null) {
-      parts.push(svg("rect", { class: "band", x: 0, width: this.width, y: y(data.ceiling), height: y(data.floor) - y(data.ceiling) }));
+      parts.push(svg("rect", { class: "band", x: 0, width: this.plot, y: y(data.ceiling), height: y(data.floor) - y(data.ceiling) }));
     }
     if (data.points.length) {
       let edge = "";
@@ -107,11 +110,11 @@ export class TimelineChart {
     }
     for (const [name, value] of [["ceiling", data.ceiling], ["floor", data.floor]]) {
       if (value === null || value === undefined) continue;
-      parts.push(svg("line", { class: "limit", x1: 0, x2: this.width, y1: y(value), y2: y(value) }));
-      parts.push(svg("text", { class: "halo", x: this.width, y: y(value) - 5, "text-anchor": "end" }, `${name} ${value}`));
+      parts.push(svg("line", { class: "limit", x1: 0, x2: this.plot, y1: y(value), y2: y(value) }));
+      parts.push(svg("text", { x: this.plot + 8, y: y(value) + 4 }, `${name} ${value}`));
     }
     if (isFailing(data) && data.last >= data.head) {
-      const x = this.width - 6;
+      const x = this.plot - 6;
       parts.push(svg("path", { class: "failure", d: `M${x - 6} ${top - 2}h12l-6 9z` }, svg("title", {}, describeFailure(data.work))));
     }
     return bottom;
@@ -122,17 +125,18 @@ export class TimelineChart {
     if (!data.segments.length) return top;
     const inForce = data.segments.filter((one) => one.state === "in force");
     const past = data.segments.filter((one) => one.state !== "in force");
-    const levels = Math.max(-1, ...inForce.map((one) => one.level)) + 1;
+    // Higher levels stand above; a level without segments takes no room.
+    const levels = [...new Set(inForce.map((one) => one.level))].sort((one, other) => other - one);
     const step = SEGMENT_HEIGHT + 3;
     parts.push(svg("text", { class: "lane", x: 0, y: top - 8 }, "Summary"));
-    for (const segment of past) this.drawSegment(parts, segment, top + levels * step, PAST_HEIGHT);
-    for (const segment of inForce) this.drawSegment(parts, segment, top + (levels - 1 - segment.level) * step, SEGMENT_HEIGHT);
-    return top + levels * step + (past.length ? PAST_HEIGHT : 0) + LANE_GAP;
+    for (const segment of past) this.drawSegment(parts, segment, top + levels.length * step, PAST_HEIGHT);
+    for (const segment of inForce) this.drawSegment(parts, segment, top + levels.indexOf(segment.level) * step, SEGMENT_HEIGHT);
+    return top + levels.length * step + (past.length ? PAST_HEIGHT : 0) + LANE_GAP;
   }
 
   drawSegment(parts, segment, y, height) {
     const start = Math.max(0, this.x(segment.first - 0.5));
-    const end = Math.min(this.width, this.x(segment.last + 0.5));
+    const end = Math.min(this.plot, this.x(segment.last + 0.5));
     const look = ["segment", `level-${Math.min(segment.level, 2)}`, segment.is_digest && "digest", segment.state !== "in force" && "past"];
     parts.push(
       svg(
@@ -152,8 +156,8 @@ export class TimelineChart {
     for (const fact of data.facts) {
       const start = Math.max(0, this.x(fact.position));
       // Of a fact that is done, when it ended is not always known.
-      const until = fact.state === "holds" ? this.width : fact.ended_position === null ? start + 14 : this.x(fact.ended_position);
-      const end = Math.min(this.width, Math.max(start + 8, until));
+      const until = fact.state === "holds" ? this.plot : fact.ended_position === null ? start + 14 : this.x(fact.ended_position);
+      const end = Math.min(this.plot, Math.max(start + 8, until));
       let row = rows.findIndex((taken) => taken + 10 < start);
       if (row < 0) row = rows.length;
       if (row >= FACT_ROWS) {
@@ -164,7 +168,7 @@ export class TimelineChart {
       places.set(fact.id, { fact, start, end, y: top + row * FACT_STEP });
     }
     parts.push(svg("text", { class: "lane", x: 0, y: top - 10 }, "Facts"));
-    if (hidden) parts.push(svg("text", { x: this.width, y: top - 10, "text-anchor": "end" }, `and ${count(hidden)} more`));
+    if (hidden) parts.push(svg("text", { x: this.plot, y: top - 10, "text-anchor": "end" }, `and ${count(hidden)} more`));
     for (const { fact, start, end, y } of places.values()) {
       const next = fact.replaced_by && places.get(fact.replaced_by);
       if (next && next.y !== y) {
@@ -187,7 +191,7 @@ export class TimelineChart {
     const { data } = this;
     const y = top;
     parts.push(svg("text", { class: "lane", x: 0, y: y - 12 }, this.turns.length ? "Recorded turns" : "Position"));
-    parts.push(svg("line", { class: "limit", x1: 0, x2: this.width, y1: y, y2: y }));
+    parts.push(svg("line", { class: "limit", x1: 0, x2: this.plot, y1: y, y2: y }));
     for (const position of data.pins) {
       const x = this.x(position);
       parts.push(svg("path", { class: "pinned", d: `M${x} ${y - 7}l4 4l-4 4l-4 -4z` }, svg("title", {}, `Message ${count(position)} is pinned`)));
@@ -208,15 +212,15 @@ export class TimelineChart {
         ),
       );
     }
-    const step = niceStep((data.last - data.first + 1) / Math.max(2, this.width / 90));
+    const step = niceStep((data.last - data.first + 1) / Math.max(2, this.plot / 90));
     for (let at = Math.ceil(data.first / step) * step; at <= data.last; at += step) {
       const x = this.x(at);
-      if (x < 14 || x > this.width - 14) continue;
+      if (x < 14 || x > this.plot - 14) continue;
       parts.push(svg("text", { x, y: y + 22, "text-anchor": "middle" }, count(at)));
     }
     const [start, end] = [data.points[0], data.points.at(-1)];
     if (start) parts.push(svg("text", { x: 0, y: y + 40 }, day(start.at)));
-    if (end && day(end.at) !== day(start.at)) parts.push(svg("text", { x: this.width, y: y + 40, "text-anchor": "end" }, day(end.at)));
+    if (end && day(end.at) !== day(start.at)) parts.push(svg("text", { x: this.plot, y: y + 40, "text-anchor": "end" }, day(end.at)));
     return y + 46;
   }
 
@@ -236,7 +240,7 @@ export class TimelineChart {
   follow(event) {
     if (!this.data?.points.length || !this.cursor) return;
     const box = this.drawing.getBoundingClientRect();
-    const x = Math.max(0, Math.min(this.width, event.clientX - box.left));
+    const x = Math.max(0, Math.min(this.plot, event.clientX - box.left));
     if (this.pressed !== undefined && Math.abs(x - this.pressed) > 4) {
       this.brush.setAttribute("x", Math.min(x, this.pressed));
       this.brush.setAttribute("width", Math.abs(x - this.pressed));
