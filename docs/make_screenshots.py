@@ -277,7 +277,7 @@ PICTURES = {
 
 async def make_page(database: Path) -> str:
     async with Memory(f"sqlite:///{database}") as memory:
-        found = [info for scope in await memory.scopes() for info in await memory.conversations(scope)]
+        found = [info.key for scope in await memory.scopes() for info in await memory.conversations(scope)]
         return await make_inspector_html(memory, found)
 
 

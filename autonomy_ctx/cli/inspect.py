@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import signal
 import sys
 import webbrowser
-from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import quote, urlencode
 
 import anyio
@@ -22,11 +23,10 @@ from autonomy_ctx.cli.target import (
     ScopeOption,
     find_conversation,
     iterate_all,
-    iterate_conversations,
     open_memory,
 )
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import ConversationInfo
+from autonomy_ctx.memory.store import Key
 
 # A file with more conversations is slow to open.
 MAX_FILE_CONVERSATIONS = 50
@@ -59,17 +59,20 @@ async def inspect(
     if html is not None and (port or write or open_browser):
         raise WrongInput("--html writes a file and starts no server; leave out --port, --write and --open")
     async with open_memory(memory) as opened:
-        found = await _choose(opened, conversation, scope, agent)
         if html is not None:
-            await _write_file(output, opened, html, found)
+            await _write_file(output, opened, html, await _choose(opened, conversation, scope, agent))
             return
-        view = _view(found[0]) if found else ""
+        view = ""
+        # Without names the page chooses: there may be millions.
+        if conversation is not None or scope is not None or agent is not None:
+            chosen = await _choose(opened, conversation, scope, agent)
+            view = _view(chosen.keys[0]) if chosen.keys else ""
         await _serve(output, opened, port=port, write=write, view=view, open_browser=open_browser)
 
 
-def _view(info: ConversationInfo) -> str:
+def _view(key: Key) -> str:
     """The part of the address that says which conversation the page begins with."""
-    return f"&view={quote(f'/conversation?{urlencode(info.key._asdict())}', safe='')}"
+    return f"&view={quote(f'/conversation?{urlencode(key._asdict())}', safe='')}"
 
 
 async def _serve(
@@ -98,39 +101,47 @@ async def _serve(
                 return
 
 
-async def _choose(
-    memory: Memory, name: str | None, scope: str | None, agent: str | None
-) -> list[ConversationInfo]:
-    """The conversation that was named, or all that there are, the newest first."""
-    if name is None:
-        listed = [info async for info in iterate_all(memory, scope, agent)]
-        return sorted(listed, key=lambda info: info.last_at, reverse=True)
-    key = await find_conversation(memory, name, agent=agent, scope=scope)
-    found = iterate_conversations(memory, key.scope, agent=key.agent)
-    return [info async for info in found if info.conversation == key.conversation]
+class Choice(NamedTuple):
+    """The newest conversations that the names leave, and how many older ones there are."""
+
+    keys: list[Key]
+    left_out: int = 0
 
 
-async def _write_file(output: Output, memory: Memory, path: Path, found: Sequence[ConversationInfo]) -> None:
-    if not found:
+async def _choose(memory: Memory, name: str | None, scope: str | None, agent: str | None) -> Choice:
+    """The conversation that was named, or the newest that there are."""
+    if name is not None:
+        return Choice([await find_conversation(memory, name, agent=agent, scope=scope)])
+    newest: list[tuple[datetime, Key]] = []
+    left_out = 0
+    async for info in iterate_all(memory, scope, agent):
+        heapq.heappush(newest, (info.last_at, info.key))
+        if len(newest) > MAX_FILE_CONVERSATIONS:
+            heapq.heappop(newest)
+            left_out += 1
+    return Choice([key for _, key in sorted(newest, reverse=True)], left_out)
+
+
+async def _write_file(output: Output, memory: Memory, path: Path, chosen: Choice) -> None:
+    keys, left_out = chosen
+    if not keys:
         raise WrongInput("there are no conversations to write; `autonomy-ctx conversations` lists them")
-    chosen = found[:MAX_FILE_CONVERSATIONS]
-    with output.progress("reading", total=len(chosen)) as report_progress:
-        page = await make_inspector_html(memory, chosen, report_progress=report_progress)
+    with output.progress("reading", total=len(keys)) as report_progress:
+        page = await make_inspector_html(memory, keys, report_progress=report_progress)
     if str(path) == "-":
         sys.stdout.write(page)
     else:
         path.write_text(page, encoding="utf-8")  # noqa: ASYNC240  # at the end, once
-    left_out = len(found) - len(chosen)
     size = len(page.encode())
     if str(path) == "-":
         return
     if output.is_json:
         output.print_json(
-            {"file": str(path), "bytes": size, "conversations": len(chosen), "left_out": left_out}
+            {"file": str(path), "bytes": size, "conversations": len(keys), "left_out": left_out}
         )
         return
     output.note(
-        f"{path}: {count(len(chosen), 'conversation')}, {size / 1_000_000:.1f} MB; open it in a browser"
+        f"{path}: {count(len(keys), 'conversation')}, {size / 1_000_000:.1f} MB; open it in a browser"
     )
     if left_out:
         output.note(f"{count(left_out, 'older conversation')} left out; --scope or a name chooses others")

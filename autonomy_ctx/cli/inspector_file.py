@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
-from autonomy_ctx.cli.conversations import to_dict
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.inspection.conversation import ConversationReport, inspect_conversation
 from autonomy_ctx.inspection.diff import diff_turns
@@ -27,7 +26,7 @@ from autonomy_ctx.inspection.timeline import inspect_timeline
 from autonomy_ctx.inspection.turn import inspect_turn
 from autonomy_ctx.items.terms import lazy_pattern
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import ConversationInfo
+from autonomy_ctx.memory.store import Key
 
 # Of each conversation the newest ones are in the file.
 MAX_FILE_MESSAGES = 5_000
@@ -36,6 +35,8 @@ COMPARED_TURNS = 12
 # A text from here on that occurs more than once is written once.
 _SHARED_CHARACTERS = 48
 _SHARED_KEY = "$text"
+# What a list of conversations has of each.
+_LISTED_FIELDS = ("agent", "scope", "conversation", "messages", "first_at", "last_at")
 
 _IMPORT_LINE = lazy_pattern(r'(?m)^import (\{[^}\n]*\}) from "\./(\w+)\.js";$')
 _EXPORT_WORD = lazy_pattern(r"(?m)^export (?=(?:async function|function|class|const) (\w+))")
@@ -50,21 +51,23 @@ class PageAsset(NamedTuple):
 
 async def make_inspector_html(
     memory: Memory,
-    conversations: Sequence[ConversationInfo],
+    conversations: Sequence[Key],
     *,
     max_messages: int = MAX_FILE_MESSAGES,
     report_progress: Callable[[int], None] = lambda done: None,
 ) -> str:
     """The page with these conversations, as HTML."""
     answers: dict[str, Any] = {}
+    listed: list[dict[str, Any]] = []
     pages: list[dict[str, Any]] = []
-    for done, info in enumerate(conversations):
-        view = memory.for_agent(info.agent)
-        report = await inspect_conversation(view, info.scope, info.conversation)
+    for done, key in enumerate(conversations):
+        view = memory.for_agent(key.agent)
+        report = await inspect_conversation(view, key.scope, key.conversation)
+        form = report.to_dict()
+        listed.append({name: form[name] for name in _LISTED_FIELDS})
         answers |= {name: value async for name, value in _answers(view, report)}
         pages.append(await _read_page(view, report, max_messages))
         report_progress(done + 1)
-    listed = [to_dict(one) for one in conversations]
     data = {"conversations": listed, "answers": answers, "messages": pages}
     return await anyio.to_thread.run_sync(partial(render_inspector_html, data))
 

@@ -94,7 +94,7 @@ async def write_trip(memory: Memory, turns: int = 12) -> None:
 async def make_page(database: Path) -> str:
     """All conversations of a database as one page."""
     async with Memory(f"sqlite:///{database}") as memory:
-        found = [info for scope in await memory.scopes() for info in await memory.conversations(scope)]
+        found = [info.key for scope in await memory.scopes() for info in await memory.conversations(scope)]
         return await make_inspector_html(memory, found)
 
 

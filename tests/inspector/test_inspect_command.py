@@ -11,6 +11,9 @@ import pytest
 from inspector.stories import run_beside, write_story
 from pty_process import Terminal, run_command
 
+from autonomy_ctx import Memory
+from autonomy_ctx.cli.inspect import MAX_FILE_CONVERSATIONS
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -63,3 +66,21 @@ def test_wrong_input_is_told_in_one_sentence(folder: Path, arguments: list[str],
     assert ran.returncode in (1, 2)
     assert sentence in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+async def write_short_ones(path: Path, number: int) -> None:
+    async with Memory(f"sqlite:///{path}") as memory:
+        for day in range(1, number + 1):
+            said_at = f"2030-{1 + day // 28:02}-{1 + day % 28:02}T09:00:00Z"
+            said = {"role": "user", "content": "Hello", "created_at": said_at}
+            await memory.append("ana", f"talk {day:02}", said)
+
+
+def test_of_many_conversations_a_file_has_the_newest(tmp_path: Path) -> None:
+    run_beside(write_short_ones, tmp_path / "many.db", MAX_FILE_CONVERSATIONS + 2)
+    ran = run_command("inspect", "--memory", "many.db", "--html", "many.html", cwd=tmp_path)
+    assert f"many.html: {MAX_FILE_CONVERSATIONS} conversations" in ran.stderr
+    assert "2 older conversations left out; --scope or a name chooses others" in ran.stderr
+    page = (tmp_path / "many.html").read_text(encoding="utf-8")
+    assert "talk 02" not in page
+    assert "talk 03" in page
