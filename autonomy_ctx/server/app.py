@@ -73,8 +73,10 @@ class TurnRequest:
         }
 
 
-async def read_turn_request(request: Request, *, body_seconds: float) -> TurnRequest:
-    """The turn that a POST asks for."""
+async def read_turn_request(
+    request: Request, *, body_seconds: float, scope: str | None = None
+) -> TurnRequest:
+    """The turn that a POST asks for; in `scope`, if the client may not name one."""
     # A form of a web page can send anything but this type without asking the server first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _unsupported_encoding("send JSON, with the header `content-type: application/json`")
@@ -86,12 +88,13 @@ async def read_turn_request(request: Request, *, body_seconds: float) -> TurnReq
     if slow.cancelled_caught:
         raise RequestRefused(SLOW_BODY)
     if len(raw) < _LARGE_BODY:
-        return parse_turn_request(raw)
-    return await anyio.to_thread.run_sync(parse_turn_request, raw)
+        return parse_turn_request(raw, scope)
+    return await anyio.to_thread.run_sync(parse_turn_request, raw, scope)
 
 
-def parse_turn_request(raw: bytes) -> TurnRequest:
-    """A body as a turn."""
+def parse_turn_request(raw: bytes, scope: str | None = None) -> TurnRequest:
+    """A body as a turn. With a `scope`, the body may name none, and must name a conversation of it."""
+    known = [name for name in _FIELDS if scope is None or name != "scope"]
     try:
         data = json.loads(raw, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -105,10 +108,10 @@ def parse_turn_request(raw: bytes) -> TurnRequest:
             "the body is not JSON that can be read: a number or its nesting is too large"
         ) from None
     if not isinstance(data, dict):
-        raise bad_request(f"the body must be a JSON object with {', '.join(_FIELDS)}")
-    unknown = next((name for name in data if name not in _FIELDS), None)
+        raise bad_request(f"the body must be a JSON object with {', '.join(known)}")
+    unknown = next((name for name in data if name not in known), None)
     if unknown is not None:
-        raise bad_request(f"the body has an unknown field {unknown[:40]!r}; it takes {', '.join(_FIELDS)}")
+        raise bad_request(f"the body has an unknown field {unknown[:40]!r}; it takes {', '.join(known)}")
     if "message" not in data:
         raise bad_request("the body has no `message`; give a text, or a list of parts")
     _check_field(data, "message", str | list, "a text or a list of parts")
@@ -121,7 +124,11 @@ def parse_turn_request(raw: bytes) -> TurnRequest:
     _check_field(data, "params", dict | None, "an object")
     if data.get("message_id") == "":
         raise bad_request("`message_id` is empty; leave it out, or give an id")
-    return TurnRequest(**data)
+    if scope is None:
+        return TurnRequest(**data)
+    if "conversation" not in data:
+        raise bad_request("the body has no `conversation`; name one of yours, or a new one")
+    return TurnRequest(**data, scope=scope)
 
 
 def parse_history(query: Mapping[str, str]) -> dict[str, Any]:
@@ -208,11 +215,13 @@ class Routes:
         """One turn, whole or as events."""
         agent = self._node.agent(request.path_params["name"])
         turn = await read_turn_request(request, body_seconds=self._limits.body_seconds)
-        if turn.stream:
-            stream = agent.stream(turn.message, **turn.options())
-            stream.max_buffered = self._limits.max_buffered
-            return EventStream(stream, keep_alive_seconds=self._keep_alive_seconds)
-        return await _answer_turn(agent, turn, request.receive)
+        return await answer_turn(
+            agent,
+            turn,
+            request.receive,
+            keep_alive_seconds=self._keep_alive_seconds,
+            max_buffered=self._limits.max_buffered,
+        )
 
     async def history(self, request: Request) -> Response:
         """The newest messages of a conversation."""
@@ -244,7 +253,18 @@ async def _history_body(messages: Sequence[Mapping[str, Any]]) -> AsyncIterator[
     yield bytes(piece + b"]}")
 
 
-async def _answer_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:
+async def answer_turn(
+    agent: Agent, turn: TurnRequest, receive: Receive, *, keep_alive_seconds: float, max_buffered: int
+) -> Response:
+    """One turn, whole or as events."""
+    if turn.stream:
+        stream = agent.stream(turn.message, **turn.options())
+        stream.max_buffered = max_buffered
+        return EventStream(stream, keep_alive_seconds=keep_alive_seconds)
+    return await _answer_whole_turn(agent, turn, receive)
+
+
+async def _answer_whole_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:
     """The whole turn; when the client goes away meanwhile, the turn ends there."""
     response = error_response(NODE_CLOSING)
     async with anyio.create_task_group() as group:

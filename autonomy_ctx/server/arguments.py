@@ -1,27 +1,37 @@
-"""What a request to the inspector asks for: its query or its JSON body, argument by argument."""
+"""What a request asks for, argument by argument, and whose conversations it means."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from starlette.requests import Request
 
+from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.agents.node import Node
+from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import MAX_POSITION, Key
 from autonomy_ctx.server.errors import SLOW_BODY, RequestRefused, bad_request
 
 T = TypeVar("T")
 
 BODY_LIMIT = 64 * 1024
+EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Arguments:
-    """What a request asks for: each argument is read once, and one that nobody reads is refused."""
+    """What a request asks for: each argument is read once, and one that nobody reads is refused.
 
-    def __init__(self, values: Iterable[tuple[str, Any]], *, where: str) -> None:
-        self._where = where
+    `fixed` are arguments that the client does not choose: one that it sends under such a name is refused.
+    """
+
+    def __init__(
+        self, values: Iterable[tuple[str, Any]], *, where: str, fixed: Mapping[str, str] = EMPTY
+    ) -> None:
+        self._where, self._fixed = where, fixed
         self._values: dict[str, Any] = {}
         for name, value in values:
             if name in self._values:
@@ -38,6 +48,8 @@ class Arguments:
 
     def optional_text(self, name: str, *, limit: int | None = None) -> str | None:
         """A text; None when it is not given."""
+        if name in self._fixed:
+            return self._fixed[name]
         self._known.append(name)
         value = self._values.get(name)
         if not isinstance(value, str | None):
@@ -68,12 +80,52 @@ class Arguments:
             raise bad_request(f"the {self._where} has an unknown `{unknown[:40]}`; it takes {known}")
 
 
-def read_query(request: Request) -> Arguments:
+class RequestReader(Protocol):
+    """Reads requests, and finds the memory and the agent that they name."""
+
+    def query(self, request: Request) -> Arguments:
+        """The arguments in the address of a request."""
+
+    async def body(self, request: Request) -> Arguments:
+        """The arguments in the JSON body of a request."""
+
+    def view(self, agent: str) -> Memory:
+        """The memory of an agent."""
+
+    def agent(self, name: str) -> Agent | None:
+        """The agent of a name, if it runs in this process."""
+
+
+class OperatorRequests:
+    """Requests of somebody who may name any agent and any scope of a memory."""
+
+    def __init__(self, memory: Memory, node: Node | None, *, body_seconds: float) -> None:
+        self._memory, self._node, self._body_seconds = memory, node, body_seconds
+
+    def query(self, request: Request) -> Arguments:
+        """The arguments in the address of a request."""
+        return read_query(request)
+
+    async def body(self, request: Request) -> Arguments:
+        """The arguments in the JSON body of a request."""
+        return await read_body(request, seconds=self._body_seconds)
+
+    def view(self, agent: str) -> Memory:
+        """The memory of an agent, also of one that does not run."""
+        return self._memory.for_agent(agent)
+
+    def agent(self, name: str) -> Agent | None:
+        """The agent of a name, if it runs in this process."""
+        hosted = [] if self._node is None else self._node.agents
+        return next((agent for agent in hosted if agent.memory.agent == name), None)
+
+
+def read_query(request: Request, *, fixed: Mapping[str, str] = EMPTY) -> Arguments:
     """The arguments in the address of a request."""
-    return Arguments(request.query_params.multi_items(), where="query")
+    return Arguments(request.query_params.multi_items(), where="query", fixed=fixed)
 
 
-async def read_body(request: Request, *, seconds: float) -> Arguments:
+async def read_body(request: Request, *, seconds: float, fixed: Mapping[str, str] = EMPTY) -> Arguments:
     """The arguments in the JSON body of a request."""
     # A form of a web page can send anything but this type without asking the server first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -92,4 +144,4 @@ async def read_body(request: Request, *, seconds: float) -> Arguments:
         raise bad_request("the body is not JSON") from None
     if not isinstance(data, dict):
         raise bad_request("the body must be a JSON object")
-    return Arguments(data.items(), where="body")
+    return Arguments(data.items(), where="body", fixed=fixed)

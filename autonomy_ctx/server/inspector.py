@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import metadata, resources
-from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,27 +19,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autonomy_ctx.agents.node import Node
-from autonomy_ctx.inspection.conversation import inspect_conversation, read_facts
-from autonomy_ctx.inspection.diff import diff_turns
-from autonomy_ctx.inspection.message import (
-    MAX_PAGE_MESSAGES,
-    PAGE_CHARACTERS,
-    PAGE_MESSAGES,
-    read_message,
-    read_messages,
-    report_entry,
-)
-from autonomy_ctx.inspection.report import Report, to_json
-from autonomy_ctx.inspection.timeline import MAX_POINTS, inspect_timeline
-from autonomy_ctx.inspection.turn import MAX_TURNS, inspect_turn, list_turns
+from autonomy_ctx.inspection.report import to_json
 from autonomy_ctx.items.fact import FACT_KINDS
-from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
-from autonomy_ctx.memory.store import Entry, Key
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.server.app import ActiveRequests, RequestGate
-from autonomy_ctx.server.arguments import Arguments, read_query
+from autonomy_ctx.server.arguments import OperatorRequests, read_query
 from autonomy_ctx.server.auth import InspectorAccess, check_token_text
-from autonomy_ctx.server.errors import ClientError, RequestRefused, bad_request
-from autonomy_ctx.server.inspector_edits import InspectorEdits
+from autonomy_ctx.server.conversation_edits import ConversationEdits
+from autonomy_ctx.server.conversation_reads import ConversationReads, last_of_page, read_limit
+from autonomy_ctx.server.errors import ClientError, RequestRefused
 from autonomy_ctx.server.limits import BODY_SECONDS, GRACE_SECONDS, ServerLimits
 from autonomy_ctx.server.listener import run_server
 from autonomy_ctx.server.responses import (
@@ -52,17 +40,10 @@ from autonomy_ctx.server.responses import (
 from autonomy_ctx.server.watch import POLL_SECONDS, ChangeStream, ChangeStreams, ConversationWatch
 from autonomy_ctx.validation import check_seconds, format_url
 
-T = TypeVar("T")
-
 PAGE_FOLDER = "inspector_page"
 # Where it is beside the API of a node.
 MOUNT_PATH = "/inspector"
-MAX_LISTED = 1_000
-MAX_HITS = 100
-# Where no agent is named, so many are searched.
-MAX_SEARCHED_AGENTS = 20
 MAX_STREAMS = 32
-_QUERY_CHARACTERS = 1_000
 # Everything comes from the same place, and nothing is written into the page itself.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -87,11 +68,8 @@ _MEDIA_TYPES = {
     "woff2": "font/woff2",
 }
 # What can be read: the routes below the API, and the methods that answer them.
+_LISTS = ("info", "agents", "scopes", "conversations")
 _READS = (
-    "info",
-    "agents",
-    "scopes",
-    "conversations",
     "conversation",
     "messages",
     "message",
@@ -119,7 +97,7 @@ _WRONG_TOKEN = ClientError(
 
 
 class InspectorRoutes:
-    """What the inspector shows of a memory."""
+    """What the inspector tells of itself, and lists of a memory."""
 
     def __init__(self, memory: Memory, access: InspectorAccess, *, write: bool) -> None:
         self.memory, self._access, self._write = memory, access, write
@@ -150,140 +128,30 @@ class InspectorRoutes:
     async def agents(self, request: Request) -> Response:
         """Names of agents, a page at a time."""
         query = read_query(request)
-        scope, after, limit = query.optional_text("scope"), query.optional_text("after"), _limit(query)
+        scope, after, limit = query.optional_text("scope"), query.optional_text("after"), read_limit(query)
         query.finish()
         found = await self.memory.agents(scope=scope, after=after, limit=limit)
-        return json_response({"agents": found, "next": _last(found, limit)})
+        return json_response({"agents": found, "next": last_of_page(found, limit)})
 
     async def scopes(self, request: Request) -> Response:
         """Names of scopes, a page at a time."""
         query = read_query(request)
-        agent, after, limit = query.optional_text("agent"), query.optional_text("after"), _limit(query)
+        agent, after, limit = query.optional_text("agent"), query.optional_text("after"), read_limit(query)
         query.finish()
         found = await self.memory.scopes(agent=agent, after=after, limit=limit)
-        return json_response({"scopes": found, "next": _last(found, limit)})
+        return json_response({"scopes": found, "next": last_of_page(found, limit)})
 
     async def conversations(self, request: Request) -> Response:
         """The conversations of a scope, a page at a time."""
         query = read_query(request)
-        scope, agent, limit = query.text("scope"), query.optional_text("agent"), _limit(query)
+        scope, agent, limit = query.text("scope"), query.optional_text("agent"), read_limit(query)
         after_agent, after = query.optional_text("after_agent"), query.optional_text("after")
         query.finish()
         key = None if after is None else Key(after_agent or agent or "", scope, after)
         found = await self.memory.conversations(scope, agent=agent, limit=limit, after=key)
-        last = _last(found, limit)
+        last = last_of_page(found, limit)
         following = None if last is None else {"after_agent": last.agent, "after": last.conversation}
         return await large_json_response({"conversations": to_json(found), "next": following})
-
-    async def conversation(self, request: Request) -> Response:
-        """Where a conversation stands."""
-        query = read_query(request)
-        view, key = self._view(query)
-        query.finish()
-        return await _answer(await inspect_conversation(view, *key[1:]))
-
-    async def facts(self, request: Request) -> Response:
-        """Every fact of a conversation."""
-        query = read_query(request)
-        view, key = self._view(query)
-        query.finish()
-        return await large_json_response({"facts": to_json(await read_facts(view, *key[1:]))})
-
-    async def messages(self, request: Request) -> Response:
-        """A page of messages."""
-        query = read_query(request)
-        view, key = self._view(query)
-        options: dict[str, Any] = {
-            "after": query.number("after", None, least=0),
-            "before": query.number("before", None),
-            "limit": query.number("limit", PAGE_MESSAGES, most=MAX_PAGE_MESSAGES),
-            "max_characters": query.number("max_characters", PAGE_CHARACTERS, least=0, most=PAGE_CHARACTERS),
-        }
-        query.finish()
-        return await _answer(await read_messages(view, *key[1:], **options))
-
-    async def message(self, request: Request) -> Response:
-        """One message with all of its text."""
-        query = read_query(request)
-        view, key = self._view(query)
-        position = query.number("position", 0)
-        query.finish()
-        if not position:
-            raise bad_request("the query has no `position`")
-        return await _answer(await read_message(view, *key[1:], position))
-
-    async def timeline(self, request: Request) -> Response:
-        """A conversation over time."""
-        query = read_query(request)
-        view, key = self._view(query)
-        options: dict[str, Any] = {
-            "first": query.number("first", None),
-            "last": query.number("last", None),
-            "points": query.number("points", 500, most=MAX_POINTS),
-        }
-        query.finish()
-        return await _answer(await inspect_timeline(view, *key[1:], **options))
-
-    async def turns(self, request: Request) -> Response:
-        """The recorded turns of a conversation."""
-        query = read_query(request)
-        view, key = self._view(query)
-        limit = query.number("limit", MAX_TURNS, most=MAX_LISTED)
-        query.finish()
-        return await large_json_response({"turns": to_json(await list_turns(view, *key[1:], limit=limit))})
-
-    async def turn(self, request: Request) -> Response:
-        """What a model was shown in a turn."""
-        query = read_query(request)
-        view, key = self._view(query)
-        turn, step = query.optional_text("turn"), query.number("step", None)
-        query.finish()
-        return await _answer(await inspect_turn(view, *key[1:], turn, step=step))
-
-    async def diff(self, request: Request) -> Response:
-        """Two turns side by side."""
-        query = read_query(request)
-        view, key = self._view(query)
-        before, after = query.text("before"), query.optional_text("after")
-        step_before, step_after = query.number("step_before", None), query.number("step_after", None)
-        query.finish()
-        report = await diff_turns(
-            view, *key[1:], before, after, step_before=step_before, step_after=step_after
-        )
-        return await _answer(report)
-
-    async def search(self, request: Request) -> Response:
-        """Messages of a scope that share a word with a query, with one agent or with all of them."""
-        query = read_query(request)
-        scope, agent = query.text("scope"), query.optional_text("agent")
-        conversation = query.optional_text("conversation")
-        words = query.text("query", limit=_QUERY_CHARACTERS)
-        limit = query.number("limit", 20, most=MAX_HITS)
-        query.finish()
-        agents = [agent]
-        if agent is None:
-            agents = [*await self.memory.agents(scope=scope, limit=MAX_SEARCHED_AGENTS)]
-        hits: list[dict[str, Any]] = []
-        for name in agents:
-            view = self.memory.for_agent(name or "")
-            hits += [
-                {
-                    "agent": view.agent,
-                    "scope": scope,
-                    "conversation": hit.conversation,
-                    "score": hit.score,
-                    "message": report_entry(
-                        view, Entry(hit.position, hit.message), PAGE_CHARACTERS
-                    ).to_dict(),
-                }
-                for hit in await view.search(scope, words, conversation=conversation, limit=limit)
-            ]
-        hits.sort(key=lambda hit: -hit["score"])
-        return await large_json_response({"hits": hits[:limit]})
-
-    def _view(self, query: Arguments) -> tuple[Memory, Key]:
-        key = query.key()
-        return self.memory.for_agent(key.agent), key
 
 
 class Inspector:
@@ -303,7 +171,8 @@ class Inspector:
         self._memory, self._access, self.requests = memory, access, requests
         self._streams = ChangeStreams(poll_seconds=poll_seconds, is_closing=lambda: requests.closing)
         self._routes = routes = InspectorRoutes(memory, access, write=write)
-        edits = InspectorEdits(memory, node, body_seconds=BODY_SECONDS)
+        reader = OperatorRequests(memory, node, body_seconds=BODY_SECONDS)
+        reads, edits = ConversationReads(reader), ConversationEdits(reader)
         self._files = _read_page()
         app = Starlette(
             routes=[
@@ -311,7 +180,8 @@ class Inspector:
                 Route("/{name}", self._file),
                 Route("/api/session", routes.open_session, methods=["POST"]),
                 Route("/api/events", self._events),
-                *[Route(f"/api/{name}", getattr(routes, name)) for name in _READS],
+                *[Route(f"/api/{name}", getattr(routes, name)) for name in _LISTS],
+                *[Route(f"/api/{name}", getattr(reads, name)) for name in _READS],
                 *[
                     Route(f"/api/{path}", edit if write else _refuse_edit, methods=[method])
                     for method, path, edit in (
@@ -488,16 +358,3 @@ def _read_page() -> dict[str, Response]:
 
 async def _refuse_edit(request: Request) -> Response:
     return error_response(_READ_ONLY)
-
-
-async def _answer(report: Report) -> Response:
-    return await large_json_response(report.to_dict())
-
-
-def _limit(query: Arguments) -> int:
-    return query.number("limit", PAGE_SIZE, most=MAX_LISTED)
-
-
-def _last(found: Sequence[T], limit: int) -> T | None:
-    """What the next page comes after; None when there is none."""
-    return found[-1] if len(found) == limit else None

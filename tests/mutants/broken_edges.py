@@ -276,7 +276,7 @@ MUTANTS = [
     Mutant(
         "a turn waits for a client that reads slowly",
         "server/app.py",
-        "            stream.max_buffered = self._limits.max_buffered\n",
+        "        stream.max_buffered = max_buffered\n",
         "",
         HTTP_LIMITS,
     ),

@@ -1,52 +1,48 @@
-"""What an inspector that may write changes: pins, facts, the last turn, messages and conversations."""
+"""What is changed of conversations over HTTP: pins, facts, the last turn, messages, all of one."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.agents.node import Node
 from autonomy_ctx.inspection.report import to_json
-from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key
-from autonomy_ctx.server.arguments import read_body, read_query
+from autonomy_ctx.server.arguments import RequestReader
 from autonomy_ctx.server.errors import ClientError, bad_request
 from autonomy_ctx.server.responses import error_response, json_response
 
 
-class InspectorEdits:
-    """What an inspector that may write changes.
+class ConversationEdits:
+    """Changes conversations.
 
     What deletes goes through the agent where it runs in this process, so that it happens between two turns.
     """
 
-    def __init__(self, memory: Memory, node: Node | None, *, body_seconds: float) -> None:
-        self._memory, self._node, self._body_seconds = memory, node, body_seconds
+    def __init__(self, requests: RequestReader) -> None:
+        self._requests = requests
 
     async def pin(self, request: Request) -> Response:
         """Pin a message, perhaps in place of another."""
-        body = await read_body(request, seconds=self._body_seconds)
+        body = await self._requests.body(request)
         key, message_id, replaces = body.key(), body.text("message_id"), body.optional_text("replaces")
         body.finish()
-        view = self._memory.for_agent(key.agent)
+        view = self._requests.view(key.agent)
         return _answer_found(await view.pin(*key[1:], message_id, replaces=replaces), "message")
 
     async def unpin(self, request: Request) -> Response:
         """Let a pinned message go."""
-        query = read_query(request)
+        query = self._requests.query(request)
         key, message_id = query.key(), query.text("message_id")
         query.finish()
-        return _answer_found(await self._memory.for_agent(key.agent).unpin(*key[1:], message_id), "message")
+        return _answer_found(await self._requests.view(key.agent).unpin(*key[1:], message_id), "message")
 
     async def add_fact(self, request: Request) -> Response:
         """Have a fact hold, perhaps in place of another; or call one done."""
-        body = await read_body(request, seconds=self._body_seconds)
+        body = await self._requests.body(request)
         key, fact_id = body.key(), body.optional_text("fact_id")
         action = body.optional_text("action") or "add"
         kind, text = body.optional_text("kind"), body.optional_text("text")
         body.finish()
-        facts = self._memory.for_agent(key.agent).facts(*key[1:])
+        facts = self._requests.view(key.agent).facts(*key[1:])
         match action:
             case "add":
                 fact = await facts.add(kind or "value", text or "")  # type: ignore[arg-type]  # checked there
@@ -61,18 +57,18 @@ class InspectorEdits:
 
     async def remove_fact(self, request: Request) -> Response:
         """Forget a fact."""
-        query = read_query(request)
+        query = self._requests.query(request)
         key, fact_id = query.key(), query.text("fact_id")
         query.finish()
-        await self._memory.for_agent(key.agent).facts(*key[1:]).remove(fact_id)
+        await self._requests.view(key.agent).facts(*key[1:]).remove(fact_id)
         return json_response({"removed": True})
 
     async def undo(self, request: Request) -> Response:
         """Take back the last turn, or the newest segment of the summary."""
-        body = await read_body(request, seconds=self._body_seconds)
+        body = await self._requests.body(request)
         key, what = body.key(), body.text("what")
         body.finish()
-        agent, view = self._agent(key), self._memory.for_agent(key.agent)
+        agent, view = self._requests.agent(key.agent), self._requests.view(key.agent)
         match what:
             case "summary":
                 return json_response({"undone": int(await view.undo_summary(*key[1:]))})
@@ -86,31 +82,27 @@ class InspectorEdits:
 
     async def delete_message(self, request: Request) -> Response:
         """Delete one message."""
-        query = read_query(request)
+        query = self._requests.query(request)
         key, message_id = query.key(), query.text("message_id")
         query.finish()
-        agent = self._agent(key)
+        agent = self._requests.agent(key.agent)
         if agent is not None:
             there = await agent.delete_message(message_id, scope=key.scope, conversation=key.conversation)
         else:
-            there = await self._memory.for_agent(key.agent).delete_message(*key[1:], message_id)
+            there = await self._requests.view(key.agent).delete_message(*key[1:], message_id)
         return _answer_found(there, "message")
 
     async def delete_conversation(self, request: Request) -> Response:
         """Delete a conversation."""
-        query = read_query(request)
+        query = self._requests.query(request)
         key = query.key()
         query.finish()
-        agent = self._agent(key)
+        agent = self._requests.agent(key.agent)
         if agent is not None:
             deleted = await agent.delete_conversation(scope=key.scope, conversation=key.conversation)
         else:
-            deleted = await self._memory.for_agent(key.agent).delete_conversation(*key[1:])
+            deleted = await self._requests.view(key.agent).delete_conversation(*key[1:])
         return json_response({"deleted": deleted})
-
-    def _agent(self, key: Key) -> Agent | None:
-        hosted = [] if self._node is None else self._node.agents
-        return next((agent for agent in hosted if agent.memory.agent == key.agent), None)
 
 
 def _answer_found(there: bool, what: str) -> Response:
