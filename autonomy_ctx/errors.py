@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "AccessDenied",
     "AddressUnavailable",
     "AgentClosed",
     "AuthenticationFailed",
@@ -825,6 +826,17 @@ class EmbedderReplaced(AutonomyCtxError):
 
 class ServerError(AutonomyCtxError):
     """An HTTP server that cannot run as it was asked to."""
+
+
+class AccessDenied(ServerError):
+    """Raised by an application's `authenticate`: it knows who sends a request, and refuses it.
+
+    The client is told the reason.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(f"access is denied: {reason}" if reason else "access is denied")
+        self.reason = reason
 
 
 class AddressUnavailable(ServerError, OSError):

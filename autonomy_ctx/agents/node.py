@@ -80,6 +80,11 @@ class Node(AsyncResource):
         await self._servers.enter_async_context(serve(self))
 
     @property
+    def closed(self) -> bool:
+        """Whether it was closed, and takes no more turns."""
+        return self._closed
+
+    @property
     def agents(self) -> list[Agent]:
         """The agents it hosts, in the order they were started."""
         return list(self._agents.values())

@@ -9,13 +9,15 @@ from autonomy_ctx.server.http import http
 
 _MODULES = {
     "InspectorAddress": "autonomy_ctx.server.inspector",
+    "asgi": "autonomy_ctx.server.tenant_api",
     "inspector_app": "autonomy_ctx.server.inspector",
     "inspector_server": "autonomy_ctx.server.inspector",
 }
 
 if TYPE_CHECKING:
     from autonomy_ctx.server.inspector import InspectorAddress, inspector_app, inspector_server
+    from autonomy_ctx.server.tenant_api import asgi
 else:
     __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
-__all__ = ["InspectorAddress", "http", "inspector_app", "inspector_server"]
+__all__ = ["InspectorAddress", "asgi", "http", "inspector_app", "inspector_server"]

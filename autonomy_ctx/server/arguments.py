@@ -76,7 +76,7 @@ class Arguments:
         """Refuse what nobody has read."""
         unknown = next((name for name in self._values if name not in self._known), None)
         if unknown is not None:
-            known = ", ".join(self._known)
+            known = ", ".join(self._known) or "nothing"
             raise bad_request(f"the {self._where} has an unknown `{unknown[:40]}`; it takes {known}")
 
 

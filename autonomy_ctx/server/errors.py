@@ -113,7 +113,7 @@ SLOW_BODY = ClientError(
     message="the body of the request did not come in time; nothing was stored",
     headers={"connection": "close"},
 )
-_UNEXPECTED_ERROR = ClientError(
+UNEXPECTED_ERROR = ClientError(
     status=500, type="InternalError", message="the request failed inside the node; its log says where"
 )
 
@@ -152,7 +152,7 @@ def client_error(error: Exception) -> ClientError:
                     status=status, type=kind, message=str(error), retry_after=_retry_after(error)
                 )
     log_unexpected(error)
-    return _UNEXPECTED_ERROR
+    return UNEXPECTED_ERROR
 
 
 def log_unexpected(error: BaseException) -> None:

@@ -1,0 +1,149 @@
+"""Operations of an API: the routes that answer them, and the OpenAPI document that tells of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib import metadata
+from typing import Any, NotRequired, TypedDict
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from autonomy_ctx.tools.schema import Shape, schema_of
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+_SCHEMAS = "#/components/schemas/"
+_EVENTS = "server-sent events: text, thinking, call and result, and last done, whose data is this, or error"
+
+
+class ErrorDetail(TypedDict):
+    """What is wrong, and what to do."""
+
+    type: str
+    message: str
+    retry_after: NotRequired[float]
+
+
+class ErrorBody(TypedDict):
+    """An error as every route answers it."""
+
+    error: ErrorDetail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """An argument in the query of an address."""
+
+    name: str
+    description: str
+    required: bool = False
+    type: type = str
+    most: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The parameter as OpenAPI has it."""
+        schema = schema_of(Shape(self.type)) | ({} if self.most is None else {"maximum": self.most})
+        return {
+            "name": self.name,
+            "in": "query",
+            "required": self.required,
+            "description": self.description,
+            "schema": schema,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A method of a path: who answers it, what it takes, and what it gives.
+
+    `body` and `answer` are annotated types, `errors` the statuses that it has besides those of all
+    operations.
+    """
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    handler: Handler
+    answer: type
+    query: tuple[Parameter, ...] = ()
+    body: type | None = None
+    streams: bool = False
+    errors: tuple[int, ...] = ()
+
+
+def make_routes(operations: Sequence[Operation], admit: Callable[[Request], Awaitable[None]]) -> list[Route]:
+    """A route for each path; every request is admitted before it is answered."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
+    return [Route(path, _endpoint(methods, admit), methods=[*methods]) for path, methods in by_path.items()]
+
+
+def _endpoint(methods: Mapping[str, Operation], admit: Callable[[Request], Awaitable[None]]) -> Handler:
+    async def answer(request: Request) -> Response:
+        await admit(request)
+        # Where there is a GET, there is a HEAD.
+        return await methods["GET" if request.method == "HEAD" else request.method].handler(request)
+
+    return answer
+
+
+def openapi_document(operations: Sequence[Operation], *, title: str, errors: Sequence[int]) -> dict[str, Any]:
+    """The operations as an OpenAPI 3.1 document; `errors` are the statuses that all of them have."""
+    types = {ErrorBody, *(one.answer for one in operations), *(one.body for one in operations if one.body)}
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, errors)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": metadata.version("autonomy-ctx")},
+        "paths": paths,
+        "components": {
+            "schemas": {
+                kind.__name__: schema_of(Shape(kind))
+                for kind in sorted(types, key=lambda kind: kind.__name__)
+            }
+        },
+    }
+
+
+def _describe(operation: Operation, errors: Sequence[int]) -> dict[str, Any]:
+    content: dict[str, Any] = _json_content(operation.answer)
+    if operation.streams:
+        content["text/event-stream"] = {"schema": {"type": "string", "description": _EVENTS}}
+    answers: dict[str, Any] = {"200": {"description": operation.summary, "content": content}}
+    for status in sorted({*errors, *operation.errors}):
+        answers[str(status)] = {
+            "description": HTTPStatus(status).phrase,
+            "content": _json_content(ErrorBody),
+        }
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "parameters": [
+            *(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in _PATH_PARAMETER.findall(operation.path)
+            ),
+            *(parameter.to_dict() for parameter in operation.query),
+        ],
+        "responses": answers,
+    }
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, "content": _json_content(operation.body)}
+    return described
+
+
+def _json_content(kind: type) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"{_SCHEMAS}{kind.__name__}"}}}
+
+
+def _name_of(kind: type) -> str:
+    return kind.__name__
