@@ -13,6 +13,7 @@ PREPARED = "tests/items/formats/test_prepared.py"
 OWN_CLIENT = "tests/template/test_own_client.py"
 HTTP_LIMITS = "tests/server/test_http_limits.py"
 INSPECTOR_FILE = "tests/inspector/test_inspector_file.py"
+TENANTS = "tests/server/test_asgi.py"
 MUTANTS = [
     Mutant(
         "a text in the inspector's file cannot end its element",
@@ -230,6 +231,34 @@ MUTANTS = [
         'message = {**message, "headers": [*given, *own]}',
         'message = {**message, "headers": [*given]}',
         INSPECTOR,
+    ),
+    Mutant(
+        "a client names no scope but its own",
+        "server/arguments.py",
+        "        if name in self._fixed:",
+        "        if name in self._fixed and name not in self._values:",
+        TENANTS,
+    ),
+    Mutant(
+        "the scope of a turn is what the application says",
+        "server/app.py",
+        "    return TurnRequest(**data, scope=scope)",
+        "    return TurnRequest(**data)",
+        TENANTS,
+    ),
+    Mutant(
+        "whoever the application does not know sees nothing",
+        "server/tenant_api.py",
+        "            raise RequestRefused(_UNAUTHORIZED)",
+        '            return "ana"',
+        TENANTS,
+    ),
+    Mutant(
+        "a request over the limit of the application is refused",
+        "server/tenant_api.py",
+        "        if wait > 0:",
+        "        if False:",
+        TENANTS,
     ),
     Mutant(
         "a post that a form could send is refused",

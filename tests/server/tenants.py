@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import httpx
 import uvicorn
+from server.inspecting import client_of
 from starlette.requests import Request
 
 from autonomy_ctx import Agent, Memory, Node
@@ -35,8 +36,7 @@ async def uvicorn_client(app: Any) -> AsyncIterator[httpx.AsyncClient]:
         async with anyio.create_task_group() as group:
             # Whoever connects before it has started waits in the queue of the socket.
             group.start_soon(partial(server.serve, sockets=[listening]))
-            client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30)
-            async with client:
+            async with client_of(f"http://127.0.0.1:{port}") as client:
                 client.headers["x-api-key"] = "key-of-ana"
                 yield client
             server.should_exit = True
