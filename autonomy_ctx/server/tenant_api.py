@@ -72,7 +72,7 @@ _SCOPE_KEY = "autonomy_ctx.scope"
 # What every operation may answer.
 _ERRORS = (400, 401, 403, 404, 429, 500, 503)
 _TURN_ERRORS = (408, 409, 413, 415, 422, 501, 502, 504)
-_UNAUTHORIZED = ClientError(
+_UNKNOWN_CLIENT = ClientError(
     status=401,
     type="Unauthorized",
     message="this application does not know who sends this; send what it gave you to sign in with",
@@ -236,7 +236,7 @@ class TenantAccess:
 
     def _check_scope(self, scope: Any) -> str:
         if scope is None:
-            raise RequestRefused(_UNAUTHORIZED)
+            raise RequestRefused(_UNKNOWN_CLIENT)
         try:
             return check_scope(scope)
         except (InvalidKey, TypeError, ValueError) as error:

@@ -249,7 +249,7 @@ MUTANTS = [
     Mutant(
         "whoever the application does not know sees nothing",
         "server/tenant_api.py",
-        "            raise RequestRefused(_UNAUTHORIZED)",
+        "            raise RequestRefused(_UNKNOWN_CLIENT)",
         '            return "ana"',
         TENANTS,
     ),
