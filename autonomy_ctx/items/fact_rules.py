@@ -678,11 +678,11 @@ def _strip_end(text: str) -> str:
     return text.strip().rstrip(".!,;:\u3002\uff01 ")
 
 
-_normalized: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
+_normal_forms: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
 
 
 def _normalize(text: str) -> str:
-    return _normalized.get_or_make(text, lambda: _fold_words(text))
+    return _normal_forms.get_or_make(text, lambda: _fold_words(text))
 
 
 def _fold_words(text: str) -> str:
