@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from autonomy_ctx.agents.agent import Agent
+from autonomy_ctx.cli.drawing import KIND_STYLES
 from autonomy_ctx.cli.output import ExitCode, Output, clean_line, make_table
 from autonomy_ctx.cli.python_file import load_objects
 from autonomy_ctx.template.cache_order import PlannedSection, arrange_for_cache
@@ -17,7 +18,6 @@ from autonomy_ctx.template.running import HISTORY_SECTION, is_enabled
 from autonomy_ctx.template.template import ContextTemplate
 
 CHANGES = {"stable": "never", "slow": "now and then", "volatile": "every turn"}
-KIND_STYLES = {"stable": "blue", "slow": "cyan", "volatile": "magenta"}
 
 
 def lint_templates(
