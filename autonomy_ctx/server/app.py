@@ -50,6 +50,8 @@ MAX_HISTORY = 1000
 HEALTH_SECONDS = 1.0
 
 _FIELDS = ("message", "scope", "conversation", "stream", "message_id", "params")
+# A section may look up what params name, and believes them as it believes the scope.
+_TENANT_FIELDS = ("message", "conversation", "stream", "message_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ async def read_turn_request(
 
 def parse_turn_request(raw: bytes, scope: str | None = None) -> TurnRequest:
     """A body as a turn. With a `scope`, the body may name none, and must name a conversation of it."""
-    known = [name for name in _FIELDS if scope is None or name != "scope"]
+    known = _FIELDS if scope is None else _TENANT_FIELDS
     try:
         data = json.loads(raw, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, NotRequired, TypedDict
 
 from starlette.applications import Starlette
@@ -100,7 +100,6 @@ class TurnBody(TypedDict):
     conversation: str
     stream: NotRequired[bool]
     message_id: NotRequired[str | None]
-    params: NotRequired[dict[str, Any] | None]
 
 
 class TurnAnswer(TypedDict):
@@ -305,7 +304,6 @@ class TenantApi:
         self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
         self._requests = TenantRequests(node, body_seconds=limits.body_seconds)
         self.operations = self._list_operations()
-        self._document = openapi_document(self.operations, title="autonomy_ctx", errors=_ERRORS)
         app = Starlette(
             routes=[
                 Route(OPENAPI_PATH, self._openapi),
@@ -324,6 +322,11 @@ class TenantApi:
             await send({"type": "websocket.close", "code": 1000})
         else:
             await self._gate(scope, receive, partial(_send_uncached, send))
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document, without the path that the API is mounted at."""
+        return openapi_document(self.operations, title="autonomy_ctx", errors=_ERRORS)
 
     async def agents(self, request: Request) -> Response:
         """Names and descriptions."""
@@ -360,7 +363,7 @@ class TenantApi:
     async def _openapi(self, request: Request) -> Response:
         # Where it is mounted is known from a request alone.
         servers = [{"url": request.scope.get("root_path", "") or "/"}]
-        return await large_json_response({**self._document, "servers": servers})
+        return await large_json_response({**self.document, "servers": servers})
 
     def _list_operations(self) -> tuple[Operation, ...]:
         """Everything that can be asked for: the routes and the document are made of it."""

@@ -133,7 +133,7 @@ async def test_a_tenant_sees_and_changes_nothing_of_another(name: str) -> None:
         # The name of a conversation is bob's own as long as he does not read ana's with it.
         if name != "takeTurn":
             assert SECRET not in answer.text
-        for field in ("scope", "tenant", "user"):
+        for field in ("scope", "params", "tenant"):
             for named in (
                 Asked({**asked.query, field: "ana"}, asked.body),
                 Asked(asked.query, {**(asked.body or {}), field: "ana"}),
@@ -362,16 +362,40 @@ async def test_a_turn_is_streamed_to_its_tenant() -> None:
 async def test_a_client_that_hangs_up_ends_its_turn(stream: bool) -> None:
     model = Hanging()
     node = await open_node(model=model)
-    async with node, mounted(node) as client:
+    app = FastAPI()
+    app.mount("/assistant", asgi(node, authenticate=scope_of_key))
+
+    @app.middleware("http")
+    async def add_header(request: Request, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers["x-application"] = "yes"
+        return response
+
+    async with node, uvicorn_client(app) as client:
         body = {"message": "hello", "conversation": "trip", "stream": stream}
         async with anyio.create_task_group() as group:
-            group.start_soon(lambda: client.post("/agents/helper", json=body))
+            group.start_soon(lambda: client.post("/assistant/agents/helper", json=body))
             await model.asked.wait()
             group.cancel_scope.cancel()
         with anyio.fail_after(10):
             await model.left.wait()
-        listed = (await ask(client, "listConversations", Asked())).json()["conversations"]
-        assert [one["messages"] for one in listed] == [1]
+        answer = await client.get("/assistant/agents/helper/conversations")
+        assert answer.headers["x-application"] == "yes"
+        assert [one["messages"] for one in answer.json()["conversations"]] == [1]
+
+
+async def test_a_stream_ends_with_an_error_when_the_node_is_closed() -> None:
+    model = Hanging()
+    node = await open_node(model=model)
+    async with node, mounted(node) as client:
+        body = {"message": "hello", "conversation": "trip", "stream": True}
+        async with client.stream("POST", "/agents/helper", json=body) as response:
+            await model.asked.wait()
+            await node.close()
+            events = [event async for event in events_of(response)]
+        assert [event.event for event in events] == ["error"]
+        assert events[0].data["error"]["type"] == "AgentClosed"
+        assert error_of(await ask(client, "listAgents", Asked())) == (503, "Closing")
 
 
 async def test_the_application_around_it_opens_and_closes_the_node(tmp_path: Path) -> None:
