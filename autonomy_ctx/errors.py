@@ -22,6 +22,7 @@ __all__ = [
     "CopyMismatch",
     "EmbedderReplaced",
     "FileRefused",
+    "HistoryMismatch",
     "HookError",
     "InsecureAddress",
     "InvalidAgent",
@@ -77,6 +78,7 @@ __all__ = [
     "UnknownProfileEntry",
     "UnknownTool",
     "UnknownTurn",
+    "UnnamedConversation",
     "UnregisteredHookError",
     "UnregisteredToolError",
     "UserMessageMissing",
@@ -774,6 +776,26 @@ class UnknownTurn(AutonomyCtxError, LookupError):
         which += "" if step is None else f", step {step}"
         super().__init__(f"{which} of this conversation cannot be explained: {problem}")
         self.turn, self.step = turn, step
+
+
+class UnnamedConversation(AutonomyCtxError, ValueError):
+    """A call of another framework names no conversation; nothing was stored and no model was asked."""
+
+    def __init__(self, *, remedy: str) -> None:
+        super().__init__(f"this call names no conversation; {remedy}")
+        self.remedy = remedy
+
+
+class HistoryMismatch(AutonomyCtxError, ValueError):
+    """A framework's history does not begin as the stored conversation does; nothing was stored."""
+
+    def __init__(self, *, conversation: str, messages: int) -> None:
+        super().__init__(
+            f"the {messages:,} messages that the framework passed for conversation {conversation!r} share "
+            f"none with those that are stored; pass its whole history, unshortened, or start another "
+            f"conversation"
+        )
+        self.conversation, self.messages = conversation, messages
 
 
 class KnowledgeError(AutonomyCtxError):

@@ -1,0 +1,221 @@
+"""What all adapters share: what is stored of a framework's history, and what its model is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+from autonomy_ctx import (
+    ContextTemplate,
+    ConversationHistorySection,
+    Memory,
+    Message,
+    SystemInstructionsSection,
+)
+from autonomy_ctx.adapters.engine import ContextEngine, FrameworkContext, SourcedMessage
+from autonomy_ctx.errors import HistoryMismatch, InvalidKey, UnnamedConversation, UserMessageMissing
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.testing import HeldModel, ScriptedModel
+
+TRIP = Key("", "ana", "trip")
+
+
+def said(*texts: str) -> list[SourcedMessage]:
+    """A history in which a user and an assistant take turns; the framework has the texts in capitals."""
+    roles = ("user", "assistant")
+    return [
+        SourcedMessage(Message(roles[number % 2], text), text.upper()) for number, text in enumerate(texts)
+    ]
+
+
+def rules(text: str) -> list[SourcedMessage]:
+    return [SourcedMessage(Message("system", text), "RULES")]
+
+
+def sources(context: FrameworkContext) -> list[str | None]:
+    return [one.source for one in context.messages]
+
+
+async def stored(memory: Memory, conversation: str = "trip") -> list[str]:
+    return [entry.message.text for entry in (await memory.read("ana", conversation)).entries]
+
+
+async def test_a_history_that_grows_is_stored_once(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        for count in (1, 1, 3, 2, 5):
+            history = said("a", "b", "a", "b", "a")[:count]
+            if count != 2:
+                context = await engine.compose(TRIP, history, instructions=rules("Be kind."))
+                assert sources(context) == [one.source for one in history]
+                assert context.instructions_text == "Be kind."
+                assert [one.source for one in context.instructions] == ["RULES"]
+    assert await stored(memory) == ["a", "b", "a", "b", "a"]
+
+
+async def test_another_engine_goes_on_after_a_restart(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with ContextEngine(scope="ana", memory=url) as engine:
+        await engine.compose(TRIP, said("a", "b", "c"))
+        await engine.compose(TRIP, said("a", "x"))
+    async with ContextEngine(scope="ana", memory=url) as engine:
+        fork = await engine.current_conversation("trip")
+        assert fork != "trip"
+        context = await engine.compose(TRIP, said("a", "x", "y"))
+        assert sources(context) == ["A", "X", "Y"]
+        assert await stored(engine.memory, fork) == ["a", "x", "y"]
+        assert (await engine.explain("trip")).messages[-1].text == "y"
+
+
+async def test_a_history_that_left_the_log_goes_on_in_a_fork_and_comes_back(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.compose(TRIP, said("a", "b", "c"))
+        assert sources(await engine.compose(TRIP, said("a", "b", "d"))) == ["A", "B", "D"]
+        fork = await engine.current_conversation("trip")
+        assert sources(await engine.compose(TRIP, said("a", "b", "e"))) == ["A", "B", "E"]
+        assert await engine.current_conversation("trip") not in ("trip", fork)
+        assert sources(await engine.compose(TRIP, said("a", "b", "d", "f"))) == ["A", "B", "D", "F"]
+        assert await engine.current_conversation("trip") == fork
+        assert sources(await engine.compose(TRIP, said("a", "b", "c", "g", "h"))) == list("ABCGH")
+        assert await engine.current_conversation("trip") == "trip"
+    assert await stored(memory) == list("abcgh")
+    assert await stored(memory, fork) == list("abdf")
+
+
+async def test_a_step_back_alone_is_a_fork_too(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.compose(TRIP, said("a", "b", "c"))
+        assert sources(await engine.compose(TRIP, said("a"))) == ["A"]
+
+
+async def test_after_a_first_call_that_failed_the_framework_may_begin_anew(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.compose(TRIP, said("a"))
+        assert sources(await engine.compose(TRIP, said("b"))) == ["B"]
+        assert sources(await engine.compose(TRIP, said("b", "c", "d"))) == ["B", "C", "D"]
+
+
+async def test_a_history_without_what_was_answered_is_refused(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.store_history(TRIP, said("a", "b"))
+        with pytest.raises(HistoryMismatch, match="pass its whole history"):
+            await engine.compose(TRIP, said("c"))
+    assert await stored(memory) == ["a", "b"]
+
+
+async def test_calls_of_one_conversation_at_once_do_not_mix(memory: Memory) -> None:
+    shown: dict[str, Sequence[str | None]] = {}
+
+    async def call(text: str) -> None:
+        shown[text] = sources(await engine.compose(TRIP, said("a", "b", text)))
+
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.compose(TRIP, said("a"))
+        async with anyio.create_task_group() as group:
+            for text in ("c", "d", "e"):
+                group.start_soon(call, text)
+    assert shown == {text: ["A", "B", text.upper()] for text in ("c", "d", "e")}
+
+
+async def test_a_summary_stands_for_what_is_older_and_no_call_waits_for_it(memory: Memory) -> None:
+    model = HeldModel()
+    history = said(*(f"message {number}" for number in range(7)))
+    async with ContextEngine(
+        scope="ana", memory=memory, context_summary={"floor": 2, "ceiling": 4, "model": model}
+    ) as engine:
+        assert len((await engine.compose(TRIP, history)).messages) == 7
+        call = await model.wait_for_call()
+        call.answer("They counted the messages from 0 to 4.")
+        await engine.background.idle()
+        summary, *window = (await engine.compose(TRIP, history)).messages
+    assert summary.source is None
+    assert "They counted" in summary.message.text
+    assert [one.source for one in window] == [one.source for one in history[-len(window) :]]
+
+
+async def test_a_summarizer_that_fails_costs_no_call(memory: Memory) -> None:
+    model = ScriptedModel([RuntimeError("down")])
+    history = said(*(f"message {number}" for number in range(31)))
+    async with ContextEngine(
+        scope="ana", memory=memory, context_summary={"floor": 2, "ceiling": 4, "model": model}
+    ) as engine:
+        for count in range(1, 32, 2):
+            context = await engine.compose(TRIP, history[:count])
+            assert context.messages[-1].source == history[count - 1].source
+            assert len(context.messages) <= 10
+            await engine.background.idle()
+    assert model.calls
+
+
+async def test_a_message_that_was_shortened_has_no_source(memory: Memory) -> None:
+    history = [
+        SourcedMessage(Message("user", "Read it."), "ASK"),
+        SourcedMessage(
+            Message("assistant", None, tool_calls=[{"id": "c1", "name": "read", "arguments": "{}"}]), "CALL"
+        ),
+        SourcedMessage(Message("tool", "words " * 5000, tool_call_id="c1", name="read"), "RESULT"),
+    ]
+    async with ContextEngine(scope="ana", memory=memory, max_tokens=1000) as engine:
+        context = await engine.compose(TRIP, history)
+        assert context.composed.tokens <= 1000
+        assert sources(context) == ["ASK", "CALL", None]
+
+
+async def test_explain_gives_every_step_of_a_turn(memory: Memory) -> None:
+    history = [SourcedMessage(Message("user", "Read it."), "ASK")]
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        first = await engine.compose(TRIP, history, instructions=rules("Be kind."))
+        call = Message("assistant", None, tool_calls=[{"id": "c1", "name": "read", "arguments": "{}"}])
+        history += [SourcedMessage(call), SourcedMessage(Message("tool", "done", tool_call_id="c1"))]
+        second = await engine.compose(TRIP, history, instructions=rules("Be kind."))
+        for step, context in enumerate((first, second), start=1):
+            explained = await engine.explain("trip", step=step)
+            assert explained.digest() == context.composed.digest()
+        assert second.composed.shared is not None
+        assert second.composed.shared.messages == 2
+
+
+async def test_a_template_of_the_users_keeps_the_instructions_of_the_agent(memory: Memory) -> None:
+    template = ContextTemplate([SystemInstructionsSection("From us."), ConversationHistorySection()])
+    async with ContextEngine(scope="ana", memory=memory, context_template=template) as engine:
+        context = await engine.compose(TRIP, said("a"), instructions=rules("From the framework."))
+    assert context.instructions_text == "From the framework.\n\nFrom us."
+    assert template.get_section_names() == ["system_instructions", "conversation_history"]
+
+
+async def test_a_template_that_hides_the_users_message_is_refused(memory: Memory) -> None:
+    template = ContextTemplate([SystemInstructionsSection("From us.")])
+    async with ContextEngine(scope="ana", memory=memory, context_template=template) as engine:
+        with pytest.raises(UserMessageMissing):
+            await engine.compose(TRIP, said("a"))
+
+
+async def test_a_call_must_name_its_scope_and_conversation() -> None:
+    async with ContextEngine(scope=lambda call: call["user"]) as engine:
+        assert engine.key({"user": "ana"}, "trip", remedy="") == TRIP
+        with pytest.raises(UnnamedConversation, match="pass a thread_id"):
+            engine.key({"user": "ana"}, None, remedy="pass a thread_id")
+        with pytest.raises(InvalidKey, match="scope"):
+            engine.key({"user": None}, "trip", remedy="")
+        with pytest.raises(InvalidKey, match="name the scope"):
+            await engine.explain("trip")
+    with pytest.raises(InvalidKey, match="scope"):
+        ContextEngine(scope=None)  # type: ignore[arg-type]
+
+
+async def test_a_log_that_is_the_history_takes_the_same_message_twice(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        for _ in range(2):
+            await engine.append(TRIP, [Message("user", "a"), Message("assistant", "b")])
+        assert [message.text for message in await engine.history(TRIP)] == ["a", "b", "a", "b"]
+        context = await engine.compose_stored(TRIP)
+        assert [one.message.text for one in context.messages] == ["a", "b", "a", "b"]
+
+
+def test_plain_functions_use_it_from_any_thread(tmp_path: Path) -> None:
+    engine = ContextEngine(scope="ana", memory=f"sqlite:///{tmp_path}/memory.db")
+    assert sources(engine.run_sync(engine.compose, TRIP, said("a"))) == ["A"]
+    assert sources(engine.run_sync(engine.compose, TRIP, said("a", "b", "c"))) == ["A", "B", "C"]
+    engine.close_sync()
