@@ -6,11 +6,11 @@ import json
 import re
 
 import pytest
-from agents.provider_words import ALL, Say
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from items.formats.frames import event as frame
 from models.model_server import Answer, serving
+from models.provider_words import ALL, Say
 
 from autonomy_ctx import Agent, AgentReply, AutonomyCtxError, ContextOverflow, Memory, Model, ModelError
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from agents import documented_programs as programs
-from agents.provider_server import ProviderServer, providing
-from agents.provider_words import Asked, Call, Say
 from anyio.from_thread import start_blocking_portal
+from models.provider_server import ProviderServer, providing
+from models.provider_words import Asked, Call, Say
 
 import autonomy_ctx
 from autonomy_ctx import Agent, ContextPool, ContextQueue, ContextTemplate, Model, Node, Runtime, tool

@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio
 import pytest
-from agents.provider_server import RETRY_AFTER, Fault, ProviderServer, providing
-from agents.provider_words import INPUT_TOKENS, OUTPUT_TOKENS, SIGNATURE, Call, Say
+from models.provider_server import RETRY_AFTER, Fault, ProviderServer, providing
+from models.provider_words import INPUT_TOKENS, OUTPUT_TOKENS, SIGNATURE, Call, Say
 
 from autonomy_ctx import (
     Agent,

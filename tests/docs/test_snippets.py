@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents.provider_server import providing
-from agents.provider_words import Asked, Call, Say
 from anyio.from_thread import start_blocking_portal
 from docs.snippets import PAGES, ROOT, run, shown, snippets
+from models.provider_server import providing
+from models.provider_words import Asked, Call, Say
 
 FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml")
 

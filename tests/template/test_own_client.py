@@ -11,13 +11,13 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
-from agents.provider_server import ProviderServer, providing
-from agents.provider_words import ALL, SIGNATURE, Call, Say
 from hypothesis import given
 from items.formats.golden_conversation import RICH, TOOLS, any_history
 from items.formats.sdk import openai_takes, really, responses_takes
 from items.formats.test_anthropic import conforming
 from items.formats.test_bedrock import official, service
+from models.provider_server import ProviderServer, providing
+from models.provider_words import ALL, SIGNATURE, Call, Say
 from strategies import NOON, some
 
 from autonomy_ctx import (

@@ -10,10 +10,10 @@ from enum import Enum, auto
 from typing import Any, TypeAlias
 
 import anyio
-from agents.provider_words import ALL, Asked, Bedrock, Say, Words, sse
 from anyio.abc import SocketAttribute
 from items.formats.frames import frame, header
 from models.model_server import Answer, ModelServer, Seen, as_json
+from models.provider_words import ALL, Asked, Bedrock, Say, Words, sse
 
 RETRY_AFTER = 7
 SSE, FRAMES = "text/event-stream", "application/vnd.amazon.eventstream"
