@@ -192,12 +192,18 @@ class ContextEngine(AsyncResource):
         instructions: Sequence[SourcedMessage] = (),
         tools: Sequence[Mapping[str, Any]] = (),
         params: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
     ) -> FrameworkContext:
-        """Store what is new of a framework's whole history, and compose the context of its next call."""
+        """Store what is new of a framework's whole history, and compose the context of its next call.
+
+        `max_tokens` is a budget for this call, instead of the template's.
+        """
         said = identify(history)
         async with self._lock(key):
             branch, _ = await self._store_history(key, said)
-        return await self._compose(key, branch, [*instructions, *said], len(instructions), tools, params)
+        return await self._compose(
+            key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens
+        )
 
     async def compose_stored(
         self,
@@ -255,6 +261,12 @@ class ContextEngine(AsyncResource):
                 self._portal = self._portal_owner.__enter__()
             portal = self._portal
         return portal.call(partial(work, *args, **options))
+
+    async def run(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        """Run async work where the engine lives: in its own thread once `run_sync` was used, or here."""
+        if self._portal is None:
+            return await work(*args, **options)
+        return await anyio.to_thread.run_sync(partial(self.run_sync, work, *args, **options))
 
     async def close(self) -> None:
         """End the background work, and close what the engine has opened. Twice is harmless."""
@@ -397,6 +409,7 @@ class ContextEngine(AsyncResource):
         instructions: int,
         tools: Sequence[Mapping[str, Any]],
         params: Mapping[str, Any] | None,
+        max_tokens: int | None = None,
     ) -> FrameworkContext:
         head = await self.memory.head(branch.scope, branch.conversation)
         turn = await self._read_turn(key, branch, head.last_user)
@@ -411,6 +424,7 @@ class ContextEngine(AsyncResource):
             ),
             previous=turn.previous,
             tools=tools,
+            max_tokens=max_tokens,
         )
         if head.last_user and not _shows(composed, head.last_user, turn.message):
             raise UserMessageMissing(
@@ -459,11 +473,11 @@ class ContextAdapter(AsyncResource):
         scope: str | None = None,
     ) -> ComposedContext:
         """What the model was shown in a past call, byte for byte: by default in the newest one."""
-        return await self.engine.explain(conversation, turn, step=step, scope=scope)
+        return await self.engine.run(self.engine.explain, conversation, turn, step=step, scope=scope)
 
     async def settled(self) -> None:
         """Wait until no summary is being written. For tests and shutdowns; a turn never waits."""
-        await self.engine.background.idle()
+        await self.engine.run(self.engine.background.idle)
 
     async def close(self) -> None:
         """End the background work, and close what the adapter has opened."""
