@@ -466,7 +466,7 @@ class Bedrock:
             deltas: list[dict[str, Any]]
             start: dict[str, Any] = {}
             if "text" in block:
-                deltas = [{"text": one} for one in halves(block["text"])]
+                deltas = [{"text": one} for one in ("", *halves(block["text"]))]
             elif "toolUse" in block:
                 use = block["toolUse"]
                 start = {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}
@@ -474,7 +474,8 @@ class Bedrock:
             else:
                 deltas = [{"reasoningContent": {"text": one}} for one in halves(say.thinking)]
                 deltas.append({"reasoningContent": {"signature": SIGNATURE}})
-            made.append(frame("contentBlockStart", {**about, "start": start}))
+            # Only calls have a start: of its union exactly one member is set.
+            made += [frame("contentBlockStart", {**about, "start": start})] if start else []
             made += [frame("contentBlockDelta", {**about, "delta": delta}) for delta in deltas]
             made.append(frame("contentBlockStop", about))
         made.append(frame("messageStop", {"stopReason": "tool_use" if say.calls else "end_turn"}))
