@@ -4,6 +4,11 @@
 BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv-demo
+# The frameworks that the adapters are for; not all of them can be installed together.
+ADAPTERS_1 := .venv-adapters-1
+ADAPTERS_2 := .venv-adapters-2
+FRAMEWORKS_1 := langchain,openai-agents,pydantic-ai,google-adk,agent-framework,llama-index,strands
+FRAMEWORKS_2 := litellm
 PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 TELL_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 VERSION := $(shell $(PYTHON) $(TELL_VERSION))
@@ -12,13 +17,18 @@ CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.
 # Tests start many processes, and without compiled files each compiles the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check nightly bench format clean
+.PHONY: demo test test-adapters check nightly bench format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly"
+
+# The versions are those of tests/adapters/constraints-*.txt.
+test-adapters: $(ADAPTERS_1)/.ready $(ADAPTERS_2)/.ready
+	$(ADAPTERS_1)/bin/python -m pytest -q -n 2 tests/adapters --ignore=tests/adapters/test_litellm.py
+	$(ADAPTERS_2)/bin/python -m pytest -q tests/adapters/test_litellm.py
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -37,7 +47,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(ADAPTERS_1) $(ADAPTERS_2) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml .venv/.made-with-$(VERSION)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
@@ -48,6 +58,15 @@ $(DEMO)/.ready: pyproject.toml
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(DEMO)
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,server]'
+	@touch $@
+
+$(ADAPTERS_1)/.ready: FRAMEWORKS = $(FRAMEWORKS_1)
+$(ADAPTERS_2)/.ready: FRAMEWORKS = $(FRAMEWORKS_2)
+.venv-adapters-%/.ready: pyproject.toml tests/adapters/constraints-%.txt
+	@$(CHECK_VERSION)
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(@D)/bin/python -m pip install --quiet --constraint tests/adapters/constraints-$*.txt --editable ".[$(FRAMEWORKS)]" --group adapters-$*
 	@touch $@
 
 .venv/.made-with-$(VERSION):

@@ -31,6 +31,8 @@ POSTGRESQL = ROOT / "docs" / "how-to" / "use-postgresql.md"
 # It sets a tracer provider, which a process has for good.
 TRACES = ROOT / "docs" / "how-to" / "trace.md"
 APART = (OWN_CLIENT, POSTGRESQL, TRACES)
+# Their snippets need the frameworks: `tests/adapters` runs them.
+USE_WITH = ROOT / "docs" / "use-with"
 ADDRESSES = {
     "OPENAI_BASE_URL": "/v1",
     "ANTHROPIC_BASE_URL": "",
@@ -39,7 +41,10 @@ ADDRESSES = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in APART], ids=shown)
+ALONE = [page for page in PAGES if page not in APART and page.parent != USE_WITH]
+
+
+@pytest.mark.parametrize("page", ALONE, ids=shown)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
     run(page, tmp_path, alone=page == README)
 
