@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -219,3 +220,26 @@ def test_plain_functions_use_it_from_any_thread(tmp_path: Path) -> None:
     assert sources(engine.run_sync(engine.compose, TRIP, said("a"))) == ["A"]
     assert sources(engine.run_sync(engine.compose, TRIP, said("a", "b", "c"))) == ["A", "B", "C"]
     engine.close_sync()
+
+
+async def test_a_cut_history_begins_with_a_user_message(memory: Memory) -> None:
+    long = said(*("word " * 200 if number == 0 else f"text {number}" for number in range(5)))
+    async with ContextEngine(scope="ana", memory=memory, context_summary=False) as engine:
+        whole = await engine.compose(TRIP, long)
+        short = await engine.compose(TRIP, long, max_tokens=whole.composed.tokens // 4)
+    assert short.composed.cut
+    assert short.messages[0].message.role == "user"
+    assert sources(short) == [None, "TEXT 1", "TEXT 2", "TEXT 3", "TEXT 4"]
+
+
+async def test_after_plain_calls_an_adapter_works_in_the_thread_that_the_engine_has(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    async with ContextEngine(scope="ana", memory=url) as engine:
+        await anyio.to_thread.run_sync(engine.run_sync, engine.compose, TRIP, said("a"))
+        there = await engine.run(_thread)
+        assert there != await _thread()
+        assert (await engine.run(engine.explain, "trip")).messages[-1].text == "a"
+
+
+async def _thread() -> int:
+    return threading.get_ident()

@@ -33,7 +33,7 @@ from autonomy_ctx.errors import (
     UnnamedConversation,
     UserMessageMissing,
 )
-from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, repair_messages
+from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
 from autonomy_ctx.items.message import ChatRole, Message, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
@@ -526,6 +526,9 @@ def framework_context(composed: ComposedContext, said: Sequence[SourcedMessage])
         # In the middle of a history, a rule stays where the framework had it.
         leads = message.role in INSTRUCTION_ROLES and (not messages or shown.source is None)
         (instructions if leads else messages).append(shown)
+    if messages and messages[0].message.role is ChatRole.ASSISTANT:
+        # What came before was cut, and most providers want a user's message first.
+        messages.insert(0, SourcedMessage(Message("user", OPENING_TEXT)))
     return FrameworkContext(composed=composed, instructions=instructions, messages=messages)
 
 

@@ -73,9 +73,11 @@ class AdapterContract:
 
     framework: ClassVar[type[Framework]]
 
+    def options(self, memory_url: str, summary: Any = None) -> dict[str, Any]:
+        return {"scope": SCOPE, "memory": memory_url, "context_summary": summary}
+
     def make(self, server: ProviderServer, url: str, summary: Any = None, history: Any = None) -> Framework:
-        options = {"scope": SCOPE, "memory": url, "context_summary": summary}
-        return self.framework(server.url, options, history)
+        return self.framework(server.url, self.options(url, summary), history)
 
     @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
     async def test_the_recorded_conversation_gives_the_same_context(
