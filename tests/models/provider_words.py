@@ -364,7 +364,11 @@ class Google:
         assert headers.get("x-goog-api-key"), "a key is needed"
         assert "key=" not in path, "a key in an address would be logged"
         # Both spellings of a field are one to the service, and its own client mixes them.
-        google_rules(json.loads(json.dumps(body).replace("parameters_json_schema", "parametersJsonSchema")))
+        spelling = {"parameters_json_schema": "parametersJsonSchema", "mime_type": "mimeType"}
+        text = json.dumps(body)
+        for other, one in spelling.items():
+            text = text.replace(f'"{other}"', f'"{one}"')
+        google_rules(json.loads(text))
         for content in body["contents"]:
             # Only the first call of several at once is signed.
             calls = [part for part in content["parts"] if "functionCall" in part]
@@ -425,7 +429,7 @@ class Google:
         if say.text:
             parts.append({"text": say.text})
         for call in say.calls:
-            parts.append({"functionCall": {"name": call.name, "args": dict(call.arguments)}})
+            parts.append({"functionCall": {"id": call.id, "name": call.name, "args": dict(call.arguments)}})
         if say.calls:
             parts[-len(say.calls)]["thoughtSignature"] = SIGNATURE
         return parts
