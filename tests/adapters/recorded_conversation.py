@@ -106,9 +106,11 @@ def shown(composed: ComposedContext) -> list[Shown]:
 
 
 def _shown(message: Message) -> Shown:
+    # Some frameworks add to the instructions what an agent is called.
+    is_rule = message.text.startswith(INSTRUCTIONS)
     return Shown(
         "summary" if isinstance(message, Summary) else message.role.value,
-        message.text,
+        INSTRUCTIONS if is_rule else message.text,
         calls=tuple((call.id, call.name, json.loads(call.arguments)) for call in message.tool_calls),
         result_of=message.tool_call_id,
         images=sum(isinstance(part, ImageContent) for part in message.parts),
