@@ -84,6 +84,8 @@ class FrameworkContext:
     composed: ComposedContext
     instructions: Sequence[SourcedMessage]
     messages: Sequence[SourcedMessage]
+    # The framework's own history, under the ids that its messages have in memory.
+    history: Sequence[SourcedMessage] = ()
 
     @property
     def instructions_text(self) -> str:
@@ -201,9 +203,10 @@ class ContextEngine(AsyncResource):
         said = identify(history)
         async with self._lock(key):
             branch, _ = await self._store_history(key, said)
-        return await self._compose(
+        context = await self._compose(
             key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens
         )
+        return replace(context, history=said)
 
     async def compose_stored(
         self,
@@ -217,8 +220,15 @@ class ContextEngine(AsyncResource):
         branch = await self._branch(key)
         return await self._compose(key, branch, instructions, len(instructions), tools, params)
 
+    async def store_reply(self, key: Key, context: FrameworkContext, *replies: Message) -> None:
+        """Store what a model answered to a context, at once: the next call may never come."""
+        before = context.history[-1].message.id if context.history else ""
+        said = identify([SourcedMessage(reply) for reply in replies], before)
+        async with self._lock(key):
+            await self._store_history(key, [*context.history, *said])
+
     async def store_history(self, key: Key, history: Sequence[SourcedMessage]) -> None:
-        """Store what is new of a framework's whole history, such as the answer to the newest call."""
+        """Store what is new of a framework's whole history, without composing."""
         async with self._lock(key):
             await self._store_history(key, identify(history))
 

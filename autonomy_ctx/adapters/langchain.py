@@ -1,0 +1,180 @@
+"""`ContextMiddleware`: our context for agents of LangChain and graphs of LangGraph.
+
+The framework keeps its messages in its own state; the model sees what our template composed of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Unpack
+
+from autonomy_ctx.adapters.engine import (
+    ContextAdapter,
+    EngineOptions,
+    FrameworkContext,
+    Scope,
+    SourcedMessage,
+    make_engine,
+    missing_framework,
+)
+from autonomy_ctx.items.formats.openai import openai_message
+from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
+from autonomy_ctx.memory.store import Key
+
+try:
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        ExtendedModelResponse,
+        ModelRequest,
+        ModelResponse,
+    )
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        SystemMessage,
+        ToolMessage,
+        convert_to_messages,
+    )
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+    from langgraph.config import get_config
+except ImportError as error:
+    raise missing_framework(error, "langchain") from error
+
+REMEDY = 'invoke the agent with config={"configurable": {"thread_id": "..."}}'
+_ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
+
+
+class ContextMiddleware(AgentMiddleware, ContextAdapter):  # type: ignore[misc]
+    """Give it to `create_agent(middleware=[...])`, before others that change messages.
+
+    `scope` is a name, or a function of the `ModelRequest`; the conversation is the `thread_id`. In a graph
+    of your own, `compose` and `acompose` give the messages to send. Other arguments: see `ContextEngine`.
+    """
+
+    def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
+        super().__init__()
+        self.engine = make_engine(scope, **options)
+
+    def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
+        """Send our context instead of the request's messages, and store the answer."""
+        key = self._key(request)
+        context = self.engine.run_sync(self._compose, key, request)
+        response = handler(_with_context(request, context))
+        self.engine.run_sync(self.engine.store_reply, key, context, *_replies(response))
+        return response
+
+    async def awrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[Any]]
+    ) -> Any:
+        """Send our context instead of the request's messages, and store the answer."""
+        key = self._key(request)
+        context = await self._compose(key, request)
+        response = await handler(_with_context(request, context))
+        await self.engine.store_reply(key, context, *_replies(response))
+        return response
+
+    async def acompose(self, messages: Sequence[BaseMessage], *, call: Any = None) -> list[BaseMessage]:
+        """The messages to send for the whole history of a graph's thread; inside a node of the graph.
+
+        `call` is what a `scope` that is a function is given, such as the state.
+        """
+        leading = 0
+        while leading < len(messages) and isinstance(messages[leading], SystemMessage):
+            leading += 1
+        said = [SourcedMessage(to_message(one), one) for one in messages]
+        context = await self.engine.compose(self._key(call), said[leading:], instructions=said[:leading])
+        return [from_message(one) for one in (*context.instructions, *context.messages)]
+
+    def compose(self, messages: Sequence[BaseMessage], *, call: Any = None) -> list[BaseMessage]:
+        """The same in a graph that is not async."""
+        return self.engine.run_sync(self.acompose, messages, call=call)
+
+    async def _compose(self, key: Key, request: ModelRequest) -> FrameworkContext:
+        system = request.system_message
+        return await self.engine.compose(
+            key,
+            [SourcedMessage(to_message(one), one) for one in request.messages],
+            instructions=[] if system is None else [SourcedMessage(to_message(system), system)],
+            tools=[_tool_spec(tool) for tool in request.tools],
+        )
+
+    def _key(self, call: Any) -> Key:
+        thread = get_config().get("configurable", {}).get("thread_id")
+        return self.engine.key(call, None if thread is None else str(thread), remedy=REMEDY)
+
+
+def to_message(message: BaseMessage) -> Message:
+    """A message of LangChain as ours."""
+    parts = [part for block in message.content_blocks if (part := _to_part(block)) is not None]
+    content: Any = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextContent) else parts
+    role = _ROLES.get(message.type) or getattr(message, "role", "user")
+    if isinstance(message, ToolMessage):
+        return Message(
+            role,
+            content,
+            tool_call_id=message.tool_call_id,
+            name=message.name,
+            is_error=message.status == "error",
+        )
+    calls: list[dict[str, Any]] = []
+    if isinstance(message, AIMessage):
+        for call in (*message.tool_calls, *message.invalid_tool_calls):
+            given = call["args"]
+            arguments = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
+            calls.append({"id": call["id"], "name": call["name"] or "", "arguments": arguments})
+    return Message(role, content, tool_calls=calls, name=message.name)
+
+
+def from_message(shown: SourcedMessage) -> BaseMessage:
+    """What LangChain sends for a message: its own one, or ours if that was changed or added."""
+    if shown.source is not None:
+        return shown.source
+    message = shown.message
+    form = openai_message(message)
+    if message.role is not ChatRole.TOOL:
+        return convert_to_messages([form])[0]
+    status = "error" if message.is_error else "success"
+    return ToolMessage(
+        form["content"], tool_call_id=message.tool_call_id, name=message.name, status=status, id=message.id
+    )
+
+
+def _to_part(block: Mapping[str, Any]) -> Part | None:
+    """A content block as ours; calls are read elsewhere, and what we have no part for leaves a note."""
+    match block.get("type"):
+        case "text":
+            return TextContent(block.get("text") or "")
+        case "reasoning":
+            signature = (block.get("extras") or {}).get("signature")
+            return ThinkingContent(block.get("reasoning") or "", signature=signature)
+        case "image" if block.get("base64"):
+            return ImageContent(f"data:{block.get('mime_type') or 'image/png'};base64,{block['base64']}")
+        case "image" if block.get("url"):
+            return ImageContent(block["url"])
+        case "tool_call" | "tool_call_chunk" | "invalid_tool_call":
+            return None
+        case kind:
+            return TextContent(f"[{kind}]")
+
+
+def _with_context(request: ModelRequest, context: FrameworkContext) -> ModelRequest:
+    system = None
+    if len(context.instructions) == 1:
+        system = from_message(context.instructions[0])
+    elif context.instructions:
+        system = SystemMessage(context.instructions_text)
+    return request.override(messages=[from_message(one) for one in context.messages], system_message=system)
+
+
+def _replies(response: Any) -> list[Message]:
+    if isinstance(response, ExtendedModelResponse):
+        response = response.model_response
+    answers = response.result if isinstance(response, ModelResponse) else [response]
+    return [to_message(answer) for answer in answers]
+
+
+def _tool_spec(tool: Any) -> Mapping[str, Any]:
+    spec = convert_to_openai_tool(tool)
+    # Tools that a provider runs itself have no function.
+    return spec.get("function") or {"name": str(spec.get("type")), "description": "", "parameters": {}}
