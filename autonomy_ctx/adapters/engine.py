@@ -215,10 +215,21 @@ class ContextEngine(AsyncResource):
         instructions: Sequence[SourcedMessage] = (),
         tools: Sequence[Mapping[str, Any]] = (),
         params: Mapping[str, Any] | None = None,
+        record: bool = True,
     ) -> FrameworkContext:
-        """The same for a framework whose history is our log: nothing is stored."""
+        """The same for a framework whose history is our log: nothing is stored.
+
+        Without `record`, `explain` is not told of it: for contexts that may never be sent.
+        """
         branch = await self._branch(key)
-        return await self._compose(key, branch, instructions, len(instructions), tools, params)
+        return await self._compose(key, branch, instructions, len(instructions), tools, params, record=record)
+
+    async def record(self, key: Key, context: FrameworkContext) -> None:
+        """Let `explain` know that a context was sent, in the turn of the newest user message."""
+        branch = await self._branch(key)
+        head = await self.memory.head(branch.scope, branch.conversation)
+        turn = await self._read_turn(key, branch, head.last_user)
+        await self._record(turn, context.composed, head.generation)
 
     async def store_reply(self, key: Key, context: FrameworkContext, *replies: Message) -> None:
         """Store what a model answered to a context, at once: the next call may never come."""
@@ -420,6 +431,8 @@ class ContextEngine(AsyncResource):
         tools: Sequence[Mapping[str, Any]],
         params: Mapping[str, Any] | None,
         max_tokens: int | None = None,
+        *,
+        record: bool = True,
     ) -> FrameworkContext:
         head = await self.memory.head(branch.scope, branch.conversation)
         turn = await self._read_turn(key, branch, head.last_user)
@@ -442,10 +455,14 @@ class ContextEngine(AsyncResource):
                 position=head.last_user,
                 sections=[section.name for section in composed.sections if section.messages],
             )
+        if record:
+            await self._record(turn, composed, head.generation)
+        return framework_context(composed, said)
+
+    async def _record(self, turn: _TurnContexts, composed: ComposedContext, generation: int) -> None:
         turn.previous = without_params(composed)
         turn.contexts.append(turn.previous)
-        await self._records.save(branch, turn.name, head.generation, turn.contexts)
-        return framework_context(composed, said)
+        await self._records.save(turn.branch, turn.name, generation, turn.contexts)
 
     async def _read_turn(self, key: Key, branch: Key, position: int) -> _TurnContexts:
         """The turn that answers the user's message at a position, with its contexts so far."""

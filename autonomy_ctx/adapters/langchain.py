@@ -45,7 +45,7 @@ REMEDY = 'invoke the agent with config={"configurable": {"thread_id": "..."}}'
 _ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 
 
-class ContextMiddleware(AgentMiddleware, ContextAdapter):  # type: ignore[misc]
+class ContextMiddleware(AgentMiddleware, ContextAdapter):
     """Give it to `create_agent(middleware=[...])`, before others that change messages.
 
     `scope` is a name, or a function of the `ModelRequest`; the conversation is the `thread_id`. In a graph
@@ -108,7 +108,7 @@ def to_message(message: BaseMessage) -> Message:
     """A message of LangChain as ours."""
     parts = [part for block in message.content_blocks if (part := _to_part(block)) is not None]
     content: Any = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextContent) else parts
-    role = _ROLES.get(message.type) or getattr(message, "role", "user")
+    role = _ROLES.get(message.type) or str(getattr(message, "role", "user"))
     if isinstance(message, ToolMessage):
         return Message(
             role,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autonomy_ctx.items.formats.base import (
@@ -45,6 +46,7 @@ from autonomy_ctx.items.formats.outgoing import (
     note_omission,
     opening_text,
     repair_messages,
+    replace_json_surrogates,
     tool_specs,
     wire_tool_name,
     wire_tool_names,
@@ -54,6 +56,7 @@ from autonomy_ctx.items.message import (
     ChatRole,
     ImageContent,
     Message,
+    Part,
     TextContent,
     ThinkingContent,
     ToolCall,
@@ -312,6 +315,92 @@ def responses_input(
             note_omission(message, repairs)
     items = _drop_dangling_reasoning(items, repairs)
     return items or [{"type": "message", "role": "user", "content": opening_text(repairs)}]
+
+
+@dataclass(frozen=True, slots=True)
+class InputMessage:
+    """A message of a request's input, and the items it was made of."""
+
+    message: Message
+    items: Sequence[Mapping[str, Any]]
+
+
+def read_input(items: Sequence[Mapping[str, Any]]) -> list[InputMessage]:
+    """Input items as messages: what the assistant says up to the next result or user is one.
+
+    Items that we have no field for leave a note, such as `[web_search_call]`.
+    """
+    found: list[InputMessage] = []
+    group: list[Mapping[str, Any]] = []
+
+    def end_group() -> None:
+        if group:
+            reply = responses_reply({"output": [_as_output(item) for item in group]}, new_id)
+            content = _join_parts(reply.parts) if reply.parts else None
+            found.append(InputMessage(Message("assistant", content, tool_calls=reply.tool_calls), (*group,)))
+            group.clear()
+
+    for item in items:
+        kind = as_text(item.get("type")) or "message"
+        if kind.endswith("_output"):
+            end_group()
+            content, call_id = _read_content(item.get("output")), as_nonempty_text(item.get("call_id"))
+            found.append(InputMessage(Message("tool", content, tool_call_id=call_id), (item,)))
+        elif kind == "message" and item.get("role") != "assistant":
+            end_group()
+            content = _read_content(item.get("content"))
+            found.append(InputMessage(Message(as_text(item.get("role")) or "user", content), (item,)))
+        else:
+            group.append(item)
+    end_group()
+    return found
+
+
+def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An item of the assistant as a reply has it."""
+    kind = as_text(item.get("type")) or "message"
+    if kind in ("reasoning", "function_call") or (kind == "message" and isinstance(item["content"], list)):
+        return item
+    if kind != "message" and item.get("call_id"):
+        return {"type": "function_call", "call_id": item["call_id"], "name": kind, "arguments": "{}"}
+    text = as_text(item.get("content")) if kind == "message" else f"[{kind}]"
+    return {"type": "message", "content": [{"type": "output_text", "text": text}]}
+
+
+def _read_content(content: Any) -> str | tuple[Part, ...]:
+    """What a user or a tool said."""
+    if not isinstance(content, list):
+        return as_text(content)
+    parts: list[Part] = []
+    for part in as_mappings(content):
+        if isinstance(part.get("text"), str):
+            parts.append(TextContent(part["text"]))
+        elif isinstance(part.get("image_url"), str):
+            detail = part.get("detail")
+            parts.append(ImageContent(part["image_url"], detail if detail in ("low", "high") else "auto"))
+        else:
+            parts.append(TextContent(f"[{as_text(part.get('type'))}]"))
+    return _join_parts(parts)
+
+
+def _join_parts(parts: Sequence[Part]) -> str | tuple[Part, ...]:
+    """One text as a plain string, as most messages have it."""
+    [first, *rest] = parts or [TextContent("")]
+    return first.text if isinstance(first, TextContent) and not rest else tuple(parts)
+
+
+def responses_items(message: Message) -> list[dict[str, Any]]:
+    """One message as input items, by itself: nothing is mended for its neighbours' sake."""
+    if message.role is ChatRole.TOOL:
+        items = [_result_item(message, [])]
+    elif message.role is ChatRole.ASSISTANT:
+        items = _assistant_items(message, ToolNames(()), [])
+    elif message.role is ChatRole.USER:
+        content = _input_content(message, []) or empty_message_text(message, [])
+        items = [{"type": "message", "role": "user", "content": content}]
+    else:
+        items = [{"type": "message", "role": message.role.value, "content": message_text(message, [])}]
+    return replace_json_surrogates(items)  # type: ignore[no-any-return]
 
 
 def _assistant_items(message: Message, names: ToolNames, repairs: list[str]) -> list[dict[str, Any]]:

@@ -1,0 +1,200 @@
+"""`ContextSession` and `ContextInputFilter`: our context for the OpenAI Agents SDK.
+
+In a `ContextSession` our log is the history: a run begins with what our template composed of it. A
+`ContextInputFilter` leaves the history to the SDK and composes the input of each model call. A session has
+a filter of its own, `input_filter`, for runs of many calls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+from autonomy_ctx.adapters.engine import (
+    ContextAdapter,
+    ContextEngine,
+    EngineOptions,
+    FrameworkContext,
+    Scope,
+    SourcedMessage,
+    make_engine,
+    missing_framework,
+)
+from autonomy_ctx.items.formats.openai_responses import read_input, responses_items
+from autonomy_ctx.items.json_values import thaw
+from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.template.composed import visible_fields
+
+try:
+    from agents import FunctionTool, RunContextWrapper  # type: ignore[attr-defined]
+    from agents.memory import SessionABC, SessionSettings
+    from agents.run import CallModelData, ModelInputData
+except ImportError as error:
+    raise missing_framework(error, "openai-agents") from error
+
+logger = logging.getLogger("autonomy_ctx.adapters")
+
+# Where a stored message has the SDK's own items, when ours could not be made into the same again.
+ITEMS = "openai_agents_items"
+_PLAIN_TYPES = ("message", "function_call", "function_call_output")
+
+
+class ContextInputFilter(ContextAdapter):
+    """Give it to `RunConfig(call_model_input_filter=...)`; the SDK keeps the history, in any session.
+
+    `scope` and `conversation` are names, or functions of the `CallModelData`, whose `context` is the run's.
+    Other arguments: see `ContextEngine`.
+    """
+
+    def __init__(
+        self, *, scope: Scope, conversation: str | Callable[[Any], str], **options: Unpack[EngineOptions]
+    ) -> None:
+        self.engine = make_engine(scope, **options)
+        self._conversation = conversation
+
+    async def __call__(self, data: CallModelData) -> ModelInputData:
+        """The input of one model call."""
+        found = self._conversation(data) if callable(self._conversation) else self._conversation
+        key = self.engine.key(data, found, remedy="give the filter a `conversation` that finds one")
+        context = await self.engine.compose(
+            key, to_messages(data.model_data.input), instructions=_rules(data), tools=_tool_specs(data)
+        )
+        return _model_input(context)
+
+
+class ContextSession(SessionABC, ContextAdapter):
+    """Give it to `Runner.run(session=...)`, and perhaps its `input_filter` to the `RunConfig`.
+
+    `scope` is a name, or a function of an object whose `context` is the run's; the conversation is the
+    `session_id`. Other arguments: see `ContextEngine`. One object serves one run at a time; `share` makes
+    others of it.
+    """
+
+    session_settings: SessionSettings | None = None
+    # Of a run: how many items it began with, what it has stored since, how much of that it has added, and
+    # the context it began with until a call is recorded.
+    _given: int
+    _run: list[Message]
+    _added: int
+    _unrecorded: FrameworkContext | None
+
+    def __init__(self, session_id: str, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
+        self._open(session_id, make_engine(scope, **options))
+
+    def share(self, session_id: str) -> ContextSession:
+        """Another session with the same memory and background; close only the first one."""
+        made = type(self).__new__(type(self))
+        made._open(session_id, self.engine)
+        return made
+
+    async def get_items(
+        self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
+    ) -> list[Any]:
+        """What a run begins with: the composed context, or its last `limit` items."""
+        context = await self.engine.compose_stored(self._key(wrapper), record=False)
+        given = [item for one in (*context.instructions, *context.messages) for item in from_message(one)]
+        given = given if limit is None else given[max(len(given) - limit, 0) :]
+        self._given, self._run, self._added, self._unrecorded = len(given), [], 0, context
+        return given
+
+    async def add_items(self, items: list[Any], *, wrapper: RunContextWrapper[Any] | None = None) -> None:
+        """Store the items of a run, except those that its filter has stored already."""
+        said = [_with_items(one) for one in to_messages(items)]
+        known = _shared_length(said, self._run[self._added :])
+        self._run += await self.engine.append(self._key(wrapper), said[known:])
+        self._added += len(said)
+        if self._unrecorded is not None and any(one.role is ChatRole.ASSISTANT for one in said):
+            # No filter has composed the calls of this run: all began with what the session gave.
+            await self.engine.record(self._key(wrapper), self._unrecorded)
+            self._unrecorded = None
+
+    async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> Any | None:
+        """Delete the newest item and give it."""
+        key = self._key(wrapper)
+        newest = await self.engine.history(key, limit=1)
+        if not newest:
+            return None
+        *rest, popped = from_message(SourcedMessage(newest[-1]))
+        conversation = await self.engine.current_conversation(key.conversation, scope=key.scope)
+        await self.memory.delete_message(key.scope, conversation, newest[-1].id)
+        self._run, self._added = self._run[:-1], min(self._added, max(len(self._run) - 1, 0))
+        await self.engine.append(key, [_with_items(one) for one in to_messages(rest)])
+        return popped
+
+    async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
+        """Delete the conversation."""
+        key = self._key(wrapper)
+        await self.memory.delete_conversation(key.scope, key.conversation)
+        self._given, self._run, self._added, self._unrecorded = 0, [], 0, None
+
+    async def input_filter(self, data: CallModelData) -> ModelInputData:
+        """The input of one model call of a run with this session: for `RunConfig`."""
+        new = [_with_items(one) for one in to_messages(data.model_data.input[self._given :])]
+        if _shared_length(new, self._run) < len(self._run):
+            logger.warning("session %r: the run's input was changed, it is sent as it is", self.session_id)
+            return data.model_data
+        key, self._unrecorded = self._key(data), None
+        self._run += await self.engine.append(key, new[len(self._run) :])
+        context = await self.engine.compose_stored(key, instructions=_rules(data), tools=_tool_specs(data))
+        return _model_input(context)
+
+    def _open(self, session_id: str, engine: ContextEngine) -> None:
+        self.session_id, self.engine = session_id, engine
+        self._given, self._run, self._added, self._unrecorded = 0, [], 0, None
+
+    def _key(self, call: Any) -> Key:
+        return self.engine.key(call, self.session_id, remedy="give the session a `session_id`")
+
+
+def to_messages(items: Sequence[Mapping[str, Any]]) -> list[SourcedMessage]:
+    """Input items as messages, with the items of each."""
+    return [SourcedMessage(one.message, one.items) for one in read_input(items)]
+
+
+def from_message(shown: SourcedMessage) -> list[Any]:
+    """The input items of a message: the SDK's own, or ours if they were changed or added."""
+    if shown.source is not None:
+        return list(shown.source)
+    own = thaw(shown.message.extra.get(ITEMS))
+    if own and _shared_length(to_messages(own), [shown.message]):
+        return list(own)
+    return responses_items(shown.message)
+
+
+def _with_items(one: SourcedMessage) -> Message:
+    """A message to store, with its own items where ours would not be the same."""
+    if all(item.get("type", "message") in _PLAIN_TYPES for item in one.source):
+        return one.message
+    return replace(one.message, extra={ITEMS: [dict(item) for item in one.source]})
+
+
+def _shared_length(said: Sequence[SourcedMessage | Message], known: Sequence[Message]) -> int:
+    """How many messages two lists begin with alike."""
+    length = 0
+    for one, other in zip(said, known, strict=False):
+        message = one.message if isinstance(one, SourcedMessage) else one
+        if visible_fields(message) != visible_fields(other):
+            break
+        length += 1
+    return length
+
+
+def _rules(data: CallModelData) -> list[SourcedMessage]:
+    text = data.model_data.instructions
+    return [SourcedMessage(Message("system", text), text)] if text else []
+
+
+def _model_input(context: FrameworkContext) -> ModelInputData:
+    items = [item for one in context.messages for item in from_message(one)]
+    return ModelInputData(input=items, instructions=context.instructions_text or None)
+
+
+def _tool_specs(data: CallModelData) -> list[Mapping[str, Any]]:
+    return [
+        {"name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}
+        for tool in data.agent.tools
+        if isinstance(tool, FunctionTool)
+    ]
