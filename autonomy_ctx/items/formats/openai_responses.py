@@ -359,8 +359,10 @@ def read_input(items: Sequence[Mapping[str, Any]]) -> list[InputMessage]:
 def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """An item of the assistant as a reply has it."""
     kind = as_text(item.get("type")) or "message"
-    if kind in ("reasoning", "function_call") or (kind == "message" and isinstance(item["content"], list)):
+    if kind in ("reasoning", "function_call"):
         return item
+    if kind == "message" and isinstance(item.get("content"), list):
+        return {**item, "type": kind}
     if kind != "message" and item.get("call_id"):
         return {"type": "function_call", "call_id": item["call_id"], "name": kind, "arguments": "{}"}
     text = as_text(item.get("content")) if kind == "message" else f"[{kind}]"
