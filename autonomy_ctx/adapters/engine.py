@@ -34,7 +34,7 @@ from autonomy_ctx.errors import (
     UserMessageMissing,
 )
 from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
-from autonomy_ctx.items.message import ChatRole, Message, now
+from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Window, check_name, make_key
@@ -195,14 +195,16 @@ class ContextEngine(AsyncResource):
         tools: Sequence[Mapping[str, Any]] = (),
         params: Mapping[str, Any] | None = None,
         max_tokens: int | None = None,
+        after: str = "",
     ) -> FrameworkContext:
         """Store what is new of a framework's whole history, and compose the context of its next call.
 
-        `max_tokens` is a budget for this call, instead of the template's.
+        `max_tokens` is a budget for this call, instead of the template's. With `after`, the history is only
+        what comes after the stored message of this id.
         """
-        said = identify(history)
+        said = identify(history, after)
         async with self._lock(key):
-            branch, _ = await self._store_history(key, said)
+            branch = await self._store_history(key, said, after)
         context = await self._compose(
             key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens
         )
@@ -351,9 +353,11 @@ class ContextEngine(AsyncResource):
             self._branches[key] = known
         return known
 
-    async def _store_history(self, key: Key, said: Sequence[SourcedMessage]) -> tuple[Key, list[int]]:
-        """Append the messages that the log does not have; where it is, and their positions."""
+    async def _store_history(self, key: Key, said: Sequence[SourcedMessage], after: str = "") -> Key:
+        """Append the messages that the log does not have; the branch that they are in."""
         indexes = {one.message.id: index for index, one in enumerate(said)}
+        if after:
+            indexes[after] = -1
         before = await self._branch(key)
         branch, start = await self._find_branch(key, before, indexes)
         if branch != before:
@@ -362,8 +366,9 @@ class ContextEngine(AsyncResource):
                 key, BRANCH_RECORD, [("current", branch.conversation)], keep=1
             )
         new = [one.message for one in said[start:]]
-        positions = await self.memory.append(branch.scope, branch.conversation, *new) if new else []
-        return branch, positions
+        if new:
+            await self.memory.append(branch.scope, branch.conversation, *new)
+        return branch
 
     async def _find_branch(self, key: Key, hint: Key, indexes: Mapping[str, int]) -> tuple[Key, int]:
         """The log that a history continues, and the index of its first message that is not in it.
@@ -529,6 +534,13 @@ def missing_framework(error: ImportError, extra: str) -> ImportError:
     return ImportError(
         f"this adapter needs {error.name}: pip install 'autonomy-ctx[{extra}]'", name=error.name
     )
+
+
+def plain_content(parts: Sequence[Part]) -> str | tuple[Part, ...]:
+    """Parts as content; a single text as a plain string, as most messages have it."""
+    if not parts:
+        return ""
+    return parts[0].text if len(parts) == 1 and isinstance(parts[0], TextContent) else tuple(parts)
 
 
 def identify(history: Sequence[SourcedMessage], before: str = "") -> list[SourcedMessage]:

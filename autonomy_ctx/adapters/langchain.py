@@ -17,6 +17,7 @@ from autonomy_ctx.adapters.engine import (
     SourcedMessage,
     make_engine,
     missing_framework,
+    plain_content,
 )
 from autonomy_ctx.items.formats.openai import openai_message
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
@@ -107,7 +108,7 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
 def to_message(message: BaseMessage) -> Message:
     """A message of LangChain as ours."""
     parts = [part for block in message.content_blocks if (part := _to_part(block)) is not None]
-    content: Any = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextContent) else parts
+    content = plain_content(parts)
     role = _ROLES.get(message.type) or str(getattr(message, "role", "user"))
     if isinstance(message, ToolMessage):
         return Message(

@@ -1,20 +1,20 @@
 """`ContextSession` and `ContextInputFilter`: our context for the OpenAI Agents SDK.
 
 In a `ContextSession` our log is the history: a run begins with what our template composed of it. A
-`ContextInputFilter` leaves the history to the SDK and composes the input of each model call. A session has
-a filter of its own, `input_filter`, for runs of many calls.
+`ContextInputFilter` leaves the history to the SDK and composes the input of each model call.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.engine import (
     ContextAdapter,
-    ContextEngine,
     EngineOptions,
     FrameworkContext,
     Scope,
@@ -74,20 +74,22 @@ class ContextSession(SessionABC, ContextAdapter):
     """
 
     session_settings: SessionSettings | None = None
-    # Of a run: how many items it began with, what it has stored since, how much of that it has added, and
-    # the context it began with until a call is recorded.
+    # Of a run: how many items it began with, what it has stored since, how many of these it added itself,
+    # and the context it began with until one of its calls is recorded.
     _given: int
     _run: list[Message]
     _added: int
     _unrecorded: FrameworkContext | None
 
     def __init__(self, session_id: str, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
-        self._open(session_id, make_engine(scope, **options))
+        self.session_id, self.engine = session_id, make_engine(scope, **options)
+        self._forget_run()
 
     def share(self, session_id: str) -> ContextSession:
         """Another session with the same memory and background; close only the first one."""
-        made = type(self).__new__(type(self))
-        made._open(session_id, self.engine)
+        made = copy.copy(self)
+        made.session_id = session_id
+        made._forget_run()
         return made
 
     async def get_items(
@@ -97,7 +99,8 @@ class ContextSession(SessionABC, ContextAdapter):
         context = await self.engine.compose_stored(self._key(wrapper), record=False)
         given = [item for one in (*context.instructions, *context.messages) for item in from_message(one)]
         given = given if limit is None else given[max(len(given) - limit, 0) :]
-        self._given, self._run, self._added, self._unrecorded = len(given), [], 0, context
+        self._forget_run()
+        self._given, self._unrecorded = len(given), context
         return given
 
     async def add_items(self, items: list[Any], *, wrapper: RunContextWrapper[Any] | None = None) -> None:
@@ -128,7 +131,7 @@ class ContextSession(SessionABC, ContextAdapter):
         """Delete the conversation."""
         key = self._key(wrapper)
         await self.memory.delete_conversation(key.scope, key.conversation)
-        self._given, self._run, self._added, self._unrecorded = 0, [], 0, None
+        self._forget_run()
 
     async def input_filter(self, data: CallModelData) -> ModelInputData:
         """The input of one model call of a run with this session: for `RunConfig`."""
@@ -141,8 +144,7 @@ class ContextSession(SessionABC, ContextAdapter):
         context = await self.engine.compose_stored(key, instructions=_rules(data), tools=_tool_specs(data))
         return _model_input(context)
 
-    def _open(self, session_id: str, engine: ContextEngine) -> None:
-        self.session_id, self.engine = session_id, engine
+    def _forget_run(self) -> None:
         self._given, self._run, self._added, self._unrecorded = 0, [], 0, None
 
     def _key(self, call: Any) -> Key:
@@ -159,7 +161,7 @@ def from_message(shown: SourcedMessage) -> list[Any]:
     if shown.source is not None:
         return list(shown.source)
     own = thaw(shown.message.extra.get(ITEMS))
-    if own and _shared_length(to_messages(own), [shown.message]):
+    if own and _shared_length([one.message for one in to_messages(own)], [shown.message]):
         return list(own)
     return responses_items(shown.message)
 
@@ -171,15 +173,10 @@ def _with_items(one: SourcedMessage) -> Message:
     return replace(one.message, extra={ITEMS: [dict(item) for item in one.source]})
 
 
-def _shared_length(said: Sequence[SourcedMessage | Message], known: Sequence[Message]) -> int:
+def _shared_length(said: Sequence[Message], known: Sequence[Message]) -> int:
     """How many messages two lists begin with alike."""
-    length = 0
-    for one, other in zip(said, known, strict=False):
-        message = one.message if isinstance(one, SourcedMessage) else one
-        if visible_fields(message) != visible_fields(other):
-            break
-        length += 1
-    return length
+    pairs = zip(said, known, strict=False)
+    return len(list(takewhile(lambda pair: visible_fields(pair[0]) == visible_fields(pair[1]), pairs)))
 
 
 def _rules(data: CallModelData) -> list[SourcedMessage]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 
 import pytest
@@ -42,9 +42,9 @@ def in_thread(name: str) -> dict[str, Any]:
 class LangChainAgent:
     """An agent of LangChain that asks OpenAI's chat completions, which tell no thinking."""
 
-    carries: ClassVar = ("images", "errors")
+    carries: ClassVar[Collection[str]] = ("images", "errors")
 
-    def __init__(self, url: str, options: dict[str, Any], history: InMemorySaver | None = None) -> None:
+    def __init__(self, url: str, options: dict[str, Any], history: Any = None) -> None:
         self.adapter = ContextMiddleware(**options)
         self.model = ChatOpenAI(model="gpt-4.1", base_url=f"{url}/v1", api_key="k", max_retries=0)
         self.saver = history or InMemorySaver()

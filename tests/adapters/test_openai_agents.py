@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any, ClassVar
 
 import pytest
 from adapters.contract import AdapterContract
 from adapters.recorded_conversation import INSTRUCTIONS, QUESTION, noted, weather
-from agents import (
+from agents import (  # type: ignore[attr-defined]
     Agent,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
@@ -74,9 +74,9 @@ async def run(agent: Any, items: Any, *, streamed: bool, **options: Any) -> str:
 class SessionAgent:
     """An agent of the SDK whose history is in our session; errors of tools are texts in this SDK."""
 
-    carries: ClassVar = ("images", "thinking")
+    carries: ClassVar[Collection[str]] = ("images", "thinking")
 
-    def __init__(self, url: str, options: dict[str, Any], history: None = None) -> None:
+    def __init__(self, url: str, options: dict[str, Any], history: Any = None) -> None:
         self.client = make_client(url)
         self.agent = make_agent(self.client)
         self.adapter = ContextSession("first", **options)
@@ -100,15 +100,13 @@ class SessionAgent:
 class FilterAgent:
     """An agent of the SDK that keeps its history in a session of the SDK's own."""
 
-    carries: ClassVar = ("images", "thinking")
+    carries: ClassVar[Collection[str]] = ("images", "thinking")
 
-    def __init__(
-        self, url: str, options: dict[str, Any], history: dict[str, SQLiteSession] | None = None
-    ) -> None:
+    def __init__(self, url: str, options: dict[str, Any], history: Any = None) -> None:
         self.client = make_client(url)
         self.agent = make_agent(self.client)
         self.adapter = ContextInputFilter(conversation=lambda data: data.context, **options)
-        self.sessions = {} if history is None else history
+        self.sessions: dict[str, Any] = {} if history is None else history
 
     async def send(
         self, conversation: str, text: str, *, image: bytes | None = None, streamed: bool = False

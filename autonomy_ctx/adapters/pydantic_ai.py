@@ -1,0 +1,113 @@
+"""`ContextCapability`: our context for agents of Pydantic AI.
+
+The framework keeps its message history; each model request is sent what our template composed of it.
+`process_history` is the same as a history processor, which replaces the history with what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Unpack
+
+from cachetools import LRUCache
+
+from autonomy_ctx.adapters.engine import (
+    CACHED_CONVERSATIONS,
+    ContextAdapter,
+    EngineOptions,
+    FrameworkContext,
+    Scope,
+    make_engine,
+    missing_framework,
+)
+from autonomy_ctx.adapters.pydantic_messages import (
+    MARK,
+    from_messages,
+    leading_parts,
+    read_instructions,
+    response_message,
+    to_messages,
+)
+from autonomy_ctx.memory.store import Key
+
+try:
+    from pydantic_ai import messages as m
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.models import ModelRequestContext
+    from pydantic_ai.tools import RunContext
+except ImportError as error:
+    raise missing_framework(error, "pydantic-ai") from error
+
+
+class ContextCapability(AbstractCapability[Any], ContextAdapter):
+    """Give it to `Agent(capabilities=[...])`, before others that change messages.
+
+    `scope` is a name, or a function of the `RunContext`; the conversation is the `conversation_id`, which
+    Pydantic AI makes itself for a run that has none. Other arguments: see `ContextEngine`.
+    """
+
+    def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
+        self.engine = make_engine(scope, **options)
+        # By run: what its newest request was sent.
+        self._sent: LRUCache[str | None, tuple[Key, FrameworkContext]] = LRUCache(CACHED_CONVERSATIONS)
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Send our context instead of the request's messages."""
+        history = list(request_context.messages)
+        if not history or not isinstance(history[-1], m.ModelRequest):
+            # A response that the provider has not finished is asked for again as it is.
+            return request_context
+        parameters = request_context.model_request_parameters
+        rules = read_instructions([*(parameters.instruction_parts or ()), *leading_parts(history)])
+        key = self._key(ctx)
+        context = await self.engine.compose(
+            key, to_messages(history), instructions=rules, tools=_tool_specs(parameters)
+        )
+        self._sent[ctx.run_id] = key, context
+        added = [m.InstructionPart(one.message.text) for one in context.instructions if one.source is None]
+        if added:
+            parts = [*(parameters.instruction_parts or ()), *added]
+            parameters = replace(parameters, instruction_parts=parts)
+        messages = from_messages(context)
+        return replace(request_context, messages=messages, model_request_parameters=parameters)
+
+    async def after_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: m.ModelResponse
+    ) -> m.ModelResponse:
+        """Store the answer."""
+        sent = self._sent.pop(ctx.run_id, None)
+        if sent is not None:
+            await self.engine.store_reply(*sent, response_message(response))
+        return response
+
+    async def process_history(self, ctx: RunContext[Any], messages: list[Any]) -> list[Any]:
+        """A history processor: for `ProcessHistory`, where our log is the history."""
+        marks = [(one.metadata or {}).get(MARK) for one in messages]
+        start = max((index + 1 for index, mark in enumerate(marks) if mark), default=0)
+        context = await self.engine.compose(
+            self._key(ctx),
+            to_messages(messages[start:]),
+            instructions=read_instructions([messages[-1], *leading_parts(messages)]),
+            after=str(marks[start - 1]) if start else "",
+        )
+        shown = from_messages(context)
+        added = [one.message.text for one in context.instructions if one.source is None]
+        if added:
+            parts = [m.SystemPromptPart(text, metadata={MARK: True}) for text in added]
+            shown.insert(0, m.ModelRequest(parts=parts))
+        mark = {**(shown[-1].metadata or {}), MARK: context.history[-1].message.id}
+        return [*shown[:-1], replace(shown[-1], metadata=mark)]
+
+    def _key(self, ctx: RunContext[Any]) -> Key:
+        return self.engine.key(ctx, ctx.conversation_id, remedy="run the agent with a `conversation_id`")
+
+
+def _tool_specs(parameters: Any) -> list[Mapping[str, Any]]:
+    tools = (*parameters.function_tools, *parameters.output_tools)
+    return [
+        {"name": one.name, "description": one.description or "", "parameters": one.parameters_json_schema}
+        for one in tools
+    ]
