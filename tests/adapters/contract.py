@@ -21,6 +21,7 @@ from adapters.recorded_conversation import (
     SCOPE,
     SECOND_QUESTION,
     SUMMARY,
+    Shown,
     expected,
     noted,
     shown,
@@ -79,6 +80,10 @@ class AdapterContract:
     def make(self, server: ProviderServer, url: str, summary: Any = None, history: Any = None) -> Framework:
         return self.framework(server.url, self.options(url, summary), history)
 
+    def expected(self, agent: Framework) -> list[Shown]:
+        """The context of the second question."""
+        return expected(agent.carries)
+
     @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
     async def test_the_recorded_conversation_gives_the_same_context(
         self, server: ProviderServer, memory_url: str, streamed: bool
@@ -91,7 +96,7 @@ class AdapterContract:
         finally:
             await agent.close()
         assert (first, second) == (ANSWER, noted(SECOND_QUESTION))
-        assert shown(composed) == expected(agent.carries)
+        assert shown(composed) == self.expected(agent)
         # The provider was sent the same, three times for two turns.
         assert len(server.seen) == 3
         # A framework may mark an error in words of its own.
@@ -182,7 +187,7 @@ class AdapterContract:
             composed = await agent.adapter.explain(CONVERSATION)
         finally:
             await agent.close()
-        assert shown(composed) == expected(agent.carries)
+        assert shown(composed) == self.expected(agent)
         async with Memory(memory_url) as memory:
             stored = await memory.get_messages_only(SCOPE, CONVERSATION)
         assert [message["role"] for message in stored][:5] == [
