@@ -14,7 +14,7 @@ from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # A fence, its language, what is inside; then perhaps the block that shows what it prints.

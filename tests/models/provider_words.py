@@ -222,7 +222,7 @@ class Responses:
     def asked(self, body: Any) -> Asked:
         said: list[tuple[str, str]] = []
         for item in body["input"]:
-            match item["type"]:
+            match item.get("type", "message"):
                 case "message":
                     said.append((item["role"], _texts(item["content"])))
                 case "function_call_output":

@@ -58,7 +58,7 @@ def responses_rules(body: Mapping[str, Any]) -> None:
     seen: set[str] = set()
     answering = False
     for index, item in enumerate(items):
-        match item["type"]:
+        match item.get("type", "message"):
             case "function_call_output":
                 assert item["call_id"] in waiting, "an output comes right after its call, once"
                 waiting.remove(item["call_id"])
@@ -71,14 +71,20 @@ def responses_rules(body: Mapping[str, Any]) -> None:
                 waiting.append(item["call_id"])
             case "reasoning":
                 assert item["encrypted_content"], "reasoning that is not stored is sent whole"
-                after = [later for later in items[index + 1 :] if later["type"] != "reasoning"]
-                led = after and (after[0]["type"] == "function_call" or after[0].get("role") == "assistant")
+                after = [later for later in items[index + 1 :] if later.get("type") != "reasoning"]
+                led = after and (
+                    after[0].get("type") == "function_call" or after[0].get("role") == "assistant"
+                )
                 assert led, "reasoning comes before what it led to"
             case "message":
                 assert not waiting, "every call is answered before anything else is said"
                 assert item["role"] in ("system", "developer", "user", "assistant")
                 if item["role"] == "user":
                     _content_is_sound(item["content"], text="input_text", image="input_image")
+                elif item["role"] == "assistant" and isinstance(item["content"], list):
+                    # An item of a response, sent back as it came.
+                    assert all(part["type"] == "output_text" for part in item["content"])
+                    assert all(_is_text(part["text"]) for part in item["content"])
                 else:
                     assert _is_text(item["content"]), "text that is not empty"
             case kind:

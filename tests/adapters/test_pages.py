@@ -1,0 +1,53 @@
+"""The programs of the pages in `docs/use-with` run, and print what the pages say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from adapters.recorded_conversation import answer
+from anyio.from_thread import start_blocking_portal
+from docs.snippets import ROOT, Snippet, snippets
+from models.provider_server import providing
+
+PAGES = {page.stem: page for page in sorted((ROOT / "docs" / "use-with").glob("*.md"))}
+FRAMEWORKS = ("langchain", "llama-index", "openai-agents", "pydantic-ai")
+PROGRAMS = [snippet for name in FRAMEWORKS for snippet in snippets(PAGES[name])]
+
+
+@pytest.fixture
+def environment() -> Iterator[dict[str, str]]:
+    """Variables by which the clients of providers find one on this machine."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(providing(answer)) as server:
+        yield {
+            "OPENAI_BASE_URL": f"{server.url}/v1",
+            "OPENAI_API_KEY": "k",
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",
+            "PYTHONPATH": str(ROOT),
+        }
+    assert server.refused == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.place)
+def test_a_program_prints_what_its_page_says(
+    program: Snippet, environment: dict[str, str], tmp_path: Path
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", program.source],
+        cwd=tmp_path,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == program.prints
+
+
+def test_every_framework_has_a_page_with_a_program() -> None:
+    assert set(PAGES) == {"index", *FRAMEWORKS}
+    index = PAGES["index"].read_text(encoding="utf-8")
+    assert all(f"({name}.md)" in index and snippets(PAGES[name]) for name in FRAMEWORKS)
