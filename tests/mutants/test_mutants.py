@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from mutants import (
+    broken_adapters,
     broken_agents,
     broken_command_line,
     broken_contexts,
@@ -35,6 +36,7 @@ BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
     *(broken_contexts, broken_agents, broken_edges, broken_turns),
     *(broken_vectors, broken_pins_and_profiles, broken_command_line, broken_tracing, broken_replay),
+    broken_adapters,
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 

@@ -1,0 +1,58 @@
+"""Broken builds of what adapters share: what is stored of a framework's history, and what is sent."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+ENGINE = "tests/test_context_engine.py"
+MUTANTS = [
+    Mutant(
+        "an id tells a message and all before it apart",
+        "adapters/engine.py",
+        '        before = sha256(f"{before}\\n{shown}".encode()).hexdigest()[:32]\n',
+        "        before = sha256(shown.encode()).hexdigest()[:32]\n",
+        ENGINE,
+    ),
+    Mutant(
+        "a history without what was answered is refused",
+        "adapters/engine.py",
+        "                if any(_is_answer(entry.message) for entry in newest.entries):\n",
+        "                if False:\n",
+        ENGINE,
+    ),
+    Mutant(
+        "the branch of a conversation is found after a restart",
+        "adapters/engine.py",
+        "            known = key._replace(conversation=records[-1].body) if records else key\n",
+        "            known = key\n",
+        ENGINE,
+    ),
+    Mutant(
+        "calls of one conversation store one after the other",
+        "adapters/engine.py",
+        "            lock = self._locks[key] = anyio.Lock()\n",
+        "            lock = anyio.Lock()\n",
+        ENGINE,
+    ),
+    Mutant(
+        "a message that was shortened is not sent whole",
+        "adapters/engine.py",
+        "is_same = own is not None and visible_fields(own.message) == visible_fields(message)\n",
+        "is_same = own is not None\n",
+        ENGINE,
+    ),
+    Mutant(
+        "a context without the user's message is not sent",
+        "adapters/engine.py",
+        "        if head.last_user and not _shows(composed, head.last_user, turn.message):\n",
+        "        if False:\n",
+        ENGINE,
+    ),
+    Mutant(
+        "each step of a turn can be explained",
+        "adapters/engine.py",
+        "        turn.contexts.append(turn.previous)\n",
+        "        turn.contexts = [turn.previous]\n",
+        ENGINE,
+    ),
+]
