@@ -571,6 +571,16 @@ def framework_context(composed: ComposedContext, said: Sequence[SourcedMessage])
     return FrameworkContext(composed=composed, instructions=instructions, messages=messages)
 
 
+def insert_before_question(
+    messages: Sequence[SourcedMessage], others: Sequence[SourcedMessage]
+) -> list[SourcedMessage]:
+    """Messages with others that are for this call only, before the last things that the user said."""
+    start = len(messages)
+    while start and messages[start - 1].message.role is ChatRole.USER:
+        start -= 1
+    return [*messages[:start], *others, *messages[start:]]
+
+
 @dataclass(frozen=True, slots=True)
 class _SharedMessage:
     """The last message that a history and a log share, and whether the log ends with it."""

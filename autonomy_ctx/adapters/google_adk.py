@@ -12,6 +12,7 @@ from autonomy_ctx.adapters.engine import (
     EngineOptions,
     Scope,
     SourcedMessage,
+    insert_before_question,
     make_engine,
     missing_framework,
 )
@@ -76,12 +77,8 @@ class ContextPlugin(ContextAdapter, BasePlugin):
         )
         if made.instructions_text != rules:
             llm_request.config.system_instruction = made.instructions_text or None
-        # What is for this call only stands where ADK puts it: before the last things that the user said.
-        messages = list(made.messages)
-        start = len(messages)
-        while start and messages[start - 1].message.role is ChatRole.USER:
-            start -= 1
-        messages[start:start] = from_contents(passing)
+        # ADK puts there what is for this call only, too.
+        messages = insert_before_question(made.messages, from_contents(passing))
         llm_request.contents = to_contents(messages)
 
     async def after_model_callback(

@@ -50,7 +50,8 @@ def noted(text: str) -> str:
 
 def answer(asked: Asked) -> Say:
     """What the model says: calls first, then an answer from the results; other questions it notes."""
-    role, text = asked.said[-1]
+    # Some clients send an image in a message of its own.
+    role, text = [(role, text) for role, text in asked.said if text][-1]
     if role == "tool":
         return Say(ANSWER)
     return CALLS if text == QUESTION else Say(noted(text))

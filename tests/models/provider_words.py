@@ -14,6 +14,8 @@ from items.formats.rules_anthropic import anthropic_rules, bedrock_rules
 
 SIGNATURE = base64.b64encode(b"signed by the provider").decode()
 INPUT_TOKENS, OUTPUT_TOKENS = 900, 12
+# When an answer was made, in seconds since 1970.
+CREATED = 1_893_456_000
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class OpenAI:
         return {
             "id": "chatcmpl-1",
             "object": "chat.completion",
+            "created": CREATED,
             "model": "served",
             "choices": [{"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message}],
             "usage": self._usage(),
@@ -134,7 +137,12 @@ class OpenAI:
         stop = "tool_calls" if say.calls else "stop"
         choices: list[Any] = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
         choices.append([{"index": 0, "delta": {}, "finish_reason": stop}])
-        about = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "served"}
+        about = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "created": CREATED,
+            "model": "served",
+        }
         made = [sse({**about, "choices": choice}) for choice in choices]
         return [*made, sse({**about, "choices": [], "usage": self._usage()}), b"data: [DONE]\n\n"]
 

@@ -31,7 +31,7 @@ def openai_rules(body: Mapping[str, Any]) -> None:
         assert not waiting, "every call is answered before anything else is said"
         assert role in ("system", "developer", "user", "assistant"), f"unknown role {role}"
         if role == "assistant":
-            assert message.keys() <= {"role", "content", "tool_calls"}, "unknown field"
+            assert message.keys() <= {"role", "content", "tool_calls", "name"}, "unknown field"
             calls = message.get("tool_calls")
             assert calls != [], "no calls is no list"
             assert (content is None and calls) or _is_text(content), "an answer says or calls something"
