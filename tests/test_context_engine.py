@@ -16,7 +16,12 @@ from autonomy_ctx import (
     Message,
     SystemInstructionsSection,
 )
-from autonomy_ctx.adapters.engine import ContextEngine, FrameworkContext, SourcedMessage
+from autonomy_ctx.adapters.engine import (
+    ContextEngine,
+    FrameworkContext,
+    SourcedMessage,
+    insert_before_question,
+)
 from autonomy_ctx.errors import HistoryMismatch, InvalidKey, UnnamedConversation, UserMessageMissing
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.testing import HeldModel, ScriptedModel
@@ -243,3 +248,10 @@ async def test_after_plain_calls_an_adapter_works_in_the_thread_that_the_engine_
 
 async def _thread() -> int:
     return threading.get_ident()
+
+
+def test_what_is_for_one_call_stands_before_the_question() -> None:
+    history = [*said("a", "b", "c"), SourcedMessage(Message("user", "d"), "D")]
+    note = SourcedMessage(Message("user", "It is noon."), "NOTE")
+    assert [one.source for one in insert_before_question(history, [note])] == ["A", "B", "NOTE", "C", "D"]
+    assert [one.source for one in insert_before_question(history[:1], [note])] == ["NOTE", "A"]

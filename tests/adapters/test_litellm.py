@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Collection
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
+from threading import Thread
 from typing import Any, ClassVar
 
 import anyio
@@ -15,9 +21,11 @@ import litellm
 import pytest
 import uvicorn
 from adapters.contract import AdapterContract
-from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, SCOPE, weather
+from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, SCOPE, answer, weather
+from anyio.from_thread import start_blocking_portal
+from docs.snippets import ROOT, run, snippets
 from litellm.proxy import proxy_server
-from models.provider_server import ProviderServer
+from models.provider_server import ProviderServer, providing
 from openai import AsyncOpenAI, BadRequestError
 
 from autonomy_ctx import ThinkingContent
@@ -192,3 +200,44 @@ class TestLiteLlm(AdapterContract):
         # Without the client's own messages, as for one that was shortened.
         again = to_openai(replace(one, source=None) for one in said)
         assert again[1:] == [{"role": "assistant", "content": None, "tool_calls": [call]}, messages[2]]
+
+
+def test_the_programs_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy is a process of its own, started as the page says."""
+    monkeypatch.setenv("LITELLM_MASTER_KEY", f"sk-{token_hex(32)}")
+    page = ROOT / "docs" / "use-with" / "litellm.md"
+    text = page.read_text(encoding="utf-8")
+    config = re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert config is not None
+    (tmp_path / "config.yaml").write_text(config[1])
+    (tmp_path / "context_hook.py").write_text(snippets(page)[0].source)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    copy = tmp_path / "page.md"
+    copy.write_text(text.replace("127.0.0.1:4000", f"127.0.0.1:{port}"), encoding="utf-8")
+    command = [str(Path(sys.executable).parent / "litellm"), "--config", "config.yaml", "--port", str(port)]
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(providing(answer)) as provider:
+        environment = {
+            **os.environ,
+            "OPENAI_API_BASE": f"{provider.url}/v1",
+            "OPENAI_API_KEY": "k",
+            "PYTHONPATH": str(ROOT),
+        }
+        with subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as proxy:
+            try:
+                assert proxy.stdout is not None
+                assert any("Uvicorn running on" in line for line in proxy.stdout), "the proxy has ended"
+                # So that it never waits for a reader.
+                Thread(target=proxy.stdout.read, daemon=True).start()
+                run(copy, tmp_path)
+            finally:
+                proxy.terminate()
+    assert provider.refused == []

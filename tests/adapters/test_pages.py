@@ -15,7 +15,17 @@ from docs.snippets import ROOT, Snippet, snippets
 from models.provider_server import providing
 
 PAGES = {page.stem: page for page in sorted((ROOT / "docs" / "use-with").glob("*.md"))}
-FRAMEWORKS = ("langchain", "llama-index", "openai-agents", "pydantic-ai")
+FRAMEWORKS = (
+    "agent-framework",
+    "google-adk",
+    "langchain",
+    "llama-index",
+    "openai-agents",
+    "pydantic-ai",
+    "strands",
+)
+# In an environment of its own, with a test of its own.
+PROXY = "litellm"
 PROGRAMS = [snippet for name in FRAMEWORKS for snippet in snippets(PAGES[name])]
 
 
@@ -27,6 +37,8 @@ def environment() -> Iterator[dict[str, str]]:
             "OPENAI_BASE_URL": f"{server.url}/v1",
             "OPENAI_API_KEY": "k",
             "OPENAI_AGENTS_DISABLE_TRACING": "1",
+            "GOOGLE_GEMINI_BASE_URL": server.url,
+            "GOOGLE_API_KEY": "k",
             "PYTHONPATH": str(ROOT),
         }
     assert server.refused == []
@@ -48,6 +60,7 @@ def test_a_program_prints_what_its_page_says(
 
 
 def test_every_framework_has_a_page_with_a_program() -> None:
-    assert set(PAGES) == {"index", *FRAMEWORKS}
+    names = [*FRAMEWORKS, PROXY]
+    assert set(PAGES) == {"index", *names}
     index = PAGES["index"].read_text(encoding="utf-8")
-    assert all(f"({name}.md)" in index and snippets(PAGES[name]) for name in FRAMEWORKS)
+    assert all(f"({name}.md)" in index and snippets(PAGES[name]) for name in names)

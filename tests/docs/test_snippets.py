@@ -17,7 +17,7 @@ from docs.snippets import PAGES, ROOT, run, shown, snippets
 from models.provider_server import providing
 from models.provider_words import Asked, Call, Say
 
-FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml")
+FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml", "```yaml")
 
 # What a reader copies warns of nothing.
 pytestmark = pytest.mark.filterwarnings("error")

@@ -55,4 +55,25 @@ MUTANTS = [
         "        turn.contexts = [turn.previous]\n",
         ENGINE,
     ),
+    Mutant(
+        "a history that was cut begins with a user's message",
+        "adapters/engine.py",
+        "    if messages and messages[0].message.role is ChatRole.ASSISTANT:\n",
+        "    if False:\n",
+        ENGINE,
+    ),
+    Mutant(
+        "after plain calls the engine is asked in its own thread",
+        "adapters/engine.py",
+        "        if self._portal is None:\n            return await work(*args, **options)\n",
+        "        if True:\n            return await work(*args, **options)\n",
+        ENGINE,
+    ),
+    Mutant(
+        "what is for one call stands before the question",
+        "adapters/engine.py",
+        "    while start and messages[start - 1].message.role is ChatRole.USER:\n",
+        "    while False:\n",
+        ENGINE,
+    ),
 ]

@@ -25,7 +25,7 @@ def openai_rules(body: Mapping[str, Any]) -> None:
         if role == "tool":
             assert message.keys() == {"role", "tool_call_id", "content"}, "a result has no other fields"
             assert message["tool_call_id"] in waiting, "a result comes right after its call, once"
-            assert isinstance(content, str), "a result is text"
+            assert isinstance(content, str) or _are_texts(content), "a result is text"
             waiting.remove(message["tool_call_id"])
             continue
         assert not waiting, "every call is answered before anything else is said"
@@ -34,7 +34,8 @@ def openai_rules(body: Mapping[str, Any]) -> None:
             assert message.keys() <= {"role", "content", "tool_calls", "name"}, "unknown field"
             calls = message.get("tool_calls")
             assert calls != [], "no calls is no list"
-            assert (content is None and calls) or _is_text(content), "an answer says or calls something"
+            said = _is_text(content) or _are_texts(content)
+            assert (content is None and calls) or said, "an answer says or calls something"
             waiting = [call["id"] for call in calls or ()]
             _calls_are_sound([(call["id"], call["function"]) for call in calls or ()], seen, longest=40)
         elif role == "user":
@@ -184,6 +185,13 @@ def _tools_are_sound(tools: Sequence[Mapping[str, Any]], schema: str) -> None:
         assert NAME.fullmatch(tool["name"]), "a name is a word"
         assert tool[schema]["type"] == "object", "arguments are an object"
         assert "properties" in tool[schema], "an object has properties"
+
+
+def _are_texts(content: Any) -> bool:
+    """Text in parts, as some clients send it."""
+    if not isinstance(content, list) or not content:
+        return False
+    return all(part["type"] == "text" and _is_text(part["text"]) for part in content)
 
 
 def _is_text(value: Any) -> bool:
