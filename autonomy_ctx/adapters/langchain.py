@@ -37,8 +37,8 @@ try:
         ToolMessage,
         convert_to_messages,
     )
+    from langchain_core.runnables.config import var_child_runnable_config
     from langchain_core.utils.function_calling import convert_to_openai_tool
-    from langgraph.config import get_config
 except ImportError as error:
     raise missing_framework(error, "langchain") from error
 
@@ -101,7 +101,8 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
         )
 
     def _key(self, call: Any) -> Key:
-        thread = get_config().get("configurable", {}).get("thread_id")
+        config = var_child_runnable_config.get() or {}
+        thread = config.get("configurable", {}).get("thread_id")
         return self.engine.key(call, None if thread is None else str(thread), remedy=REMEDY)
 
 

@@ -76,6 +76,7 @@ class ContextSession(SessionABC, ContextAdapter):
     session_settings: SessionSettings | None = None
     # Of a run: how many items it began with, what it has stored since, how many of these it added itself,
     # and the context it began with until one of its calls is recorded.
+    _wrapper: RunContextWrapper[Any] | None
     _given: int
     _run: list[Message]
     _added: int
@@ -99,15 +100,17 @@ class ContextSession(SessionABC, ContextAdapter):
         context = await self.engine.compose_stored(self._key(wrapper), record=False)
         given = [item for one in (*context.instructions, *context.messages) for item in from_message(one)]
         given = given if limit is None else given[max(len(given) - limit, 0) :]
-        self._forget_run()
-        self._given, self._unrecorded = len(given), context
+        if wrapper is not None and wrapper is not self._wrapper:
+            # A run begins. It may read again later, and so may others.
+            self._forget_run()
+            self._wrapper, self._given, self._unrecorded = wrapper, len(given), context
         return given
 
     async def add_items(self, items: list[Any], *, wrapper: RunContextWrapper[Any] | None = None) -> None:
         """Store the items of a run, except those that its filter has stored already."""
         said = [_with_items(one) for one in to_messages(items)]
-        known = _shared_length(said, self._run[self._added :])
-        self._run += await self.engine.append(self._key(wrapper), said[known:])
+        new = said[_shared_length(said, self._run[self._added :]) :]
+        self._run += await self.engine.append(self._key(wrapper), new)
         self._added += len(said)
         if self._unrecorded is not None and any(one.role is ChatRole.ASSISTANT for one in said):
             # No filter has composed the calls of this run: all began with what the session gave.
@@ -145,7 +148,7 @@ class ContextSession(SessionABC, ContextAdapter):
         return _model_input(context)
 
     def _forget_run(self) -> None:
-        self._given, self._run, self._added, self._unrecorded = 0, [], 0, None
+        self._wrapper, self._given, self._run, self._added, self._unrecorded = None, 0, [], 0, None
 
     def _key(self, call: Any) -> Key:
         return self.engine.key(call, self.session_id, remedy="give the session a `session_id`")
@@ -168,9 +171,8 @@ def from_message(shown: SourcedMessage) -> list[Any]:
 
 def _with_items(one: SourcedMessage) -> Message:
     """A message to store, with its own items where ours would not be the same."""
-    if all(item.get("type", "message") in _PLAIN_TYPES for item in one.source):
-        return one.message
-    return replace(one.message, extra={ITEMS: [dict(item) for item in one.source]})
+    is_plain = all(item.get("type", "message") in _PLAIN_TYPES for item in one.source)
+    return one.message if is_plain else replace(one.message, extra={ITEMS: list(map(dict, one.source))})
 
 
 def _shared_length(said: Sequence[Message], known: Sequence[Message]) -> int:

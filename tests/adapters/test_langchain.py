@@ -126,6 +126,8 @@ async def test_a_call_without_a_thread_is_refused(server: ProviderServer, memory
         agent = create_agent(model, middleware=[adapter])
         with pytest.raises(UnnamedConversation, match="thread_id"):
             await agent.ainvoke({"messages": [("user", "Hello")]})
+        with pytest.raises(UnnamedConversation, match="thread_id"):
+            await adapter.acompose([HumanMessage("Hello")])
     assert server.seen == []
 
 

@@ -237,6 +237,20 @@ async def test_encrypted_reasoning_goes_back_to_the_model(memory_url: str) -> No
         assert (await session.get_items())[1:] == items[1:]
 
 
+async def test_a_session_may_be_read_while_it_runs(agent: Any, memory_url: str) -> None:
+    async with ContextSession("trip", scope="ana", memory=memory_url) as session:
+
+        async def read_and_filter(data: Any) -> Any:
+            await session.get_items(limit=1)
+            return await session.input_filter(data)
+
+        config = RunConfig(call_model_input_filter=read_and_filter)
+        for streamed in (False, True):
+            for text in (QUESTION, "And now?"):
+                await run(agent, text, streamed=streamed, session=session, run_config=config)
+        assert await session.memory.get_message_count("ana", "trip") == 2 * (5 + 2)
+
+
 async def test_the_responses_api_is_sent_the_same(memory_url: str) -> None:
     async with providing(Say("Here.")) as server, make_client(server.url) as client:
         agent = make_agent(client, OpenAIResponsesModel)
