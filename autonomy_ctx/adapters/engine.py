@@ -72,6 +72,8 @@ class SourcedMessage:
 
     message: Message
     source: Any = None
+    # The id that it has in memory; not that of the message, which would have to be made anew for it.
+    stored_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +237,7 @@ class ContextEngine(AsyncResource):
 
     async def store_reply(self, key: Key, context: FrameworkContext, *replies: Message) -> None:
         """Store what a model answered to a context, at once: the next call may never come."""
-        before = context.history[-1].message.id if context.history else ""
+        before = context.history[-1].stored_id if context.history else ""
         said = identify([SourcedMessage(reply) for reply in replies], before)
         async with self._lock(key):
             await self._store_history(key, [*context.history, *said])
@@ -251,7 +253,7 @@ class ContextEngine(AsyncResource):
             branch = await self._branch(key)
             window = await self.memory.read(branch.scope, branch.conversation, limit=1)
             before = window.entries[-1].message.id if window.entries else ""
-            said = [one.message for one in identify([SourcedMessage(one) for one in messages], before)]
+            said = [_to_store(one) for one in identify([SourcedMessage(one) for one in messages], before)]
             await self.memory.append(branch.scope, branch.conversation, *said)
         return said
 
@@ -355,7 +357,7 @@ class ContextEngine(AsyncResource):
 
     async def _store_history(self, key: Key, said: Sequence[SourcedMessage], after: str = "") -> Key:
         """Append the messages that the log does not have; the branch that they are in."""
-        indexes = {one.message.id: index for index, one in enumerate(said)}
+        indexes = {one.stored_id: index for index, one in enumerate(said)}
         if after:
             indexes[after] = -1
         before = await self._branch(key)
@@ -365,7 +367,7 @@ class ContextEngine(AsyncResource):
             await self.memory.store.put_records(
                 key, BRANCH_RECORD, [("current", branch.conversation)], keep=1
             )
-        new = [one.message for one in said[start:]]
+        new = [_to_store(one) for one in said[start:]]
         if new:
             await self.memory.append(branch.scope, branch.conversation, *new)
         return branch
@@ -549,13 +551,17 @@ def identify(history: Sequence[SourcedMessage], before: str = "") -> list[Source
     for one in history:
         shown = json.dumps(visible_fields(one.message), ensure_ascii=True, sort_keys=True)
         before = sha256(f"{before}\n{shown}".encode()).hexdigest()[:32]
-        said.append(replace(one, message=replace(one.message, id=before)))
+        said.append(SourcedMessage(one.message, one.source, before))
     return said
+
+
+def _to_store(one: SourcedMessage) -> Message:
+    return replace(one.message, id=one.stored_id)
 
 
 def framework_context(composed: ComposedContext, said: Sequence[SourcedMessage]) -> FrameworkContext:
     """A composed context, with what the framework has for each message that is shown as it was."""
-    known = {one.message.id: one for one in said}
+    known = {one.stored_id or one.message.id: one for one in said}
     instructions: list[SourcedMessage] = []
     messages: list[SourcedMessage] = []
     for message in repair_messages(composed.messages).messages:

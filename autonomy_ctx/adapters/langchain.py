@@ -108,8 +108,12 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
 
 def to_message(message: BaseMessage) -> Message:
     """A message of LangChain as ours."""
-    parts = [part for block in message.content_blocks if (part := _to_part(block)) is not None]
-    content = plain_content(parts)
+    content: Any = message.content
+    if not isinstance(content, str) or message.additional_kwargs:
+        # Read with care only where there is more than text: thinking may be beside it.
+        content = plain_content(
+            [part for block in message.content_blocks if (part := _to_part(block)) is not None]
+        )
     role = _ROLES.get(message.type) or str(getattr(message, "role", "user"))
     if isinstance(message, ToolMessage):
         return Message(

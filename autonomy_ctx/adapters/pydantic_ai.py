@@ -98,7 +98,7 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
         if added:
             parts = [m.SystemPromptPart(text, metadata={MARK: True}) for text in added]
             shown.insert(0, m.ModelRequest(parts=parts))
-        mark = {**(shown[-1].metadata or {}), MARK: context.history[-1].message.id}
+        mark = {**(shown[-1].metadata or {}), MARK: context.history[-1].stored_id}
         return [*shown[:-1], replace(shown[-1], metadata=mark)]
 
     def _key(self, ctx: RunContext[Any]) -> Key:
