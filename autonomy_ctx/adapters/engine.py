@@ -24,7 +24,13 @@ import anyio.from_thread
 import anyio.to_thread
 
 from autonomy_ctx.agents.agent import close_models
-from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
+from autonomy_ctx.agents.explain import (
+    EXPLAIN_SECONDS,
+    EXPLAIN_TURNS,
+    ContextRecords,
+    Step,
+    window_bounds,
+)
 from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.errors import (
     HistoryMismatch,
@@ -33,6 +39,7 @@ from autonomy_ctx.errors import (
     UnnamedConversation,
     UserMessageMissing,
 )
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
 from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
@@ -88,6 +95,7 @@ class FrameworkContext:
     messages: Sequence[SourcedMessage]
     # The framework's own history, under the ids that its messages have in memory.
     history: Sequence[SourcedMessage] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
 
     @property
     def instructions_text(self) -> str:
@@ -198,17 +206,18 @@ class ContextEngine(AsyncResource):
         params: Mapping[str, Any] | None = None,
         max_tokens: int | None = None,
         after: str = "",
+        model: str | None = None,
     ) -> FrameworkContext:
         """Store what is new of a framework's whole history, and compose the context of its next call.
 
         `max_tokens` is a budget for this call, instead of the template's. With `after`, the history is only
-        what comes after the stored message of this id.
+        what comes after the stored message of this id. `model` is the name of the model that is asked.
         """
         said = identify(history, after)
         async with self._lock(key):
             branch = await self._store_history(key, said, after)
         context = await self._compose(
-            key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens
+            key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens, model=model
         )
         return replace(context, history=said)
 
@@ -219,6 +228,7 @@ class ContextEngine(AsyncResource):
         instructions: Sequence[SourcedMessage] = (),
         tools: Sequence[Mapping[str, Any]] = (),
         params: Mapping[str, Any] | None = None,
+        model: str | None = None,
         record: bool = True,
     ) -> FrameworkContext:
         """The same for a framework whose history is our log: nothing is stored.
@@ -226,21 +236,30 @@ class ContextEngine(AsyncResource):
         Without `record`, `explain` is not told of it: for contexts that may never be sent.
         """
         branch = await self._branch(key)
-        return await self._compose(key, branch, instructions, len(instructions), tools, params, record=record)
+        return await self._compose(
+            key, branch, instructions, len(instructions), tools, params, model=model, record=record
+        )
 
     async def record(self, key: Key, context: FrameworkContext) -> None:
         """Let `explain` know that a context was sent, in the turn of the newest user message."""
         branch = await self._branch(key)
         head = await self.memory.head(branch.scope, branch.conversation)
         turn = await self._read_turn(key, branch, head.last_user)
-        await self._record(turn, context.composed, head.generation)
+        await self._record(turn, context.composed, head.generation, None)
 
-    async def store_reply(self, key: Key, context: FrameworkContext, *replies: Message) -> None:
-        """Store what a model answered to a context, at once: the next call may never come."""
+    async def store_reply(
+        self, key: Key, context: FrameworkContext, *replies: Message, usage: Usage | None = None
+    ) -> None:
+        """Store what a model answered to a context, at once: the next call may never come.
+
+        `usage` is what the provider counted.
+        """
         before = context.history[-1].stored_id if context.history else ""
         said = identify([SourcedMessage(reply) for reply in replies], before)
         async with self._lock(key):
             await self._store_history(key, [*context.history, *said])
+        if usage is not None:
+            await self._record_usage(key, context, usage)
 
     async def store_history(self, key: Key, history: Sequence[SourcedMessage]) -> None:
         """Store what is new of a framework's whole history, without composing."""
@@ -439,6 +458,7 @@ class ContextEngine(AsyncResource):
         params: Mapping[str, Any] | None,
         max_tokens: int | None = None,
         *,
+        model: str | None = None,
         record: bool = True,
     ) -> FrameworkContext:
         head = await self.memory.head(branch.scope, branch.conversation)
@@ -463,13 +483,28 @@ class ContextEngine(AsyncResource):
                 sections=[section.name for section in composed.sections if section.messages],
             )
         if record:
-            await self._record(turn, composed, head.generation)
-        return framework_context(composed, said)
+            await self._record(turn, composed, head.generation, model)
+        return replace(framework_context(composed, said), tools=tools)
 
-    async def _record(self, turn: _TurnContexts, composed: ComposedContext, generation: int) -> None:
+    async def _record(
+        self, turn: _TurnContexts, composed: ComposedContext, generation: int, model: str | None
+    ) -> None:
         turn.previous = without_params(composed)
-        turn.contexts.append(turn.previous)
-        await self._records.save(turn.branch, turn.name, generation, turn.contexts)
+        bounds = window_bounds(self.template.sections)
+        turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds))
+        turn.generation = generation
+        await self._records.save(turn.branch, turn.name, generation, turn.steps)
+
+    async def _record_usage(self, key: Key, context: FrameworkContext, usage: Usage) -> None:
+        """Note the tokens that a provider counted: in the record of the call, and for counts to come."""
+        if usage.input_tokens:
+            counter = self.memory.token_counter
+            counter.observe(context.composed.messages, usage.input_tokens, tools=context.tools)
+        turn = self._turns.get(key)
+        # Another call of the conversation may have come in between.
+        if turn and turn.steps and turn.steps[-1].context.digest() == context.composed.digest():
+            turn.steps[-1] = replace(turn.steps[-1], usage=usage)
+            await self._records.save(turn.branch, turn.name, turn.generation, turn.steps)
 
     async def _read_turn(self, key: Key, branch: Key, position: int) -> _TurnContexts:
         """The turn that answers the user's message at a position, with its contexts so far."""
@@ -618,7 +653,8 @@ class _TurnContexts:
     ) -> None:
         self.branch, self.position, self.message, self.name = branch, position, message, name
         self.previous = previous
-        self.contexts: list[ComposedContext] = []
+        self.steps: list[Step] = []
+        self.generation = 0
 
 
 def _shows(composed: ComposedContext, position: int, message: Message | None) -> bool:

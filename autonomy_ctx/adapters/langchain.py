@@ -19,6 +19,7 @@ from autonomy_ctx.adapters.engine import (
     missing_framework,
     plain_content,
 )
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.formats.openai import openai_message
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.memory.store import Key
@@ -62,7 +63,7 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
         key = self._key(request)
         context = self.engine.run_sync(self._compose, key, request)
         response = handler(_with_context(request, context))
-        self.engine.run_sync(self.engine.store_reply, key, context, *_replies(response))
+        self.engine.run_sync(self._store, key, context, response)
         return response
 
     async def awrap_model_call(
@@ -72,7 +73,7 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
         key = self._key(request)
         context = await self._compose(key, request)
         response = await handler(_with_context(request, context))
-        await self.engine.store_reply(key, context, *_replies(response))
+        await self._store(key, context, response)
         return response
 
     async def acompose(self, messages: Sequence[BaseMessage], *, call: Any = None) -> list[BaseMessage]:
@@ -98,7 +99,15 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
             [SourcedMessage(to_message(one), one) for one in request.messages],
             instructions=[] if system is None else [SourcedMessage(to_message(system), system)],
             tools=[_tool_spec(tool) for tool in request.tools],
+            model=getattr(request.model, "model_name", None) or getattr(request.model, "model", None),
         )
+
+    async def _store(self, key: Key, context: FrameworkContext, response: Any) -> None:
+        if isinstance(response, ExtendedModelResponse):
+            response = response.model_response
+        answers = response.result if isinstance(response, ModelResponse) else [response]
+        replies = [to_message(answer) for answer in answers]
+        await self.engine.store_reply(key, context, *replies, usage=_usage(answers))
 
     def _key(self, call: Any) -> Key:
         config = var_child_runnable_config.get() or {}
@@ -173,11 +182,13 @@ def _with_context(request: ModelRequest, context: FrameworkContext) -> ModelRequ
     return request.override(messages=[from_message(one) for one in context.messages], system_message=system)
 
 
-def _replies(response: Any) -> list[Message]:
-    if isinstance(response, ExtendedModelResponse):
-        response = response.model_response
-    answers = response.result if isinstance(response, ModelResponse) else [response]
-    return [to_message(answer) for answer in answers]
+def _usage(answers: Sequence[BaseMessage]) -> Usage | None:
+    for told in filter(None, (getattr(answer, "usage_metadata", None) for answer in answers)):
+        cached = (told.get("input_token_details") or {}).get("cache_read", 0)
+        return Usage(
+            input_tokens=told["input_tokens"], cached_tokens=cached, output_tokens=told["output_tokens"]
+        )
+    return None
 
 
 def _tool_spec(tool: Any) -> Mapping[str, Any]:

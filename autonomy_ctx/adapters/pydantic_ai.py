@@ -29,6 +29,7 @@ from autonomy_ctx.adapters.pydantic_messages import (
     response_message,
     to_messages,
 )
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.memory.store import Key
 
 try:
@@ -64,7 +65,11 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
         rules = read_instructions([*(parameters.instruction_parts or ()), *leading_parts(history)])
         key = self._key(ctx)
         context = await self.engine.compose(
-            key, to_messages(history), instructions=rules, tools=_tool_specs(parameters)
+            key,
+            to_messages(history),
+            instructions=rules,
+            tools=_tool_specs(parameters),
+            model=request_context.model.model_name,
         )
         self._sent[ctx.run_id] = key, context
         added = [m.InstructionPart(one.message.text) for one in context.instructions if one.source is None]
@@ -80,7 +85,14 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
         """Store the answer."""
         sent = self._sent.pop(ctx.run_id, None)
         if sent is not None:
-            await self.engine.store_reply(*sent, response_message(response))
+            told = response.usage
+            usage = Usage(
+                input_tokens=told.input_tokens,
+                cached_tokens=told.cache_read_tokens,
+                cache_write_tokens=told.cache_write_tokens,
+                output_tokens=told.output_tokens,
+            )
+            await self.engine.store_reply(*sent, response_message(response), usage=usage)
         return response
 
     async def process_history(self, ctx: RunContext[Any], messages: list[Any]) -> list[Any]:

@@ -21,7 +21,10 @@ from models.provider_server import ProviderServer, providing
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent
 from autonomy_ctx.adapters.engine import SourcedMessage
 from autonomy_ctx.adapters.langchain import ContextMiddleware, from_message, to_message
+from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.errors import HistoryMismatch, UnnamedConversation
+from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.memory.store import Key
 
 
 def find_weather(city: str) -> str:
@@ -86,6 +89,19 @@ class LangChainAgent:
 
 class TestLangChain(AdapterContract):
     framework = LangChainAgent
+
+
+async def test_the_record_of_a_call_has_its_model_and_usage(server: ProviderServer, memory_url: str) -> None:
+    agent = LangChainAgent(server.url, {"scope": "ana", "memory": memory_url})
+    await agent.send("trip", "Hello")
+    memory = agent.adapter.memory
+    [record] = await memory.store.read_records(Key("", "ana", "trip"), RECORD_KIND)
+    [step] = parse_turn(record).steps
+    await agent.close()
+    assert (step.model, step.usage) == (
+        "gpt-4.1",
+        Usage(input_tokens=900, cached_tokens=512, output_tokens=12),
+    )
 
 
 async def test_the_framework_keeps_its_own_history(server: ProviderServer, memory_url: str) -> None:

@@ -41,7 +41,10 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.adapters.pydantic_ai import ContextCapability
 from autonomy_ctx.adapters.pydantic_messages import from_message, to_messages
+from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
 from autonomy_ctx.errors import HistoryMismatch
+from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.memory.store import Key
 from autonomy_ctx.template.composed import visible_fields
 
 
@@ -120,6 +123,19 @@ class TestCapability(AdapterContract):
 
 class TestHistoryProcessor(AdapterContract):
     framework = ProcessorAgent
+
+
+async def test_the_record_of_a_call_has_its_model_and_usage(server: ProviderServer, memory_url: str) -> None:
+    agent = PydanticAgent(server.url, {"scope": "ana", "memory": memory_url})
+    await agent.send("trip", "Hello")
+    memory = agent.adapter.memory
+    [record] = await memory.store.read_records(Key("", "ana", "trip"), RECORD_KIND)
+    [step] = parse_turn(record).steps
+    await agent.close()
+    assert (step.model, step.usage) == (
+        "gpt-4.1",
+        Usage(input_tokens=900, cached_tokens=512, output_tokens=12),
+    )
 
 
 async def test_the_framework_keeps_its_own_history(server: ProviderServer, memory_url: str) -> None:

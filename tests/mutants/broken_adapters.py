@@ -51,8 +51,8 @@ MUTANTS = [
     Mutant(
         "each step of a turn can be explained",
         "adapters/engine.py",
-        "        turn.contexts.append(turn.previous)\n",
-        "        turn.contexts = [turn.previous]\n",
+        "        turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds))\n",
+        "        turn.steps = [Step(context=turn.previous, model=model, bounds=bounds)]\n",
         ENGINE,
     ),
     Mutant(
