@@ -22,7 +22,7 @@ from autonomy_ctx.adapters.engine import (
     make_engine,
     missing_framework,
 )
-from autonomy_ctx.items.formats.openai_responses import read_input, responses_items
+from autonomy_ctx.items.formats.openai_responses import is_plain_item, read_input, responses_items
 from autonomy_ctx.items.json_values import thaw
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.store import Key
@@ -39,7 +39,6 @@ logger = logging.getLogger("autonomy_ctx.adapters")
 
 # Where a stored message has the SDK's own items, when ours could not be made into the same again.
 ITEMS = "openai_agents_items"
-_PLAIN_TYPES = ("message", "function_call", "function_call_output")
 
 
 class ContextInputFilter(ContextAdapter):
@@ -171,8 +170,9 @@ def from_message(shown: SourcedMessage) -> list[Any]:
 
 def _with_items(one: SourcedMessage) -> Message:
     """A message to store, with its own items where ours would not be the same."""
-    is_plain = all(item.get("type", "message") in _PLAIN_TYPES for item in one.source)
-    return one.message if is_plain else replace(one.message, extra={ITEMS: list(map(dict, one.source))})
+    if all(map(is_plain_item, one.source)):
+        return one.message
+    return replace(one.message, extra={ITEMS: list(map(dict, one.source))})
 
 
 def _shared_length(said: Sequence[Message], known: Sequence[Message]) -> int:

@@ -356,6 +356,14 @@ def read_input(items: Sequence[Mapping[str, Any]]) -> list[InputMessage]:
     return found
 
 
+def is_plain_item(item: Mapping[str, Any]) -> bool:
+    """Whether a message has fields for all that an item holds: text, images, calls and results."""
+    kind = as_text(item.get("type")) or "message"
+    parts = as_mappings(item.get("content")) + as_mappings(item.get("output"))
+    known = ("message", "function_call", "function_call_output")
+    return kind in known and all(part.get("text") or part.get("image_url") for part in parts)
+
+
 def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """An item of the assistant as a reply has it."""
     kind = as_text(item.get("type")) or "message"

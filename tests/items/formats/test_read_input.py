@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autonomy_ctx import ImageContent, TextContent, ThinkingContent
-from autonomy_ctx.items.formats.openai_responses import read_input, responses_items
+from autonomy_ctx.items.formats.openai_responses import is_plain_item, read_input, responses_items
 
 CALLS: list[dict[str, Any]] = [
     {"type": "message", "role": "user", "content": "Hello"},
@@ -57,7 +57,11 @@ def test_images_and_reasoning_are_read() -> None:
 
 
 def test_items_without_a_field_of_ours_leave_a_note() -> None:
-    [found] = read_input([{"type": "web_search_call", "id": "ws_1"}])
+    searched = {"type": "web_search_call", "id": "ws_1"}
+    file = {"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}
+    assert not any(map(is_plain_item, (searched, file)))
+    assert all(map(is_plain_item, CALLS))
+    [found] = read_input([searched])
     assert (found.message.role.value, found.message.text) == ("assistant", "[web_search_call]")
     call, result = read_input(
         [
