@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -255,3 +257,18 @@ def test_what_is_for_one_call_stands_before_the_question() -> None:
     note = SourcedMessage(Message("user", "It is noon."), "NOTE")
     assert [one.source for one in insert_before_question(history, [note])] == ["A", "B", "NOTE", "C", "D"]
     assert [one.source for one in insert_before_question(history[:1], [note])] == ["NOTE", "A"]
+
+
+def test_what_our_models_import_is_whole_before_a_client_can_see_it() -> None:
+    """A model that writes summaries would import it in a thread, beside a framework's call."""
+    program = (
+        "import sys\n"
+        "from autonomy_ctx import Model\n"
+        "from autonomy_ctx.adapters.engine import ContextEngine\n"
+        "ContextEngine(scope='ana')\n"
+        "print('httpx' in sys.modules)\n"
+        "ContextEngine(scope='ana', context_summary={'model': Model('gpt-5', api_key='k')})\n"
+        "print('httpx' in sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "True"]

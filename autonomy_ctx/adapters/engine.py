@@ -44,7 +44,7 @@ from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT,
 from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Key, Window, check_name, make_key
+from autonomy_ctx.memory.store import Key, check_name, make_key
 from autonomy_ctx.sections.section import (
     ComposeParams,
     Composition,
@@ -169,6 +169,10 @@ class ContextEngine(AsyncResource):
             self.template = _with_instructions(context_template)
         else:
             self.template = _default_template(context_summary, self.background, max_tokens, reserve_output)
+        if self.models:
+            # Our models import it in a thread. Clients of frameworks look for it in `sys.modules`, and would
+            # find half of it.
+            import httpx  # noqa: F401
         self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
         # By conversation as the framework names it: the branch it is in now, and the steps of its turn.
         self._branches: ConversationCache[Key, Key] = ConversationCache(CACHED_CONVERSATIONS)
@@ -511,12 +515,9 @@ class ContextEngine(AsyncResource):
         known = self._turns.get(key)
         if known is not None and (known.branch, known.position) == (branch, position):
             return known
-        found: Window | None = None
-        if position:
-            found = await self.memory.read(
-                branch.scope, branch.conversation, after=position - 1, before=position + 1
-            )
-        message = found.entries[0].message if found is not None and found.entries else None
+        after = max(position - 1, 0)
+        found = await self.memory.read(branch.scope, branch.conversation, after=after, before=position + 1)
+        message = found.entries[0].message if found.entries else None
         previous = None if known is None else known.previous
         made = _TurnContexts(branch, position, message, "start" if message is None else message.id, previous)
         self._turns[key] = made

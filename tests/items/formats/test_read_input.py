@@ -57,8 +57,8 @@ def test_images_and_reasoning_are_read() -> None:
 
 
 def test_items_without_a_field_of_ours_leave_a_note() -> None:
-    searched = {"type": "web_search_call", "id": "ws_1"}
-    file = {"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}
+    searched: dict[str, Any] = {"type": "web_search_call", "id": "ws_1"}
+    file: dict[str, Any] = {"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}
     assert not any(map(is_plain_item, (searched, file)))
     assert all(map(is_plain_item, CALLS))
     [found] = read_input([searched])
