@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from typing import Any, Unpack
 
@@ -23,16 +23,13 @@ from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key
 
 try:
-    from google.adk.agents.callback_context import CallbackContext
-    from google.adk.models import LlmRequest, LlmResponse
     from google.adk.plugins import BasePlugin
     from google.genai import types
 except ImportError as error:
     raise missing_framework(error, "google-adk") from None
 
-_REMEDY = "give run_async a `session_id`"
-# Calls that have no id get one, with ADK's prefix for ids that no provider has seen.
-_MADE_ID = "adk-"
+# Calls that have no id get one, which no provider is sent.
+_MADE_ID = "adk-call-"
 # How ADK begins what another agent said.
 _OTHER_AGENT = "For context:"
 
@@ -51,24 +48,23 @@ class ContextPlugin(ContextAdapter, BasePlugin):
         self._agents: dict[str, Any] = {}
         self._histories: ConversationCache[Key, list[SourcedMessage]] = ConversationCache(256)
 
-    async def before_agent_callback(self, *, agent: Any, callback_context: CallbackContext) -> None:
+    async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
         """Remember who is about to ask a model."""
         self._agents[agent.name] = agent
 
-    async def before_model_callback(
-        self, *, callback_context: CallbackContext, llm_request: LlmRequest
-    ) -> None:
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Store what is new of the history, and send our context in its place."""
-        includes = getattr(self._agents[callback_context.agent_name], "include_contents", "default")
+        includes = getattr(self._agents.get(callback_context.agent_name), "include_contents", "default")
         if includes != "default" or llm_request.previous_interaction_id:
             return
         key = self._key(callback_context)
-        known = [part for event in callback_context.session.events for part in _parts(event.content)]
+        known = {
+            _identity(part) for event in callback_context.session.events for part in _parts(event.content)
+        }
         passing = [one for one in llm_request.contents if _is_passing(one, known)]
         said = from_contents([one for one in llm_request.contents if not _is_passing(one, known)])
         self._histories[key] = said
-        given = llm_request.config.system_instruction
-        rules = given if isinstance(given, str) else ""
+        rules = str(llm_request.config.system_instruction or "")
         made = await self.engine.compose(
             key,
             said,
@@ -78,37 +74,38 @@ class ContextPlugin(ContextAdapter, BasePlugin):
         if made.instructions_text != rules:
             llm_request.config.system_instruction = made.instructions_text or None
         # ADK puts there what is for this call only, too.
-        messages = insert_before_question(made.messages, from_contents(passing))
-        llm_request.contents = to_contents(messages)
+        llm_request.contents = to_contents(insert_before_question(made.messages, from_contents(passing)))
 
-    async def after_model_callback(
-        self, *, callback_context: CallbackContext, llm_response: LlmResponse
-    ) -> None:
+    async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
         """Store the answer."""
         key = self._key(callback_context)
         history = self._histories.get(key)
         if history is not None and not llm_response.partial and _parts(llm_response.content):
-            calls = sum(len(one.message.tool_calls) for one in history)
-            answer = from_contents([llm_response.content], calls=calls)
+            calls = [call.id or "" for one in history for call in one.message.tool_calls]
+            made = sum(call_id.startswith(_MADE_ID) for call_id in calls)
+            answer = from_contents([llm_response.content], made_ids=made)
             await self.engine.store_history(key, [*history, *answer])
 
-    def _key(self, context: CallbackContext) -> Key:
-        agent, session = self._agents[context.agent_name], context.session.id
-        conversation = session if agent.root_agent is agent else f"{session}/{agent.name}"
-        return self.engine.key(context, conversation, remedy=_REMEDY)
+    def _key(self, context: Any) -> Key:
+        agent, conversation = self._agents.get(context.agent_name), context.session.id
+        if agent is not None and agent.root_agent is not agent:
+            conversation = f"{conversation}/{agent.name}"
+        return self.engine.key(context, conversation, remedy="give run_async a `session_id`")
 
 
-def from_contents(contents: Sequence[types.Content], *, calls: int = 0) -> list[SourcedMessage]:
-    """The messages of a request, after so many calls; each result of a tool is a message of its own."""
+def from_contents(contents: Sequence[types.Content], *, made_ids: int = 0) -> list[SourcedMessage]:
+    """The messages of a request; each result of a tool is a message of its own.
+
+    Calls without an id get one, after so many that were made before; results without are in their order.
+    """
     said: list[SourcedMessage] = []
-    ids = (f"{_MADE_ID}{number}" for number in count(calls + 1))
-    # Results of calls without an id are in their order.
+    ids = (f"{_MADE_ID}{number}" for number in count(made_ids + 1))
     unanswered: list[str] = []
     for content in contents:
         parts = [part for part in _parts(content) if not part.function_response]
         for part in _parts(content):
             if answer := part.function_response:
-                call_id = answer.id or (unanswered.pop(0) if unanswered else next(ids))
+                call_id = answer.id or (unanswered.pop(0) if unanswered else "")
                 said.append(SourcedMessage(_tool_message(answer.response or {}, call_id), [part]))
         if parts and content.role == "model":
             unanswered = []
@@ -117,9 +114,8 @@ def from_contents(contents: Sequence[types.Content], *, calls: int = 0) -> list[
                 if call := part.get("functionCall"):
                     call["id"] = call.get("id") or next(ids)
                     unanswered.append(call["id"])
-            said.append(
-                SourcedMessage(GoogleFormat().reply({"candidates": [{"content": shape}]}).message, parts)
-            )
+            reply = GoogleFormat().reply({"candidates": [{"content": shape}]})
+            said.append(SourcedMessage(reply.message, parts))
         elif parts:
             said.append(SourcedMessage(Message("user", [_part(part) for part in parts]), parts))
     return said
@@ -178,18 +174,23 @@ def _tool_message(response: dict[str, Any], call_id: str) -> Message:
     return Message("tool", text, tool_call_id=call_id, is_error="error" in response)
 
 
-def _is_passing(content: types.Content, known: Sequence[types.Part]) -> bool:
+def _is_passing(content: types.Content, known: Collection[str | int]) -> bool:
     """Whether a content is for this call only: instructions that ADK puts between the contents."""
     parts = _parts(content)
     if content.role != "user" or any(part.function_response for part in parts):
         return False
-    return bool(parts) and parts[0].text != _OTHER_AGENT and not any(part in known for part in parts)
+    return bool(parts) and parts[0].text != _OTHER_AGENT and not any(_identity(one) in known for one in parts)
 
 
-def _tools(request: LlmRequest) -> list[dict[str, Any]]:
+def _identity(part: types.Part) -> str | int:
+    """What tells a part from others: its text, or what it shares with the event that it was copied from."""
+    return part.text if part.text is not None else id(part.inline_data or part.file_data or part)
+
+
+def _tools(request: Any) -> list[dict[str, Any]]:
     offers = [getattr(tool, "function_declarations", None) or () for tool in request.config.tools or ()]
     return [one.model_dump(mode="json", exclude_none=True) for offer in offers for one in offer]
 
 
-def _parts(content: types.Content | None) -> list[types.Part]:
-    return list(content.parts or ()) if content else []
+def _parts(content: types.Content | None) -> Sequence[types.Part]:
+    return content.parts or () if content else ()

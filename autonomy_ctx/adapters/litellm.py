@@ -84,7 +84,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> list[SourcedMessage]:
         made = Message(
             message.get("role", ""),
             found,
-            tool_calls=message.get("tool_calls"),
+            tool_calls=[_call(call) for call in message.get("tool_calls") or ()],
             tool_call_id=message.get("tool_call_id"),
             name=message.get("name"),
         )
@@ -103,6 +103,12 @@ def _part(part: Any, path: str) -> Part:
     except InvalidMessage:
         # A sound, a file: the message itself is sent as long as it is shown as it was.
         return TextContent(f"[{part.get('type') if isinstance(part, Mapping) else 'unknown'}]")
+
+
+def _call(call: Any) -> Any:
+    """A call as messages have it; one of a custom tool has a text instead of arguments."""
+    custom = call.get("custom") if isinstance(call, Mapping) else None
+    return {"id": call.get("id"), "name": custom["name"], "arguments": custom["input"]} if custom else call
 
 
 def _is_rule(one: SourcedMessage) -> bool:

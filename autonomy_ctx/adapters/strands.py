@@ -80,9 +80,9 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
     def _attach(self, event: AgentInitializedEvent) -> None:
         # From here on the engine lives in its own thread: a plain call of the agent has an event loop that
         # ends with the call.
-        stored = self.engine.run_sync(self.engine.history, self._key(event.agent))
-        if not event.agent.messages:
-            event.agent.messages.extend(to_strands(SourcedMessage(message) for message in stored))
+        limit = 0 if event.agent.messages else None
+        stored = self.engine.run_sync(self.engine.history, self._key(event.agent), limit=limit)
+        event.agent.messages.extend(to_strands(SourcedMessage(message) for message in stored))
         event.agent.add_middleware(InvokeModelStage.Input, self._compose)
 
     async def _compose(self, context: InvokeModelContext) -> InvokeModelContext:

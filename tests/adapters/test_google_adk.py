@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import anyio
 import pytest
 from adapters.contract import AdapterContract, summarizer
 from adapters.recorded_conversation import (
+    ANSWER,
     CALLS,
     CONVERSATION,
     INSTRUCTIONS,
     PNG,
+    QUESTION,
     SCOPE,
     noted,
     shown,
@@ -27,7 +31,7 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.tools import FunctionTool
 from google.genai import types
 from models.provider_server import ProviderServer, providing
-from models.provider_words import Call, Say
+from models.provider_words import Call, Google, Say
 
 from autonomy_ctx.adapters.google_adk import ContextPlugin, from_contents, to_contents
 
@@ -93,6 +97,19 @@ class AdkAgent:
 @pytest.fixture(autouse=True)
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
+
+
+class OlderGemini(Google):
+    """A model whose calls have no ids."""
+
+    def check(self, path: str, headers: Mapping[str, str], body: Any) -> bool:
+        return "stream" in path
+
+    def whole(self, say: Say) -> Any:
+        made = super().whole(say)
+        for part in made["candidates"][0]["content"]["parts"]:
+            part.get("functionCall", {}).pop("id", None)
+        return made
 
 
 class TestGoogleAdk(AdapterContract):
@@ -169,6 +186,38 @@ class TestGoogleAdk(AdapterContract):
         await agent.close()
         assert stored == []
         assert server.asked().said == [("user", "Remark 2")]
+
+    async def test_calls_without_ids_are_paired_in_their_order(self, memory_url: str) -> None:
+        """As older models make them; the provider is sent none of the ids that we need."""
+        async with providing(CALLS, Say(ANSWER), CALLS, Say(ANSWER)) as server:
+            server.words = [OlderGemini()]
+            agent = AdkAgent(server.url, self.options(memory_url))
+            for _ in range(2):
+                assert await agent.send(CONVERSATION, QUESTION) == ANSWER
+            stored = (await agent.adapter.memory.read(SCOPE, CONVERSATION)).entries
+            assert await agent.adapter.engine.current_conversation(CONVERSATION) == CONVERSATION
+            await agent.close()
+        calls = [call.id for entry in stored for call in entry.message.tool_calls]
+        assert len(set(calls)) == 4
+        results = [entry.message.tool_call_id for entry in stored if entry.message.role == "tool"]
+        assert results == calls
+        assert "adk-" not in json.dumps(server.seen[-1].body)
+
+    async def test_plain_runs_with_an_event_loop_each_go_on(
+        self, server: ProviderServer, summaries: ProviderServer, memory_url: str
+    ) -> None:
+        agent = AdkAgent(server.url, self.options(memory_url, summarizer(summaries)))
+
+        def talk() -> None:
+            for number in range(6):
+                message = types.Content(role="user", parts=[types.Part(text=f"Remark {number}")])
+                run = agent.runner.run(user_id=SCOPE, session_id=CONVERSATION, new_message=message)
+                assert [event.content.parts[0].text for event in run] == [noted(f"Remark {number}")]
+
+        await anyio.to_thread.run_sync(talk)
+        stored = await agent.adapter.memory.get_messages_only(SCOPE, CONVERSATION)
+        await agent.close()
+        assert len(stored) == 12
 
     def test_a_scope_is_needed(self) -> None:
         with pytest.raises(TypeError, match="scope"):

@@ -28,7 +28,7 @@ from litellm.proxy import proxy_server
 from models.provider_server import ProviderServer, providing
 from openai import AsyncOpenAI, BadRequestError
 
-from autonomy_ctx import ThinkingContent
+from autonomy_ctx import ThinkingContent, ToolCall
 from autonomy_ctx.adapters.litellm import ContextHook, from_openai, to_openai
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
@@ -193,6 +193,9 @@ class TestLiteLlm(AdapterContract):
             {"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": [thought]},
             {"role": "tool", "tool_call_id": "c1", "content": "gone"},
         ]
+        custom = {"id": "c2", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+        (asked,) = from_openai([{"role": "assistant", "content": None, "tool_calls": [custom]}])
+        assert asked.message.tool_calls == (ToolCall("c2", "shell", "ls"),)
         said = from_openai(messages)
         assert to_openai(said) == messages
         assert said[0].message.text == "Listen.\n[input_audio]"
