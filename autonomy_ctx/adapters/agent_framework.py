@@ -15,6 +15,7 @@ from autonomy_ctx.adapters.engine import (
     make_engine,
     missing_framework,
 )
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import (
     ChatRole,
     ImageContent,
@@ -81,13 +82,16 @@ class _ModelCalls(framework.ChatMiddleware):
             said,
             instructions=[SourcedMessage(Message("system", rules))] if rules else [],
             tools=[_tool(one) for one in options.get("tools") or () if hasattr(one, "parameters")],
+            model=options.get("model"),
         )
         context.messages = to_messages(insert_before_question(made.messages, from_messages(others)))
         if made.instructions_text != rules:
             context.options = {**options, "instructions": made.instructions_text}
 
         async def store(response: ChatResponse) -> None:
-            await self._engine.store_history(self._key, [*said, *from_messages(response.messages)])
+            replies = [one.message for one in from_messages(response.messages)]
+            usage = _usage(response.usage_details)
+            await self._engine.store_reply(self._key, made, *replies, usage=usage)
 
         if context.stream:
             context.stream_result_hooks.append(store)
@@ -175,3 +179,16 @@ def _call(content: Content) -> ToolCall:
 
 def _tool(tool: Any) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters()}
+
+
+def _usage(told: Any) -> Usage | None:
+    return (
+        None
+        if not told
+        else Usage(
+            input_tokens=told.get("input_token_count") or 0,
+            cached_tokens=told.get("cache_read_input_token_count") or 0,
+            cache_write_tokens=told.get("cache_creation_input_token_count") or 0,
+            output_tokens=told.get("output_token_count") or 0,
+        )
+    )

@@ -66,6 +66,7 @@ class ContextHook(ContextAdapter, CustomLogger):
                 said[rules:],
                 instructions=said[:rules],
                 tools=[tool["function"] for tool in data.get("tools") or () if "function" in tool],
+                model=data.get("model"),
             )
         except _CLIENT_ERRORS as problem:
             raise HTTPException(status_code=400, detail={"error": str(problem)}) from problem

@@ -6,35 +6,28 @@ without messages, such as one after a restart, gets those of the log.
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Unpack
 
 from autonomy_ctx.adapters.engine import (
     ContextAdapter,
     EngineOptions,
+    FrameworkContext,
     Scope,
     SourcedMessage,
     make_engine,
     missing_framework,
 )
+from autonomy_ctx.adapters.strands_messages import from_strands, to_strands
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.items.message import (
-    ChatRole,
-    ImageContent,
-    Message,
-    Part,
-    TextContent,
-    ThinkingContent,
-    ToolCall,
-)
+from autonomy_ctx.items.formats.base import Usage
+from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.store import Key
 
 try:
     from strands.agent.conversation_manager import ConversationManager
-    from strands.hooks import AfterInvocationEvent, AgentInitializedEvent, HookRegistry
+    from strands.hooks import AfterInvocationEvent, AfterModelCallEvent, AgentInitializedEvent, HookRegistry
     from strands.middleware import InvokeModelContext, InvokeModelStage
     from strands.types.content import split_system_prompt
 except ImportError as error:
@@ -58,13 +51,14 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
         super().__init__()
         self.engine = make_engine(scope, **options)
         self._conversation = conversation
-        self._tokens = 0
+        self._context: FrameworkContext | None = None
         self._max_tokens: int | None = None
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         """Listen to the agent; called by Strands."""
         super().register_hooks(registry, **kwargs)
         registry.add_callback(AgentInitializedEvent, self._attach)
+        registry.add_callback(AfterModelCallEvent, self._store_usage)
         registry.add_callback(AfterInvocationEvent, self._store_answer)
 
     def apply_management(self, agent: Any, **kwargs: Any) -> None:
@@ -72,7 +66,7 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
 
     def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
         """After an overflow, compose the next context smaller; raise the error if that cannot be."""
-        tokens = int(self._tokens * OVERFLOW_FRACTION)
+        tokens = int(self._context.composed.tokens * OVERFLOW_FRACTION) if self._context else 0
         if e is not None and self._max_tokens is not None and tokens >= self._max_tokens:
             raise e
         self._max_tokens = tokens or None
@@ -94,6 +88,7 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
             from_strands(context.messages),
             instructions=[SourcedMessage(Message("system", text))] if text else [],
             tools=[_tool(spec) for spec in context.tool_specs],
+            model=context.model.get_config().get("model_id"),
         )
         try:
             made = await compose(max_tokens=self._max_tokens)
@@ -102,9 +97,19 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
                 raise
             # What an overflow asks for cannot be: the model says so again.
             made = await compose()
-        self._tokens = made.composed.tokens
+        self._context = made
         changed = {} if made.instructions_text == text else {"system_prompt": made.instructions_text or None}
         return context.replace(messages=to_strands(made.messages), **changed)
+
+    async def _store_usage(self, event: AfterModelCallEvent) -> None:
+        if event.stop_response is not None and self._context is not None:
+            told = event.stop_response.message["metadata"]["usage"]
+            # Only some of the models count what is cached among the input.
+            total, output = told["totalTokens"], told["outputTokens"]
+            cached = told.get("cacheReadInputTokens", 0)
+            usage = Usage(input_tokens=total - output, cached_tokens=cached, output_tokens=output)
+            key = self._key(event.agent)
+            await self.engine.run(self.engine.store_reply, key, self._context, usage=usage)
 
     async def _store_answer(self, event: AfterInvocationEvent) -> None:
         history = from_strands(event.agent.messages)
@@ -114,84 +119,6 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
         manager = getattr(agent, "_session_manager", None)
         conversation = self._conversation or getattr(manager, "session_id", None)
         return self.engine.key(agent, conversation, remedy=_REMEDY)
-
-
-def from_strands(messages: Sequence[Mapping[str, Any]]) -> list[SourcedMessage]:
-    """The messages of an agent; each result of a tool is a message of its own."""
-    said: list[SourcedMessage] = []
-    for message in messages:
-        results = [block for block in message["content"] if "toolResult" in block]
-        others = [block for block in message["content"] if "toolResult" not in block]
-        said += [SourcedMessage(_tool_message(block["toolResult"]), [block]) for block in results]
-        if others or not results:
-            calls = [_tool_call(block["toolUse"]) for block in others if "toolUse" in block]
-            parts = [_part(block) for block in others if not block.keys() & {"toolUse", "cachePoint"}]
-            said.append(SourcedMessage(Message(message["role"], parts, tool_calls=calls), others))
-    return said
-
-
-def to_strands(messages: Iterable[SourcedMessage]) -> list[dict[str, Any]]:
-    """The messages for a model; neighbours of one role are one message there."""
-    turns: list[dict[str, Any]] = []
-    for one in messages:
-        role = "assistant" if one.message.role is ChatRole.ASSISTANT else "user"
-        blocks = _blocks(one.message) if one.source is None else list(one.source)
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += blocks
-        elif blocks:
-            turns.append({"role": role, "content": blocks})
-    return turns
-
-
-def _tool_call(use: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(use["toolUseId"], use["name"], json.dumps(use["input"], ensure_ascii=False))
-
-
-def _tool_message(result: Mapping[str, Any]) -> Message:
-    parts, is_error = [_part(block) for block in result["content"]], result.get("status") == "error"
-    return Message("tool", parts, tool_call_id=result["toolUseId"], is_error=is_error)
-
-
-def _part(block: Mapping[str, Any]) -> Part:
-    match block:
-        case {"text": text}:
-            return TextContent(text)
-        case {"json": value}:
-            return TextContent(json.dumps(value, ensure_ascii=False))
-        case {"image": {"format": kind, "source": {"bytes": data}}}:
-            return ImageContent.from_bytes(data, f"image/{kind}")
-        case {"reasoningContent": {"reasoningText": thought}}:
-            return ThinkingContent(thought.get("text", ""), signature=thought.get("signature"))
-        case {"reasoningContent": {"redactedContent": data}}:
-            return ThinkingContent("", redacted=base64.b64encode(data).decode())
-    # A document, a video: the block itself is sent as long as the message is shown as it was.
-    return TextContent(f"[{next(iter(block), 'nothing')}]")
-
-
-def _blocks(message: Message) -> list[dict[str, Any]]:
-    blocks = [_block(part) for part in message.parts]
-    if message.role is ChatRole.TOOL:
-        status = "error" if message.is_error else "success"
-        return [{"toolResult": {"toolUseId": message.tool_call_id, "status": status, "content": blocks}}]
-    for call in message.tool_calls:
-        use = {"toolUseId": call.id, "name": call.name, "input": call.parse_arguments()}
-        blocks.append({"toolUse": use})
-    return blocks
-
-
-def _block(part: Part) -> dict[str, Any]:
-    match part:
-        case TextContent(text=text):
-            return {"text": text}
-        case ThinkingContent(redacted=str(data)):
-            return {"reasoningContent": {"redactedContent": base64.b64decode(data)}}
-        case ThinkingContent(text=text, signature=signature):
-            signed = {} if signature is None else {"signature": signature}
-            return {"reasoningContent": {"reasoningText": {"text": text, **signed}}}
-        case ImageContent(image=image):
-            head, is_data, data = image.partition(";base64,")
-            kind, source = head.removeprefix("data:image/"), {"bytes": base64.b64decode(data)}
-            return {"image": {"format": kind, "source": source}} if is_data else {"text": f"[{image}]"}
 
 
 def _tool(spec: Mapping[str, Any]) -> dict[str, Any]:

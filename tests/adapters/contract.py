@@ -30,7 +30,9 @@ from models.provider_server import Fault, ProviderServer, providing
 
 from autonomy_ctx import Memory, Model
 from autonomy_ctx.adapters.engine import ContextAdapter
+from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, parse_turn
 from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.memory.store import Key
 
 
 class Framework(Protocol):
@@ -67,6 +69,13 @@ def summarizer(server: ProviderServer) -> dict[str, Any]:
     """Options for summaries that a server writes, of all but the last two messages."""
     model = Model("gpt-5", base_url=server.url, api_key="k", sleep=_no_sleep)
     return {"model": model, "floor": 2, "ceiling": 4}
+
+
+async def recorded_step(adapter: ContextAdapter) -> StepRecord:
+    """The record of the newest call of the conversation."""
+    key = Key("", SCOPE, CONVERSATION)
+    records = await adapter.engine.run(adapter.memory.store.read_records, key, RECORD_KIND)
+    return parse_turn(records[-1]).steps[-1]
 
 
 class AdapterContract:

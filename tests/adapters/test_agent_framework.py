@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import agent_framework
 import pytest
-from adapters.contract import AdapterContract, summarizer
+from adapters.contract import AdapterContract, recorded_step, summarizer
 from adapters.recorded_conversation import (
     CALLS,
     CONVERSATION,
@@ -27,6 +27,7 @@ from openai import AsyncOpenAI
 
 from autonomy_ctx.adapters.agent_framework import ContextProvider, from_messages, to_messages
 from autonomy_ctx.errors import UnnamedConversation
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.template.composed import visible_fields
 
 
@@ -82,6 +83,16 @@ class MicrosoftAgent:
 
 class TestAgentFramework(AdapterContract):
     framework = MicrosoftAgent
+
+    async def test_the_record_of_a_call_has_its_model_and_usage(
+        self, server: ProviderServer, memory_url: str
+    ) -> None:
+        agent = MicrosoftAgent(server.url, self.options(memory_url))
+        await agent.send(CONVERSATION, QUESTION)
+        step = await recorded_step(agent.adapter)
+        await agent.close()
+        usage = Usage(input_tokens=900, cached_tokens=512, output_tokens=12)
+        assert (step.model, step.usage) == ("gpt-4.1", usage)
 
     async def test_the_session_keeps_the_whole_history(
         self, server: ProviderServer, summaries: ProviderServer, memory_url: str

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import anyio
 import pytest
-from adapters.contract import AdapterContract, summarizer
+from adapters.contract import AdapterContract, recorded_step, summarizer
 from adapters.recorded_conversation import (
     ANSWER,
     CALLS,
@@ -33,7 +33,9 @@ from google.genai import types
 from models.provider_server import ProviderServer, providing
 from models.provider_words import Call, Google, Say
 
-from autonomy_ctx.adapters.google_adk import ContextPlugin, from_contents, to_contents
+from autonomy_ctx.adapters.google_adk import ContextPlugin
+from autonomy_ctx.adapters.google_contents import from_contents, to_contents
+from autonomy_ctx.items.formats.base import Usage
 
 APP = "guides"
 
@@ -114,6 +116,16 @@ class OlderGemini(Google):
 
 class TestGoogleAdk(AdapterContract):
     framework = AdkAgent
+
+    async def test_the_record_of_a_call_has_its_model_and_usage(
+        self, server: ProviderServer, memory_url: str
+    ) -> None:
+        agent = AdkAgent(server.url, self.options(memory_url))
+        await agent.send(CONVERSATION, QUESTION)
+        step = await recorded_step(agent.adapter)
+        await agent.close()
+        usage = Usage(input_tokens=900, cached_tokens=512, output_tokens=12)
+        assert (step.model, step.usage) == ("gemini-3-pro", usage)
 
     async def test_the_session_keeps_the_whole_history(
         self, server: ProviderServer, summaries: ProviderServer, memory_url: str

@@ -11,8 +11,8 @@ import anyio
 import boto3
 import pytest
 import strands
-from adapters.contract import AdapterContract, summarizer
-from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, PNG, SCOPE, noted, weather
+from adapters.contract import AdapterContract, recorded_step, summarizer
+from adapters.recorded_conversation import CONVERSATION, INSTRUCTIONS, PNG, QUESTION, SCOPE, noted, weather
 from botocore import UNSIGNED
 from botocore.config import Config
 from models.provider_server import Fault, ProviderServer, providing
@@ -21,8 +21,10 @@ from strands.models import BedrockModel
 from strands.session import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException
 
-from autonomy_ctx.adapters.strands import ContextConversationManager, from_strands, to_strands
+from autonomy_ctx.adapters.strands import ContextConversationManager
+from autonomy_ctx.adapters.strands_messages import from_strands, to_strands
 from autonomy_ctx.errors import UnnamedConversation
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.template.composed import visible_fields
 
@@ -99,6 +101,16 @@ class StrandsFramework:
 
 class TestStrands(AdapterContract):
     framework = StrandsFramework
+
+    async def test_the_record_of_a_call_has_its_model_and_usage(
+        self, server: ProviderServer, memory_url: str
+    ) -> None:
+        agent = StrandsFramework(server.url, self.options(memory_url))
+        await agent.send(CONVERSATION, QUESTION)
+        step = await recorded_step(agent.adapter)
+        await agent.close()
+        usage = Usage(input_tokens=900, cached_tokens=512, output_tokens=12)
+        assert (step.model, step.usage) == ("amazon.nova-micro-v1:0", usage)
 
     async def test_the_framework_keeps_its_whole_history(
         self, server: ProviderServer, summaries: ProviderServer, memory_url: str
