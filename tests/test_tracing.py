@@ -15,8 +15,8 @@ import opentelemetry.metrics as metrics
 import opentelemetry.trace as trace
 import pytest
 from agents.kit import add_up, broken, call, calls
-from agents.provider_server import providing
-from agents.provider_words import Say
+from models.provider_server import providing
+from models.provider_words import Say
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
