@@ -55,6 +55,35 @@ def test_two_turns_are_compared(page_file: Path, open_page: OpenPage) -> None:
     expect(page.locator(".entry.added").filter(has_text="Night 11")).to_be_visible()
 
 
+def test_the_timeline_shows_segments_turns_and_a_part_of_it_larger(
+    page_file: Path, open_page: OpenPage
+) -> None:
+    page = open_page(view_of(page_file.as_uri(), "conversation"))
+    timeline = page.locator(".timeline")
+    drawing = timeline.get_by_role("group")
+    expect(drawing).to_have_attribute("aria-label", re.compile("^Timeline of messages 1 to 24: [1-9]"))
+    segments = timeline.locator("rect.segment:not(.past)")
+    covered = segments.first.locator("title").text_content() or ""
+    assert covered.startswith("Summary of messages 1 to ")
+    expect(timeline.get_by_text("ceiling 8")).to_be_visible()
+    expect(timeline.locator(".pinned")).to_have_count(1)
+    box = drawing.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 200, box["y"] + 60)
+    expect(timeline.locator(".tip")).to_contain_text("in the window")
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 60, steps=4)
+    page.mouse.up()
+    expect(drawing).not_to_have_attribute("aria-label", re.compile("messages 1 to 24"))
+    page.get_by_role("button", name="Whole conversation").click()
+    expect(drawing).to_have_attribute("aria-label", re.compile("messages 1 to 24"))
+    page.keyboard.press("+")
+    expect(drawing).to_have_attribute("aria-label", re.compile("messages 7 to 18"))
+    page.keyboard.press("-")
+    timeline.get_by_role("link", name="Turn at message 23").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Turn at message 23")
+
+
 def test_the_file_runs_one_script_and_says_so(page_file: Path) -> None:
     text = page_file.read_text(encoding="utf-8")
     scripts = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
