@@ -2,7 +2,7 @@
 
 import { h, icon, link, replace } from "./dom.js";
 import { WindowedList } from "./list.js";
-import { createdAt, foldedText, humanName, messageBody, roleOf, segmentBody, tintsOf } from "./message.js";
+import { createdAt, foldedText, messageBody, roleOf, segmentBody, tintsOf } from "./message.js";
 import { address } from "./route.js";
 import { keyOf } from "./source.js";
 import { capital, count, counted, moment, money, percent, plain, short, visible } from "./text.js";

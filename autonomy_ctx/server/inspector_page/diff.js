@@ -196,7 +196,7 @@ function elide(text, side) {
 }
 
 /** The longest common subsequence of words, as runs of `del`, `ins` and what is in both. */
-export function wordDifference(old, young) {
+function wordDifference(old, young) {
   const width = young.length + 1;
   const lengths = new Uint16Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i -= 1) {

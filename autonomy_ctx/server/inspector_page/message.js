@@ -149,7 +149,7 @@ async function fillOriginals(holder, segment, readOriginals) {
   if (!box.childElementCount) replace(holder, h("p", { class: "quiet" }, "These messages have been deleted."));
 }
 
-export function originalLine(message) {
+function originalLine(message) {
   return h(
     "div",
     { class: "line" },

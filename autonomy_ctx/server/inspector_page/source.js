@@ -3,7 +3,7 @@
 // Both answer the same questions with the same values.
 
 /** A request that was refused or failed, with the sentence that the server gives. */
-export class RequestFailed extends Error {
+class RequestFailed extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -20,7 +20,7 @@ function query(parameters) {
   return new URLSearchParams(known.map(([name, value]) => [name, String(value)])).toString();
 }
 
-export class ServerSource {
+class ServerSource {
   constructor() {
     this.isLive = true;
   }
@@ -62,7 +62,7 @@ export class ServerSource {
 }
 
 /** The values of a self-contained file: answers by the question, and messages by their positions. */
-export class FileSource {
+class FileSource {
   constructor(data) {
     this.isLive = false;
     this.data = data;

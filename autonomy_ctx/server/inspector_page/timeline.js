@@ -1,7 +1,7 @@
 // The life of a conversation in one drawing: the window between floor and ceiling, summaries over the range
 // they cover, facts until they are replaced. The x axis is the position in the log.
 
-import { h, icon, link, replace, svg } from "./dom.js";
+import { h, icon, replace, svg } from "./dom.js";
 import { count, counted, day, moment, plain } from "./text.js";
 
 const WINDOW_HEIGHT = 112;

@@ -7,7 +7,7 @@ import { keyOf } from "./source.js";
 import { capital, count, counted, milliseconds, moment, money, percent, plain, short, signed, visible } from "./text.js";
 
 /** The parts of a bar: runs of messages of one section, the summary apart from the messages it precedes. */
-export function barParts(messages) {
+function barParts(messages) {
   const parts = [];
   for (const message of messages) {
     const name = message.role === "summary" ? "summary" : message.section;
