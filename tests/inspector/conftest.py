@@ -9,9 +9,12 @@ from typing import NoReturn
 
 import pytest
 from inspector.stories import make_page, run_beside, write_story
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
+# Only how long a test waits for what does not come.
+WAIT_MILLISECONDS = 30_000
+expect.set_options(timeout=WAIT_MILLISECONDS)
 
 
 def report_missing(problem: str) -> NoReturn:
@@ -66,7 +69,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(WAIT_MILLISECONDS)
         if strict:
             page.on("pageerror", lambda error: problems.append(f"error: {error}"))
             page.on(

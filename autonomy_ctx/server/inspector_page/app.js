@@ -11,7 +11,7 @@ import { findSource, keyOf } from "./source.js";
 import { capital, plain } from "./text.js";
 import { turnView } from "./turn.js";
 
-const SCOPE_SECONDS = 5;
+const SCOPE_SECONDS = 3;
 const THEMES = ["system", "light", "dark"];
 const THEME_NAME = "autonomy-ctx-inspector-theme";
 const VIEWS = { conversation: conversationView, turn: turnView, diff: diffView, search: searchView };
