@@ -106,6 +106,17 @@ def test_without_the_token_nothing_is_shown(
     expect(page.get_by_role("navigation", name="Conversations")).to_be_empty()
 
 
+def test_the_right_address_helps_in_the_same_tab(address: InspectorAddress, open_page: OpenPage) -> None:
+    page = open_page(f"{address.url}/#token=wrong", strict=False)
+    expect(page.get_by_role("alert")).to_contain_text("token")
+    page.goto(address.page)
+    page.get_by_role("heading", level=1).wait_for()
+    page.goto(address.page)
+    page.get_by_role("heading", level=1).wait_for()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert address.token not in page.url
+
+
 def test_a_name_of_another_site_is_refused(address: InspectorAddress, browser: Browser) -> None:
     port = address.url.rpartition(":")[2]
     context = browser.new_context()

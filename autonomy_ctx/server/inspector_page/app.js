@@ -61,7 +61,6 @@ class App {
   }
 
   async start() {
-    addEventListener("hashchange", () => this.show());
     addEventListener("keydown", (event) => this.press(event));
     document.addEventListener("click", (event) => this.followLocal(event));
     try {
@@ -72,11 +71,15 @@ class App {
       await this.side.read();
     } catch (error) {
       this.fail(error);
+      // The right address in the same tab is a change of the fragment only.
+      addEventListener("hashchange", () => location.reload());
       return;
     }
     if (this.source.isLive) {
       this.updates = new LiveUpdates(this.source, { changed: (state) => this.changed(state), connected: (is) => this.showLive(is) });
     }
+    // Not before: without the cookie, nothing is answered.
+    addEventListener("hashchange", () => this.show());
     await this.show();
     if (this.source.isLive) setInterval(() => this.lookForScopes(), SCOPE_SECONDS * 1000);
   }
@@ -93,6 +96,8 @@ class App {
   }
 
   async show() {
+    // The address of another start, pasted into this tab.
+    if (this.source.isLive && location.hash.startsWith("#token=")) return location.reload();
     const { view, parameters } = parseAddress(location.hash);
     const { agent, scope, conversation } = parameters;
     this.side.mark(JSON.stringify([agent, scope, conversation]));
