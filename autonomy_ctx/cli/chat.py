@@ -401,7 +401,7 @@ class ChatLoop:
         commands = self._session.commands
         if name not in commands:
             near = difflib.get_close_matches(name, [*commands, "quit"], n=1)
-            advice = f"did you mean /{near[0]}?" if near else "/help lists what there is"
+            advice = f"did you mean /{near[0]}?" if near else "/help lists what there is."
             raise WrongInput(f"/{name} is no command; {advice} To send it as text, begin with //")
         return commands[name][1]
 

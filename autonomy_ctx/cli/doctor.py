@@ -50,6 +50,17 @@ EXTRAS = {
     "postgres": ("psycopg", "psycopg-pool"),
     "cli": ("typer", "rich"),
 }
+# The frameworks that there are adapters for. Nobody has all of them: those that are there are told.
+FRAMEWORKS = {
+    "langchain": ("langchain",),
+    "openai-agents": ("openai-agents",),
+    "pydantic-ai": ("pydantic-ai-slim",),
+    "google-adk": ("google-adk",),
+    "agent-framework": ("agent-framework-core",),
+    "llama-index": ("llama-index-core",),
+    "strands": ("strands-agents",),
+    "litellm": ("litellm",),
+}
 REACH_SECONDS = 5.0
 # With less room on its disk, a database soon cannot be written.
 FREE_BYTES = 100 * 2**20
@@ -126,9 +137,11 @@ def _examine_program() -> Iterator[Diagnosis]:
 
 
 def _examine_extras() -> Iterator[Diagnosis]:
-    for extra, packages in EXTRAS.items():
+    for extra, packages in (EXTRAS | FRAMEWORKS).items():
         found = {name: _installed_version(name) for name in packages}
         missing = [name for name, number in found.items() if number is None]
+        if missing and extra in FRAMEWORKS:
+            continue
         if missing:
             text = f"not installed: pip install 'autonomy-ctx[{extra}]'"
             yield _diagnosis("extras", extra, "note", text)

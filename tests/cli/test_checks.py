@@ -17,7 +17,7 @@ import pytest
 from pty_process import ROOT, run_command
 
 from autonomy_ctx import Memory
-from autonomy_ctx.cli.doctor import EXTRAS
+from autonomy_ctx.cli.doctor import EXTRAS, FRAMEWORKS
 from autonomy_ctx.cli.output import ExitCode
 from autonomy_ctx.memory.sqlite.migrate import latest_version
 
@@ -243,7 +243,7 @@ def test_the_doctor_knows_what_each_extra_installs() -> None:
     }
     # psycopg brings its pool by an extra of its own.
     wanted["postgres"].add("psycopg-pool")
-    assert {extra: set(packages) for extra, packages in EXTRAS.items()} == wanted
+    assert {extra: set(packages) for extra, packages in (EXTRAS | FRAMEWORKS).items()} == wanted
 
 
 def test_a_damaged_page_is_found_also_where_nobody_reads(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -128,8 +129,12 @@ def test_the_demo_as_json(tmp_path: Path) -> None:
 
 
 def test_make_demo_installs_the_command_line_with_the_inspector_and_nothing_else() -> None:
-    command = ["make", "--dry-run", "--always-make", "demo", f"PYTHON={sys.executable}"]
-    steps = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = ["make", "--dry-run", "--always-make", "--no-print-directory"]
+    command += ["demo", f"PYTHON={sys.executable}"]
+    # The tests may have been started by make, which hands its own flags down.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    ran = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
+    steps = ran.stdout
     installs = [line.partition(" install ")[2] for line in steps.splitlines() if " install " in line]
     assert installs == ["--quiet --disable-pip-version-check --editable '.[cli,server]'"]
     assert steps.splitlines()[-1].endswith("bin/autonomy-ctx demo")
