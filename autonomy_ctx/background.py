@@ -50,6 +50,8 @@ BackgroundJob = Callable[[], Awaitable[None]]
 logger = logging.getLogger("autonomy_ctx.background")
 
 GRACE_SECONDS = 2.0
+# For jobs that began while their owner was closing.
+LEAST_GRACE_SECONDS = 0.5
 
 
 @runtime_checkable
@@ -95,6 +97,7 @@ class Background:
         self.grace_seconds = grace_seconds
         self._host: _LoopTaskGroup | None = None
         self._closed = False
+        self._closing_since: float | None = None
 
     @property
     def running(self) -> int:
@@ -111,7 +114,7 @@ class Background:
         loop = current_loop()
         if self._host is None or self._host.ended or self._host.loop is not loop:
             # A loop that has ended took its tasks with it; what they owed is in the store.
-            self._host = _LoopTaskGroup(loop, self.grace_seconds)
+            self._host = _LoopTaskGroup(loop)
         self._host.start(job, daemon)
         return True
 
@@ -132,13 +135,24 @@ class Background:
         if self._host is not None:
             await self._host.idle()
 
+    def begin_closing(self) -> None:
+        """Let the grace run from now on. Jobs are taken until `aclose`, while other things still end."""
+        self._closing_since = anyio.current_time()
+
     async def aclose(self) -> None:
         """Take no more jobs, give running ones the grace to end, cancel the rest. Twice is harmless."""
         self._closed = True
         host, self._host = self._host, None
         if host is not None and host.loop is current_loop():
             with anyio.CancelScope(shield=True):
-                await host.stop()
+                await host.stop(self._remaining_grace())
+
+    def _remaining_grace(self) -> float:
+        """The seconds that are left of it; those that came late have the least of them."""
+        if self._closing_since is None:
+            return self.grace_seconds
+        passed = anyio.current_time() - self._closing_since
+        return max(self.grace_seconds - passed, min(LEAST_GRACE_SECONDS, self.grace_seconds))
 
     async def __aenter__(self) -> Background:
         return self
@@ -152,8 +166,9 @@ class Background:
 class _LoopTaskGroup:
     """A task group in its own task of one event loop."""
 
-    def __init__(self, loop: Any, grace_seconds: float) -> None:
-        self.loop, self._grace_seconds = loop, grace_seconds
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+        self._grace_seconds = 0.0
         self.running = 0
         self.ended = False
         self._group: TaskGroup | None = None
@@ -176,7 +191,8 @@ class _LoopTaskGroup:
         while self.running and not self.ended:
             await self._idle_event.wait()
 
-    async def stop(self) -> None:
+    async def stop(self, grace_seconds: float) -> None:
+        self._grace_seconds = grace_seconds
         self._stopping.set()
         await self._done.wait()
 

@@ -133,6 +133,8 @@ class Node(AsyncResource):
             return
         self._closed = True
         self.stop()
+        # Summaries end while requests and turns do, not after them.
+        self.background.begin_closing()
         agents = self.agents
         # Whatever becomes of one step, the others follow: nobody else would take them. Last come first.
         with anyio.CancelScope(shield=True):

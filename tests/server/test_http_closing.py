@@ -25,9 +25,7 @@ from autonomy_ctx.testing import HeldModel, ScriptedModel
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "serve.py"
 HELD = Path(__file__).parent / "held.py"
-# Requests, turns and background work have their seconds to end, about five together. A close that waits for
-# something else would take for ever.
-CLOSES_WITHIN = 20.0
+CLOSES_WITHIN = 5.0
 
 
 # -- in one process ------------------------------------------------------------------------------
