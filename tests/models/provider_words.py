@@ -81,6 +81,42 @@ def _bearer(headers: Mapping[str, str]) -> None:
     assert headers["authorization"].startswith("Bearer "), "a key is needed"
 
 
+def _is_ours(headers: Mapping[str, str]) -> bool:
+    """Whether a request was written here. Other clients write some things in other ways that are allowed."""
+    return headers.get("user-agent") == "autonomy-ctx"
+
+
+def _chat_as_we_write(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body of chat completions without the names of speakers, and with text in one piece."""
+    messages = []
+    for message in body["messages"]:
+        one = dict(message)
+        if one["role"] in ("assistant", "tool"):
+            one["content"] = _joined(one.get("content"), "text")
+        if one["role"] == "assistant":
+            one.pop("name", None)
+        messages.append(one)
+    return {**body, "messages": messages}
+
+
+def _input_as_we_write(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body of responses whose messages say their type, and have an answer as one text."""
+    items = []
+    for item in body["input"]:
+        one = {"type": "message", **item}
+        if one["type"] == "message" and one["role"] == "assistant":
+            one["content"] = _joined(one["content"], "output_text")
+        items.append(one)
+    return {**body, "input": items}
+
+
+def _joined(content: Any, kind: str) -> Any:
+    """Parts of one kind as one text; anything else as it is."""
+    if not isinstance(content, list) or not content or any(part["type"] != kind for part in content):
+        return content
+    return "\n".join(part["text"] for part in content)
+
+
 class OpenAI:
     """Chat completions."""
 
@@ -99,7 +135,7 @@ class OpenAI:
     def check(self, path: str, headers: Mapping[str, str], body: Any) -> bool:
         assert path == "/v1/chat/completions", f"no such path {path}"
         _bearer(headers)
-        openai_rules(body)
+        openai_rules(body if _is_ours(headers) else _chat_as_we_write(body))
         return bool(body.get("stream"))
 
     def whole(self, say: Say) -> Any:
@@ -183,7 +219,7 @@ class Responses:
     def check(self, path: str, headers: Mapping[str, str], body: Any) -> bool:
         assert path == "/v1/responses", f"no such path {path}"
         _bearer(headers)
-        responses_rules(body)
+        responses_rules(body if _is_ours(headers) else _input_as_we_write(body))
         return bool(body.get("stream"))
 
     def whole(self, say: Say) -> Any:
