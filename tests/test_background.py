@@ -200,14 +200,16 @@ async def test_a_close_leaves_no_task_behind(anyio_backend_name: str) -> None:
 
 @pytest.mark.parametrize(("passed", "left"), [(0.0, 2.0), (1.5, 0.5), (60.0, 0.5)])
 def test_the_grace_runs_while_others_are_still_closing(passed: float, left: float) -> None:
+    clock = trio.testing.MockClock(autojump_threshold=0)  # No second of this is real.
+
     async def close() -> float:
         background = Background(grace_seconds=2.0)
         background.start(anyio.sleep_forever)
         background.begin_closing()
-        await anyio.sleep(passed)
+        await trio.testing.wait_all_tasks_blocked()
+        clock.jump(passed)
         began = anyio.current_time()
         await background.aclose()
         return anyio.current_time() - began
 
-    # A clock that jumps: no second of this is real.
-    assert trio.run(close, clock=trio.testing.MockClock(autojump_threshold=0)) == pytest.approx(left)
+    assert trio.run(close, clock=clock) == pytest.approx(left)
