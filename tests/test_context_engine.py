@@ -18,12 +18,8 @@ from autonomy_ctx import (
     Message,
     SystemInstructionsSection,
 )
-from autonomy_ctx.adapters.engine import (
-    ContextEngine,
-    FrameworkContext,
-    SourcedMessage,
-    insert_before_question,
-)
+from autonomy_ctx.engine.engine import ContextEngine
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, insert_before_question
 from autonomy_ctx.errors import HistoryMismatch, InvalidKey, UnnamedConversation, UserMessageMissing
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.testing import HeldModel, ScriptedModel
@@ -264,7 +260,7 @@ def test_what_our_models_import_is_whole_before_a_client_can_see_it() -> None:
     program = (
         "import sys\n"
         "from autonomy_ctx import Model\n"
-        "from autonomy_ctx.adapters.engine import ContextEngine\n"
+        "from autonomy_ctx.engine import ContextEngine\n"
         "ContextEngine(scope='ana')\n"
         "print('httpx' in sys.modules)\n"
         "ContextEngine(scope='ana', context_summary={'model': Model('gpt-5', api_key='k')})\n"

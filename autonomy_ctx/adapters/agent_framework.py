@@ -6,15 +6,9 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Unpack
 
-from autonomy_ctx.adapters.engine import (
-    ContextAdapter,
-    EngineOptions,
-    Scope,
-    SourcedMessage,
-    insert_before_question,
-    make_engine,
-    missing_framework,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
+from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import SourcedMessage, insert_before_question
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import (
     ChatRole,

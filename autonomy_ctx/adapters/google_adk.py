@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Unpack
 
-from autonomy_ctx.adapters.engine import (
-    ContextAdapter,
-    EngineOptions,
-    FrameworkContext,
-    Scope,
-    SourcedMessage,
-    insert_before_question,
-    make_engine,
-    missing_framework,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
 from autonomy_ctx.adapters.google_contents import MADE_ID, from_contents, parts_of, to_contents
+from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, insert_before_question
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.memory.conversation_cache import ConversationCache

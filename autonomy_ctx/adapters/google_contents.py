@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
-from autonomy_ctx.adapters.engine import SourcedMessage, missing_framework
+from autonomy_ctx.adapters.adapter import missing_framework
+from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.items.formats.google import GoogleFormat, function_response, model_parts, user_parts
 from autonomy_ctx.items.formats.outgoing import ToolNames
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent

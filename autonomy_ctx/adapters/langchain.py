@@ -9,16 +9,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Unpack
 
-from autonomy_ctx.adapters.engine import (
-    ContextAdapter,
-    EngineOptions,
-    FrameworkContext,
-    Scope,
-    SourcedMessage,
-    make_engine,
-    missing_framework,
-    plain_content,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
+from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, plain_content
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.formats.openai import openai_message
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent

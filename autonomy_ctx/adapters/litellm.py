@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
-from autonomy_ctx.adapters.engine import (
-    ContextAdapter,
-    EngineOptions,
-    Scope,
-    SourcedMessage,
-    make_engine,
-    missing_framework,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
+from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import (
     BudgetExceeded,
     HistoryMismatch,

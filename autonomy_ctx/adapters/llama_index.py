@@ -10,16 +10,9 @@ import json
 from dataclasses import replace
 from typing import Any, Unpack
 
-from autonomy_ctx.adapters.engine import (
-    ContextAdapter,
-    ContextEngine,
-    EngineOptions,
-    Scope,
-    SourcedMessage,
-    make_engine,
-    missing_framework,
-    plain_content,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import SourcedMessage, plain_content
 from autonomy_ctx.items.json_values import thaw
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.memory.store import Key

@@ -13,15 +13,9 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Unpack
 
-from autonomy_ctx.adapters.engine import (
-    ContextAdapter,
-    EngineOptions,
-    FrameworkContext,
-    Scope,
-    SourcedMessage,
-    make_engine,
-    missing_framework,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
+from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.items.formats.openai_responses import is_plain_item, read_input, responses_items
 from autonomy_ctx.items.json_values import thaw
 from autonomy_ctx.items.message import ChatRole, Message

@@ -12,15 +12,7 @@ from typing import Any, Unpack
 
 from cachetools import LRUCache
 
-from autonomy_ctx.adapters.engine import (
-    CACHED_CONVERSATIONS,
-    ContextAdapter,
-    EngineOptions,
-    FrameworkContext,
-    Scope,
-    make_engine,
-    missing_framework,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
 from autonomy_ctx.adapters.pydantic_messages import (
     MARK,
     from_messages,
@@ -29,6 +21,9 @@ from autonomy_ctx.adapters.pydantic_messages import (
     response_message,
     to_messages,
 )
+from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS
+from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import FrameworkContext
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.memory.store import Key
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import Any
 
-from autonomy_ctx.adapters.engine import FrameworkContext, SourcedMessage, missing_framework, plain_content
+from autonomy_ctx.adapters.adapter import missing_framework
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, plain_content
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ThinkingContent
 
 try:

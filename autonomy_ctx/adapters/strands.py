@@ -10,16 +10,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Unpack
 
-from autonomy_ctx.adapters.engine import (
-    ContextAdapter,
-    EngineOptions,
-    FrameworkContext,
-    Scope,
-    SourcedMessage,
-    make_engine,
-    missing_framework,
-)
+from autonomy_ctx.adapters.adapter import ContextAdapter, missing_framework
 from autonomy_ctx.adapters.strands_messages import from_strands, to_strands
+from autonomy_ctx.engine.engine import EngineOptions, Scope, make_engine
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import Message

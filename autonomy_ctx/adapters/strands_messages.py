@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autonomy_ctx.adapters.engine import SourcedMessage
+from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.items.message import (
     ChatRole,
     ImageContent,

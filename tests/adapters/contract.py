@@ -29,7 +29,7 @@ from adapters.recorded_conversation import (
 from models.provider_server import Fault, ProviderServer, providing
 
 from autonomy_ctx import Memory, Model
-from autonomy_ctx.adapters.engine import ContextAdapter
+from autonomy_ctx.adapters.adapter import ContextAdapter
 from autonomy_ctx.agents.explain import RECORD_KIND, StepRecord, parse_turn
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.store import Key

@@ -19,9 +19,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from models.provider_server import ProviderServer, providing
 
 from autonomy_ctx import ImageContent, Message, TextContent, ThinkingContent
-from autonomy_ctx.adapters.engine import SourcedMessage
 from autonomy_ctx.adapters.langchain import ContextMiddleware, from_message, to_message
 from autonomy_ctx.agents.explain import RECORD_KIND, parse_turn
+from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, UnnamedConversation
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.memory.store import Key

@@ -1,23 +1,18 @@
 """`ContextEngine`: what all adapters share, so that an adapter is two converters and a seam.
 
 For one model call of a framework it stores the messages that are new, composes a context and records it
-for `explain`. Messages get ids made from their content and the id before, so a whole history is compared
-with the log by one id.
+for `explain`. Where the history is in memory is the work of `branches`.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict, TypeVar, Unpack
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import anyio
 import anyio.from_thread
@@ -32,16 +27,11 @@ from autonomy_ctx.agents.explain import (
     window_bounds,
 )
 from autonomy_ctx.background import AsyncResource, Background
-from autonomy_ctx.errors import (
-    HistoryMismatch,
-    InvalidFork,
-    InvalidKey,
-    UnnamedConversation,
-    UserMessageMissing,
-)
+from autonomy_ctx.engine.branches import CACHED_CONVERSATIONS, Branches, identify, to_store
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage, framework_context
+from autonomy_ctx.errors import InvalidKey, UnnamedConversation, UserMessageMissing
 from autonomy_ctx.items.formats.base import Usage
-from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
-from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent, now
+from autonomy_ctx.items.message import ChatRole, Message, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, check_name, make_key
@@ -52,7 +42,7 @@ from autonomy_ctx.sections.section import (
     Contribution,
     Params,
 )
-from autonomy_ctx.template.composed import ComposedContext, visible_fields, without_params
+from autonomy_ctx.template.composed import ComposedContext, without_params
 from autonomy_ctx.template.defaults import create_default_template
 from autonomy_ctx.template.template import ContextTemplate
 
@@ -66,41 +56,6 @@ T = TypeVar("T")
 Scope: TypeAlias = str | Callable[[Any], str]
 
 INSTRUCTIONS = "agent_instructions"
-BRANCH_RECORD = "branch"
-# How many messages are read at a time to find where a history left the log.
-LOOKBACK = 64
-# How many conversations a process remembers the newest contexts of.
-CACHED_CONVERSATIONS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class SourcedMessage:
-    """A message with what the framework has in its place; None where the framework has nothing."""
-
-    message: Message
-    source: Any = None
-    # The id that it has in memory; not that of the message, which would have to be made anew for it.
-    stored_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkContext:
-    """What a framework sends instead of its history.
-
-    A message that is shown as the framework had it has its source: send that, it has all there was.
-    """
-
-    composed: ComposedContext
-    instructions: Sequence[SourcedMessage]
-    messages: Sequence[SourcedMessage]
-    # The framework's own history, under the ids that its messages have in memory.
-    history: Sequence[SourcedMessage] = ()
-    tools: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def instructions_text(self) -> str:
-        """All instructions as one text."""
-        return "\n\n".join(one.message.text for one in self.instructions if one.message.text)
 
 
 class AgentInstructionsSection(ContributingSection):
@@ -174,10 +129,9 @@ class ContextEngine(AsyncResource):
             # find half of it.
             import httpx  # noqa: F401
         self._records = ContextRecords(self.memory, turns=explain_turns, seconds=explain_seconds, clock=clock)
-        # By conversation as the framework names it: the branch it is in now, and the steps of its turn.
-        self._branches: ConversationCache[Key, Key] = ConversationCache(CACHED_CONVERSATIONS)
+        self._branches = Branches(self.memory)
+        # By conversation as the framework names it: the steps of its turn.
         self._turns: ConversationCache[Key, _TurnContexts] = ConversationCache(CACHED_CONVERSATIONS)
-        self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
         self._portal_lock = threading.Lock()
         self._portal: BlockingPortal | None = None
         self._portal_owner: AbstractContextManager[BlockingPortal] | None = None
@@ -196,7 +150,7 @@ class ContextEngine(AsyncResource):
 
         It is another one after the framework went on from an earlier message: then that is a fork.
         """
-        return (await self._branch(self._named_key(conversation, scope))).conversation
+        return (await self._branches.current(self._named_key(conversation, scope))).conversation
 
     # -- calls of a model -----------------------------------------------------------------------
 
@@ -218,8 +172,8 @@ class ContextEngine(AsyncResource):
         what comes after the stored message of this id. `model` is the name of the model that is asked.
         """
         said = identify(history, after)
-        async with self._lock(key):
-            branch = await self._store_history(key, said, after)
+        async with self._branches.lock(key):
+            branch = await self._branches.store_history(key, said, after)
         context = await self._compose(
             key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens, model=model
         )
@@ -239,14 +193,14 @@ class ContextEngine(AsyncResource):
 
         Without `record`, `explain` is not told of it: for contexts that may never be sent.
         """
-        branch = await self._branch(key)
+        branch = await self._branches.current(key)
         return await self._compose(
             key, branch, instructions, len(instructions), tools, params, model=model, record=record
         )
 
     async def record(self, key: Key, context: FrameworkContext) -> None:
         """Let `explain` know that a context was sent, in the turn of the newest user message."""
-        branch = await self._branch(key)
+        branch = await self._branches.current(key)
         head = await self.memory.head(branch.scope, branch.conversation)
         turn = await self._read_turn(key, branch, head.last_user)
         await self._record(turn, context.composed, head.generation, None)
@@ -260,29 +214,29 @@ class ContextEngine(AsyncResource):
         """
         before = context.history[-1].stored_id if context.history else ""
         said = identify([SourcedMessage(reply) for reply in replies], before)
-        async with self._lock(key):
-            await self._store_history(key, [*context.history, *said])
+        async with self._branches.lock(key):
+            await self._branches.store_history(key, [*context.history, *said])
         if usage is not None:
             await self._record_usage(key, context, usage)
 
     async def store_history(self, key: Key, history: Sequence[SourcedMessage]) -> None:
         """Store what is new of a framework's whole history, without composing."""
-        async with self._lock(key):
-            await self._store_history(key, identify(history))
+        async with self._branches.lock(key):
+            await self._branches.store_history(key, identify(history))
 
     async def append(self, key: Key, messages: Sequence[Message]) -> list[Message]:
         """Store messages at the end of the log, for a framework whose history it is; as they are stored."""
-        async with self._lock(key):
-            branch = await self._branch(key)
+        async with self._branches.lock(key):
+            branch = await self._branches.current(key)
             window = await self.memory.read(branch.scope, branch.conversation, limit=1)
             before = window.entries[-1].message.id if window.entries else ""
-            said = [_to_store(one) for one in identify([SourcedMessage(one) for one in messages], before)]
+            said = [to_store(one) for one in identify([SourcedMessage(one) for one in messages], before)]
             await self.memory.append(branch.scope, branch.conversation, *said)
         return said
 
     async def history(self, key: Key, *, limit: int | None = None) -> list[Message]:
         """The stored messages of a conversation, the newest `limit` of them."""
-        branch = await self._branch(key)
+        branch = await self._branches.current(key)
         window = await self.memory.read(branch.scope, branch.conversation, limit=limit)
         return [entry.message for entry in window.entries]
 
@@ -298,7 +252,7 @@ class ContextEngine(AsyncResource):
 
         A turn has the id of the user's message that it answers. `scope` is needed when it is a function.
         """
-        branch = await self._branch(self._named_key(conversation, scope))
+        branch = await self._branches.current(self._named_key(conversation, scope))
         return await self._records.explain(branch, turn, step)
 
     def run_sync(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
@@ -361,94 +315,6 @@ class ContextEngine(AsyncResource):
                 raise InvalidKey("scope", "is found by a function here; name the scope that you mean")
             scope = self._scope
         return make_key(self.memory.agent, scope, conversation)
-
-    def _lock(self, key: Key) -> anyio.Lock:
-        """One call of a conversation at a time stores messages."""
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = anyio.Lock()
-        return lock
-
-    async def _branch(self, key: Key) -> Key:
-        """The conversation in memory that the framework was in last."""
-        known = self._branches.get(key)
-        if known is None:
-            records = await self.memory.store.read_records(key, BRANCH_RECORD, limit=1)
-            known = key._replace(conversation=records[-1].body) if records else key
-            self._branches[key] = known
-        return known
-
-    async def _store_history(self, key: Key, said: Sequence[SourcedMessage], after: str = "") -> Key:
-        """Append the messages that the log does not have; the branch that they are in."""
-        indexes = {one.stored_id: index for index, one in enumerate(said)}
-        if after:
-            indexes[after] = -1
-        before = await self._branch(key)
-        branch, start = await self._find_branch(key, before, indexes)
-        if branch != before:
-            self._branches[key] = branch
-            await self.memory.store.put_records(
-                key, BRANCH_RECORD, [("current", branch.conversation)], keep=1
-            )
-        new = [_to_store(one) for one in said[start:]]
-        if new:
-            await self.memory.append(branch.scope, branch.conversation, *new)
-        return branch
-
-    async def _find_branch(self, key: Key, hint: Key, indexes: Mapping[str, int]) -> tuple[Key, int]:
-        """The log that a history continues, and the index of its first message that is not in it.
-
-        A framework may go on from an earlier message: a failed run that it forgot, an edit, a step back.
-        What was stored stays; the history goes on in a fork, named after the last message they share.
-        """
-        for branch in dict.fromkeys((hint, key)):
-            newest = await self.memory.read(branch.scope, branch.conversation, limit=1)
-            if not newest.entries and branch == key:
-                return branch, 0
-            if newest.entries and newest.entries[-1].message.id in indexes:
-                return branch, indexes[newest.entries[-1].message.id] + 1
-        branch = key
-        while True:
-            shared = await self._last_shared(branch, indexes)
-            if shared is None:
-                newest = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
-                if not newest.entries:
-                    return branch, 0
-                if any(_is_answer(entry.message) for entry in newest.entries):
-                    raise HistoryMismatch(conversation=key.conversation, messages=len(indexes))
-                # Nothing of it was ever answered: the framework has begun anew after a failure.
-                branch = _branch_key(branch, next(iter(indexes), ""))
-            elif shared.is_newest:
-                return branch, indexes[shared.message_id] + 1
-            else:
-                fork = _branch_key(branch, shared.message_id)
-                await self._make_fork(branch, shared.position, fork)
-                branch = fork
-
-    async def _last_shared(self, branch: Key, indexes: Mapping[str, int]) -> _SharedMessage | None:
-        """The newest message of a log that a history has, too."""
-        before: int | None = None
-        is_newest = True
-        while True:
-            window = await self.memory.read(branch.scope, branch.conversation, before=before, limit=LOOKBACK)
-            for entry in reversed(window.entries):
-                if entry.message.id in indexes:
-                    return _SharedMessage(entry.position, entry.message.id, is_newest)
-                is_newest = False
-            if not window.entries:
-                return None
-            before = window.entries[0].position
-
-    async def _make_fork(self, branch: Key, position: int, fork: Key) -> None:
-        """Fork a conversation unless that was done before."""
-        if (await self.memory.head(fork.scope, fork.conversation)).count:
-            return
-        try:
-            await self.memory.fork(branch.scope, branch.conversation, at=position, name=fork.conversation)
-        except InvalidFork:
-            # Another process has just made it, or its messages were deleted: then it is not used again.
-            if not (await self.memory.head(fork.scope, fork.conversation)).count:
-                raise
 
     # -- the context ----------------------------------------------------------------------------
 
@@ -524,121 +390,9 @@ class ContextEngine(AsyncResource):
         return made
 
 
-class ContextAdapter(AsyncResource):
-    """What adapters offer beside their seam. Use one in a `with` or an `async with`, or close it."""
-
-    engine: ContextEngine
-
-    @property
-    def memory(self) -> Memory:
-        """Where conversations are kept, with search, facts, pins and summaries."""
-        return self.engine.memory
-
-    async def explain(
-        self,
-        conversation: str,
-        turn: str | None = None,
-        *,
-        step: int | None = None,
-        scope: str | None = None,
-    ) -> ComposedContext:
-        """What the model was shown in a past call, byte for byte: by default in the newest one."""
-        return await self.engine.run(self.engine.explain, conversation, turn, step=step, scope=scope)
-
-    async def settled(self) -> None:
-        """Wait until no summary is being written. For tests and shutdowns; a turn never waits."""
-        await self.engine.run(self.engine.background.idle)
-
-    async def close(self) -> None:
-        """End the background work, and close what the adapter has opened."""
-        await self.engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.engine.close_sync()
-
-
 def make_engine(scope: Scope, **options: Unpack[EngineOptions]) -> ContextEngine:
     """The engine of an adapter, from the arguments that it was given."""
     return ContextEngine(scope=scope, **options)
-
-
-def missing_framework(error: ImportError, extra: str) -> ImportError:
-    """The error of an adapter whose framework is not installed."""
-    return ImportError(
-        f"this adapter needs {error.name}: pip install 'autonomy-ctx[{extra}]'", name=error.name
-    )
-
-
-def plain_content(parts: Sequence[Part]) -> str | tuple[Part, ...]:
-    """Parts as content; a single text as a plain string, as most messages have it."""
-    if not parts:
-        return ""
-    return parts[0].text if len(parts) == 1 and isinstance(parts[0], TextContent) else tuple(parts)
-
-
-def identify(history: Sequence[SourcedMessage], before: str = "") -> list[SourcedMessage]:
-    """The messages under ids that tell them and all before them apart from any other history."""
-    said = []
-    for one in history:
-        shown = json.dumps(visible_fields(one.message), ensure_ascii=True, sort_keys=True)
-        before = sha256(f"{before}\n{shown}".encode()).hexdigest()[:32]
-        said.append(SourcedMessage(one.message, one.source, before))
-    return said
-
-
-def _to_store(one: SourcedMessage) -> Message:
-    return replace(one.message, id=one.stored_id)
-
-
-def framework_context(composed: ComposedContext, said: Sequence[SourcedMessage]) -> FrameworkContext:
-    """A composed context, with what the framework has for each message that is shown as it was."""
-    known = {one.stored_id or one.message.id: one for one in said}
-    instructions: list[SourcedMessage] = []
-    messages: list[SourcedMessage] = []
-    for message in repair_messages(composed.messages).messages:
-        own = known.get(message.id)
-        is_same = own is not None and visible_fields(own.message) == visible_fields(message)
-        shown = SourcedMessage(message, own.source if own is not None and is_same else None)
-        # In the middle of a history, a rule stays where the framework had it.
-        leads = message.role in INSTRUCTION_ROLES and (not messages or shown.source is None)
-        (instructions if leads else messages).append(shown)
-    if messages and messages[0].message.role is ChatRole.ASSISTANT:
-        # What came before was cut, and most providers want a user's message first.
-        messages.insert(0, SourcedMessage(Message("user", OPENING_TEXT)))
-    return FrameworkContext(composed=composed, instructions=instructions, messages=messages)
-
-
-def insert_before_question(
-    messages: Sequence[SourcedMessage], others: Sequence[SourcedMessage]
-) -> list[SourcedMessage]:
-    """Messages with others that are for this call only, before the last things that the user said."""
-    start = len(messages)
-    while start and messages[start - 1].message.role is ChatRole.USER:
-        start -= 1
-    return [*messages[:start], *others, *messages[start:]]
-
-
-@dataclass(frozen=True, slots=True)
-class _SharedMessage:
-    """The last message that a history and a log share, and whether the log ends with it."""
-
-    position: int
-    message_id: str
-    is_newest: bool
-
-
-def _branch_key(key: Key, message_id: str) -> Key:
-    """Where a history goes on that leaves a log after a message."""
-    return key._replace(conversation=f"{key.conversation}~{message_id[:8]}")
-
-
-def _is_answer(message: Message) -> bool:
-    return message.role is ChatRole.ASSISTANT and not message.tool_calls
 
 
 class _TurnContexts:

@@ -1,0 +1,56 @@
+"""What adapters share beside the engine."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from autonomy_ctx.background import AsyncResource
+from autonomy_ctx.engine.engine import ContextEngine
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.template.composed import ComposedContext
+
+
+class ContextAdapter(AsyncResource):
+    """What adapters offer beside their seam. Use one in a `with` or an `async with`, or close it."""
+
+    engine: ContextEngine
+
+    @property
+    def memory(self) -> Memory:
+        """Where conversations are kept, with search, facts, pins and summaries."""
+        return self.engine.memory
+
+    async def explain(
+        self,
+        conversation: str,
+        turn: str | None = None,
+        *,
+        step: int | None = None,
+        scope: str | None = None,
+    ) -> ComposedContext:
+        """What the model was shown in a past call, byte for byte: by default in the newest one."""
+        return await self.engine.run(self.engine.explain, conversation, turn, step=step, scope=scope)
+
+    async def settled(self) -> None:
+        """Wait until no summary is being written. For tests and shutdowns; a turn never waits."""
+        await self.engine.run(self.engine.background.idle)
+
+    async def close(self) -> None:
+        """End the background work, and close what the adapter has opened."""
+        await self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.engine.close_sync()
+
+
+def missing_framework(error: ImportError, extra: str) -> ImportError:
+    """The error of an adapter whose framework is not installed."""
+    return ImportError(
+        f"this adapter needs {error.name}: pip install 'autonomy-ctx[{extra}]'", name=error.name
+    )

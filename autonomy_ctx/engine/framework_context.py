@@ -1,0 +1,76 @@
+"""What a framework or a client sends instead of its history: our messages, each with its source in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES, OPENING_TEXT, repair_messages
+from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent
+from autonomy_ctx.template.composed import ComposedContext, visible_fields
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedMessage:
+    """A message with what the framework has in its place; None where the framework has nothing."""
+
+    message: Message
+    source: Any = None
+    # The id that it has in memory; not that of the message, which would have to be made anew for it.
+    stored_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkContext:
+    """What a framework sends instead of its history.
+
+    A message that is shown as the framework had it has its source: send that, it has all there was.
+    """
+
+    composed: ComposedContext
+    instructions: Sequence[SourcedMessage]
+    messages: Sequence[SourcedMessage]
+    # The framework's own history, under the ids that its messages have in memory.
+    history: Sequence[SourcedMessage] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def instructions_text(self) -> str:
+        """All instructions as one text."""
+        return "\n\n".join(one.message.text for one in self.instructions if one.message.text)
+
+
+def plain_content(parts: Sequence[Part]) -> str | tuple[Part, ...]:
+    """Parts as content; a single text as a plain string, as most messages have it."""
+    if not parts:
+        return ""
+    return parts[0].text if len(parts) == 1 and isinstance(parts[0], TextContent) else tuple(parts)
+
+
+def framework_context(composed: ComposedContext, said: Sequence[SourcedMessage]) -> FrameworkContext:
+    """A composed context, with what the framework has for each message that is shown as it was."""
+    known = {one.stored_id or one.message.id: one for one in said}
+    instructions: list[SourcedMessage] = []
+    messages: list[SourcedMessage] = []
+    for message in repair_messages(composed.messages).messages:
+        own = known.get(message.id)
+        is_same = own is not None and visible_fields(own.message) == visible_fields(message)
+        shown = SourcedMessage(message, own.source if own is not None and is_same else None)
+        # In the middle of a history, a rule stays where the framework had it.
+        leads = message.role in INSTRUCTION_ROLES and (not messages or shown.source is None)
+        (instructions if leads else messages).append(shown)
+    if messages and messages[0].message.role is ChatRole.ASSISTANT:
+        # What came before was cut, and most providers want a user's message first.
+        messages.insert(0, SourcedMessage(Message("user", OPENING_TEXT)))
+    return FrameworkContext(composed=composed, instructions=instructions, messages=messages)
+
+
+def insert_before_question(
+    messages: Sequence[SourcedMessage], others: Sequence[SourcedMessage]
+) -> list[SourcedMessage]:
+    """Messages with others that are for this call only, before the last things that the user said."""
+    start = len(messages)
+    while start and messages[start - 1].message.role is ChatRole.USER:
+        start -= 1
+    return [*messages[:start], *others, *messages[start:]]
