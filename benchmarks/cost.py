@@ -28,14 +28,12 @@ from autonomy_ctx.items.token_estimate import estimate_tokens
 from benchmarks.honest import SHARE, record
 from benchmarks.provider import BilledModel, Provider, rendered
 from benchmarks.table import Figure
-from benchmarks.talk import answer, lookup, question, said
+from benchmarks.talk import FACTS, SYSTEM_TOKENS, TURNS, planted_fact, said, steps
 
-TURNS, CALLS = 120, 57
-SAID, RESULT, SYSTEM_TOKENS, VOLATILE = 101, 300, 600, 500
+VOLATILE = 500
 FLOOR, CEILING, DEFAULT_CEILING, WINDOW = 10, 40, 20, 20
 # The figure's summary, and the usual one.
 LARGE, USUAL = 4096, 2048
-FACTS = range(3, TURNS, 6)
 TURN_SECONDS, PAUSE_SECONDS, PAUSE_EVERY = 30.0, 900.0, 8
 SCOPE, CONVERSATION = "shop", "orders"
 
@@ -92,7 +90,7 @@ class Way:
             if self.pauses and number % PAUSE_EVERY == PAUSE_EVERY - 1:
                 self.seconds += PAUSE_SECONDS
                 self.provider.forget()
-            await self._turn(_steps(number))
+            await self._turn(steps(number))
             if isinstance(self.section, SummarizedHistorySection):
                 await self.section.settled()
         if isinstance(self.section, SummarizedHistorySection):
@@ -120,18 +118,6 @@ class Way:
             if fact not in shown and not any(fact in hit.message.text for hit in hits):
                 found.append(number)
         return found
-
-
-def planted_fact(number: int) -> str:
-    return f"The pass phrase of customer C-{number:04d} is zephyr-{number * 7919 % 9973}."
-
-
-def _steps(number: int) -> list[list[dict[str, Any]]]:
-    asked = question(number, SAID)
-    if number in FACTS:
-        asked["content"] += " " + planted_fact(number)
-    called = (number + 1) * CALLS // TURNS > number * CALLS // TURNS
-    return [[asked], *([lookup(number, RESULT)] if called else []), [answer(number, SAID)]]
 
 
 def _ours(ceiling: int, size: int, *, pauses: bool = False, volatile: str = "", **options: Any) -> Way:

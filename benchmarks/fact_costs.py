@@ -17,6 +17,7 @@ from benchmarks.honest import asked
 from benchmarks.kept_facts import SCOPE, run_conversation
 from benchmarks.provider import BilledModel, Provider, named_stretch
 from benchmarks.table import Figure, Side, microseconds, side_by_side
+from benchmarks.talk import TURNS
 
 # Conversations whose summarizer is measured.
 COUNT = 6
@@ -104,7 +105,7 @@ async def _cost() -> Figure:
     ways = {facts: await _way(facts).run() for facts in (True, False)}
     ours, floor = (ways[facts].provider.cost for facts in (True, False))
     return Figure(
-        name=f"cost of {cost.TURNS} turns, with facts / facts=False",
+        name=f"cost of {TURNS} turns, with facts / facts=False",
         ours=f"{ours:,.0f}",
         floor=f"{floor:,.0f}",
         value=ours / floor,
