@@ -129,7 +129,7 @@ async def one_at_a_time(folder: Path) -> list[Figure]:
 async def _cpu_of_turns(agent: Agent, path: Path) -> dict[str, float]:
     """Milliseconds of CPU of each kind of turn, of the best round."""
     best = dict.fromkeys(("long", "new", "bare"), float("inf"))
-    dicts = path.with_name("dicts.db")
+    dicts = path.with_suffix(".dicts")
     copy_as_dicts(path, dicts).close()
     for number in range(1 + ROUNDS):
         for name in best:

@@ -1,0 +1,172 @@
+"""The CPU of a turn with one tool call, on SQLite, beside the same two requests by hand.
+
+A model over HTTP in a process of its own calls a tool, then answers. All the CPU of this process counts:
+the store's threads, composing, the records of `explain`, the HTTP client. By hand, an `httpx` client sends
+the same messages and tools, calls the same function and keeps nothing. Both go on with the same conversation
+for `TURNS_EACH` turns, in rounds that alternate; of each kind the best round is shown.
+
+`python -m benchmarks.turn_cpu` is the server: it prints its port and ends when its input is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+
+from autonomy_ctx import Agent, Memory, Model, tool
+from benchmarks.table import Figure
+from benchmarks.talk import said
+
+CONVERSATIONS, TURNS_EACH, ROUNDS = 6, 10, 5
+SYSTEM = "You look after the orders of a shop. " * 20
+Talk: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
+
+
+@tool
+def find_order(batch: int) -> str:
+    """Find the orders of a batch."""
+    return said(batch)
+
+
+def _answer(message: dict[str, Any], stop: str) -> bytes:
+    body = json.dumps(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "model": "shop",
+            "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": stop}],
+            "usage": {"prompt_tokens": 0, "completion_tokens": 20, "total_tokens": 20},
+        }
+    ).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _call(number: int) -> bytes:
+    function = {"name": find_order.name, "arguments": '{"batch": 12}'}
+    call = {"id": f"call_{number}", "type": "function", "function": function}
+    return _answer({"content": None, "tool_calls": [call]}, "tool_calls")
+
+
+ANSWERING = _answer({"content": said(7)}, "stop")
+
+
+class ShopModel(asyncio.Protocol):
+    """Calls the tool for a question, and answers what the tool has found."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._calls = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        end = self._data.find(b"\r\n\r\n")
+        if end < 0 or self._transport is None:
+            return
+        head = bytes(self._data[:end]).lower()
+        length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        if len(self._data) >= end + 4 + length:
+            asked = json.loads(self._data[end + 4 : end + 4 + length])
+            del self._data[: end + 4 + length]
+            is_question = asked["messages"][-1]["role"] == "user"
+            self._calls += is_question
+            self._transport.write(_call(self._calls) if is_question else ANSWERING)
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(ShopModel, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.close()
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """A server in a process of its own; its address."""
+    command = [sys.executable, "-m", "benchmarks.turn_cpu"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.stdin.close()
+
+
+async def measure(folder: Path) -> list[Figure]:
+    with running() as url:
+        async with (
+            Memory(f"sqlite:///{folder / 'turns.db'}") as memory,
+            Agent(
+                "shop", SYSTEM, model=Model("shop", base_url=url), memory=memory, tools=[find_order]
+            ) as agent,
+            httpx.AsyncClient() as client,
+        ):
+
+            async def ours(conversation: str) -> None:
+                for number in range(TURNS_EACH):
+                    await agent.send(said(3 * number), scope="ana", conversation=conversation)
+
+            async def by_hand(conversation: str) -> None:
+                await talk_by_hand(client, f"{url}/v1/chat/completions", [one.spec for one in agent.tools])
+
+            best = await _best_rounds({"ours": ours, "by hand": by_hand})
+    return [
+        Figure(
+            name="turn with one tool call, SQLite: CPU ms",
+            ours=f"{best['ours']:.2f} ms",
+            floor=f"{best['by hand']:.2f} ms with httpx by hand, nothing kept",
+            value=best["ours"],
+            bound=6.5,
+        )
+    ]
+
+
+async def talk_by_hand(client: httpx.AsyncClient, url: str, specs: list[Any]) -> None:
+    """The same turns with a bare client and a list."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}]
+    tools = [{"type": "function", "function": dict(spec)} for spec in specs]
+    for number in range(TURNS_EACH):
+        messages.append({"role": "user", "content": said(3 * number)})
+        while True:
+            asked = {"model": "shop", "messages": messages, "tools": tools}
+            reply = (await client.post(url, json=asked)).json()["choices"][0]["message"]
+            messages.append(reply)
+            if not reply.get("tool_calls"):
+                break
+            for call in reply["tool_calls"]:
+                found = find_order(**json.loads(call["function"]["arguments"]))
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": found})
+
+
+async def _best_rounds(talks: dict[str, Talk]) -> dict[str, float]:
+    """Milliseconds of CPU of a turn of each kind, in its best round; the first only warms up."""
+    best = dict.fromkeys(talks, float("inf"))
+    for number in range(1 + ROUNDS):
+        for name, talk in talks.items():
+            gc.collect()
+            started = time.process_time()
+            for conversation in range(CONVERSATIONS):
+                await talk(f"{number}-{conversation}")
+            took = (time.process_time() - started) * 1000 / (CONVERSATIONS * TURNS_EACH)
+            if number:
+                best[name] = min(best[name], took)
+    return best
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
