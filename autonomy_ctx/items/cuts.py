@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
@@ -65,21 +65,27 @@ def newest_user_index(items: Sequence[Item]) -> int | None:
     return None
 
 
+class _Links(NamedTuple):
+    """What holds the items of a history together, found in one pass over them."""
+
+    # For the index of every result that has a call before it, the index of that call.
+    calls: dict[int, int]
+    # Where the messages are whose calls may still get a result.
+    running: set[int]
+    # Thinking that was stored as a message of its own, and the answer right after it.
+    thinking: list[tuple[int, int]]
+    # Where the newest message of a user stands; -1 when there is none.
+    newest_user: int
+    # What is never removed, but for running calls and the newest message of a user.
+    lasting: list[int]
+
+
 def match_results_to_calls(items: Sequence[Item]) -> dict[int, int]:
     """For the index of every result that has a call before it, the index of that call.
 
     An id used twice: a result belongs to the latest call before it, also when it comes twice.
     """
-    calls: dict[str, int] = {}
-    found: dict[int, int] = {}
-    for index, item in enumerate(items):
-        if not isinstance(item, Message):
-            continue
-        calls.update(dict.fromkeys(get_tool_use_ids(item), index))
-        result = get_tool_result_id(item)
-        if result and result in calls:
-            found[index] = calls[result]
-    return found
+    return _find_links(items).calls
 
 
 def running_calls(items: Sequence[Item]) -> set[int]:
@@ -88,52 +94,77 @@ def running_calls(items: Sequence[Item]) -> set[int]:
     A call without a result is over when its id was used again, or when the conversation went on
     without it: a user spoke after it and got an answer.
     """
-    waiting: dict[str, int] = {}
-    user = settled = -1
-    for index, item in enumerate(items):
-        if not isinstance(item, Message):
-            continue
-        waiting.update(dict.fromkeys(get_tool_use_ids(item), index))
-        waiting.pop(get_tool_result_id(item) or "", None)
-        if item.role is ChatRole.USER:
-            user = index
-        elif item.role is ChatRole.ASSISTANT and is_plain(item) and not is_summary(item):
-            settled = user
-    return {index for index in waiting.values() if index > settled}
+    return _find_links(items).running
 
 
 def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) -> list[list[int]]:
     """The indexes of what may go, in groups that go together, oldest first; linear time."""
-    calls, running = match_results_to_calls(items), running_calls(items)
-    newest = max(user_indexes(items), default=-1) if keep_newest_user else -1
-    heads = _group_heads(items, calls)
-    groups: dict[int, list[int]] = {}
-    whole: set[int] = set()
-    for index, item in enumerate(items):
-        if index in running:
+    links = _find_links(items)
+    calls, heads = links.calls, list(range(len(items)))
+    for result, call in calls.items():
+        heads[result] = call
+    # From the end: several thoughts in a row stay with the same answer.
+    for index, answer in reversed(links.thinking):
+        heads[index] = heads[answer]
+    staying = set(links.lasting)
+    if keep_newest_user:
+        staying.add(links.newest_user)
+    whole = {heads[index] for index in links.running}
+    for index in staying - links.running:
+        # Its other half would be left alone.
+        if index in calls or (index >= 0 and _makes_calls(items[index])):
             whole.add(heads[index])
-        elif index == newest or is_summary(item) or is_structural(item):
-            # Its other half would be left alone.
-            if index in calls or (isinstance(item, Message) and get_tool_use_ids(item)):
-                whole.add(heads[index])
-        else:
-            groups.setdefault(heads[index], []).append(index)
-    return sorted(group for head, group in groups.items() if head not in whole)
+    staying |= links.running
+    groups: dict[int, list[int]] = {}
+    for index, head in enumerate(heads):
+        if index not in staying and head not in whole:
+            groups.setdefault(head, []).append(index)
+    return list(groups.values())
 
 
-def _group_heads(items: Sequence[Item], calls: Mapping[int, int]) -> list[int]:
-    """For every item, the index of the one that its group is named after."""
-    heads = [calls.get(index, index) for index in range(len(items))]
-    answer = None
-    for index in range(len(items) - 1, -1, -1):
-        item = items[index]
+def _find_links(items: Sequence[Item]) -> _Links:
+    # Contexts of many thousand items are edited: here the roles are looked up once, and each item once.
+    assistant, tool, user = ChatRole.ASSISTANT, ChatRole.TOOL, ChatRole.USER
+    calls: dict[int, int] = {}
+    latest: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    thinking: list[tuple[int, int]] = []
+    lasting: list[int] = []
+    newest_user = settled = last_thinking = -1
+    for index, item in enumerate(items):
         if not isinstance(item, Message):
+            if is_structural(item):
+                lasting.append(index)
             continue
-        # Thinking that was stored as a message of its own stays with the answer that follows it.
-        if answer is not None and _only_thinking(item):
-            heads[index] = heads[answer]
-        answer = index if item.role is ChatRole.ASSISTANT else None
-    return heads
+        role, thinks = item.role, False
+        # Most messages are of the plain class and have nothing in `extra`.
+        summarizes = (item.__class__ is not Message or bool(item.extra)) and is_summary(item)
+        if summarizes or role in _INSTRUCTION_ROLES:
+            lasting.append(index)
+        if role is assistant:
+            if last_thinking >= 0:
+                thinking.append((last_thinking, index))
+            if item.tool_calls:
+                for call in item.tool_calls:
+                    if call.id:
+                        latest[call.id] = waiting[call.id] = index
+            else:
+                settled = settled if summarizes else newest_user
+                thinks = _only_thinking(item)
+        elif role is user:
+            newest_user = index
+        elif role is tool:
+            result = item.tool_call_id
+            if result and result in latest:
+                calls[index] = latest[result]
+                waiting.pop(result, None)
+        last_thinking = index if thinks else -1
+    running = {index for index in waiting.values() if index > settled}
+    return _Links(calls, running, thinking, newest_user, lasting)
+
+
+def _makes_calls(item: Item) -> bool:
+    return isinstance(item, Message) and bool(get_tool_use_ids(item))
 
 
 def safe_cuts(messages: Sequence[Message | Mapping[str, Any]]) -> list[int]:

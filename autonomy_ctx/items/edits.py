@@ -60,22 +60,26 @@ def truncate_items(
     check_int("max_tokens", max_tokens, least=0, optional=True)
     costs = [0] * len(items) if max_tokens is None else [item_tokens(item, counter) for item in items]
     count, cost = len(items), sum(costs)
+    scale = counter.calibration.scale
 
     def over_items() -> int:
         return 0 if max_items is None else max(count - max_items, 0)
 
     def over_tokens() -> int:
-        return 0 if max_tokens is None else max(counter.calibration.scale(cost) - max_tokens, 0)
+        return 0 if max_tokens is None else max(scale(cost) - max_tokens, 0)
 
-    gone: set[int] = set()
+    left = list(items)
     if over_items() or over_tokens():
+        gone: set[int] = set()
         for group in removable_groups(items):
             gone.update(group)
             count -= len(group)
-            cost -= sum(costs[index] for index in group)
-            if not over_items() and not over_tokens():
+            cost -= costs[group[0]] if len(group) == 1 else sum([costs[index] for index in group])
+            if (max_items is None or count <= max_items) and (
+                max_tokens is None or scale(cost) <= max_tokens
+            ):
                 break
-    left = [item for index, item in enumerate(items) if index not in gone]
+        left = [item for index, item in enumerate(items) if index not in gone]
     return Truncation(items=left, over_items=over_items(), over_tokens=over_tokens())
 
 
