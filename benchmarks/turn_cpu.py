@@ -3,7 +3,7 @@
 A model over HTTP in a process of its own calls a tool, then answers. All the CPU of this process counts:
 the store's threads, composing, the records of `explain`, the HTTP client. By hand, an `httpx` client sends
 the same messages and tools, calls the same function and keeps nothing. Both go on with the same conversation
-for `TURNS_EACH` turns, in rounds that alternate; of each kind the best round is shown.
+for `TURNS_EACH` turns, in conversations that alternate; of each kind the best one is shown.
 
 `python -m benchmarks.turn_cpu` is the server: it prints its port and ends when its input is closed.
 """
@@ -27,7 +27,7 @@ from autonomy_ctx import Agent, Memory, Model, tool
 from benchmarks.table import Figure
 from benchmarks.talk import said
 
-CONVERSATIONS, TURNS_EACH, ROUNDS = 6, 10, 5
+WARM_UP, CONVERSATIONS, TURNS_EACH = 5, 40, 10
 SYSTEM = "You look after the orders of a shop. " * 20
 Talk: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
 
@@ -124,7 +124,7 @@ async def measure(folder: Path) -> list[Figure]:
             async def by_hand(conversation: str) -> None:
                 await talk_by_hand(client, f"{url}/v1/chat/completions", [one.spec for one in agent.tools])
 
-            best = await _best_rounds({"ours": ours, "by hand": by_hand})
+            best = await _cpu_of_turns({"ours": ours, "by hand": by_hand})
     return [
         Figure(
             name="turn with one tool call, SQLite: CPU ms",
@@ -153,17 +153,16 @@ async def talk_by_hand(client: httpx.AsyncClient, url: str, specs: list[Any]) ->
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": found})
 
 
-async def _best_rounds(talks: dict[str, Talk]) -> dict[str, float]:
-    """Milliseconds of CPU of a turn of each kind, in its best round; the first only warms up."""
+async def _cpu_of_turns(talks: dict[str, Talk]) -> dict[str, float]:
+    """Milliseconds of CPU of a turn of each kind, in its best conversation."""
     best = dict.fromkeys(talks, float("inf"))
-    for number in range(1 + ROUNDS):
+    for number in range(WARM_UP + CONVERSATIONS):
         for name, talk in talks.items():
             gc.collect()
             started = time.process_time()
-            for conversation in range(CONVERSATIONS):
-                await talk(f"{number}-{conversation}")
-            took = (time.process_time() - started) * 1000 / (CONVERSATIONS * TURNS_EACH)
-            if number:
+            await talk(f"c{number}")
+            took = (time.process_time() - started) * 1000 / TURNS_EACH
+            if number >= WARM_UP:
                 best[name] = min(best[name], took)
     return best
 

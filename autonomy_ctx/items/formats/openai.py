@@ -334,16 +334,21 @@ def openai_message(message: Message) -> dict[str, Any]:
 
 
 def _user_message(message: Message, repairs: list[str]) -> dict[str, Any]:
-    parts = _content_parts(message, repairs)
-    content: Any = parts
-    if all(part["type"] == "text" for part in parts):
-        content = "\n".join(part["text"] for part in parts) or empty_message_text(message, repairs)
+    content: Any = message.content
+    if type(content) is not str:
+        content = _content_parts(message, repairs)
+        if all(part["type"] == "text" for part in content):
+            content = "\n".join(part["text"] for part in content)
+    content = content or empty_message_text(message, repairs)
     said = {"role": "user", "content": content}
     # Other spellings of a name are refused, and a speaker's name is not worth a refusal.
     return said | {"name": message.name} if message.name and _SPEAKER_NAME.fullmatch(message.name) else said
 
 
 def _tool_message(message: Message, pending: list[dict[str, Any]], repairs: list[str]) -> dict[str, Any]:
+    if type(message.content) is str:
+        content = mark_error(message, message.content)
+        return {"role": "tool", "tool_call_id": message.tool_call_id, "content": content}
     parts = _content_parts(message, repairs)
     images = [part for part in parts if part["type"] == "image_url"]
     text = "\n".join(part["text"] for part in parts if part["type"] == "text")

@@ -22,6 +22,7 @@ from autonomy_ctx.items.formats.base import WireRequest
 from autonomy_ctx.items.json_values import validate_json
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ToolCall
 from autonomy_ctx.items.summary import Summary
+from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.transcript import nonce, wrap_untrusted
 
 MAX_NAME_LENGTH = 64
@@ -131,6 +132,8 @@ class EncodedImage:
 
 def replace_surrogates(text: str) -> str:
     """The text without lone halves of characters, which UTF-8 cannot hold."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -140,13 +143,20 @@ def replace_surrogates(text: str) -> str:
 
 def replace_json_surrogates(value: Any) -> Any:
     """A copy of a JSON value with well-formed text everywhere."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, Mapping):
-        return {replace_surrogates(key): replace_json_surrogates(inner) for key, inner in value.items()}
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else replace_surrogates(value)
+    if kind is dict or isinstance(value, Mapping):
+        # Most of a request is ASCII text, one step below here: that is not worth a call.
+        return {
+            (key if key.isascii() else replace_surrogates(key)): (
+                inner if type(inner) is str and inner.isascii() else replace_json_surrogates(inner)
+            )
+            for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [replace_json_surrogates(inner) for inner in value]
-    return value
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def decode_arguments(call: ToolCall) -> dict[str, Any] | None:
@@ -262,17 +272,33 @@ def arguments_object(call: ToolCall, repairs: list[str]) -> dict[str, Any]:
 
 def arguments_json(call: ToolCall, repairs: list[str]) -> str:
     """A call's arguments as the text of an object, unchanged where it is one."""
+    if _is_sent_unchanged(call):
+        return call.arguments
     arguments = arguments_object(call, repairs)
-    if not arguments:
-        return "{}"
-    # Half a character may hide in an escape; written anew, it is gone.
-    if RAW_ARGUMENTS_KEY in arguments or "\\u" in call.arguments:
-        return json.dumps(arguments, ensure_ascii=False)
-    return call.arguments
+    return json.dumps(arguments, ensure_ascii=False) if arguments else "{}"
+
+
+# Whether the arguments of a call can be sent as they are. A call is sent with every request while it is in
+# the window, and most arguments are short.
+_sent_unchanged: TextCache[bool] = TextCache(1024)
+MAX_CACHED_ARGUMENTS = 1000
+
+
+def _is_sent_unchanged(call: ToolCall) -> bool:
+    def decide() -> bool:
+        arguments = decode_arguments(call)
+        # Half a character may hide in an escape; written anew, it is gone.
+        return bool(arguments) and RAW_ARGUMENTS_KEY not in (arguments or ()) and "\\u" not in call.arguments
+
+    if len(call.arguments) > MAX_CACHED_ARGUMENTS:
+        return decide()
+    return _sent_unchanged.get_or_make(call.arguments, decide)
 
 
 def message_text(message: Message, repairs: list[str]) -> str:
     """A message's text for a place that takes nothing else: images are mentioned, thinking is not."""
+    if type(message.content) is str:
+        return message.content
     texts: list[str] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:
