@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from autonomy_ctx.errors import UnknownTurn
 from autonomy_ctx.items.formats.base import Usage
@@ -35,7 +35,6 @@ class WindowBounds(NamedTuple):
     ceiling: int
 
 
-@runtime_checkable
 class BoundedHistory(Protocol):
     """A section whose window moves between a floor and a ceiling, such as `SummarizedHistorySection`."""
 
@@ -51,9 +50,14 @@ class BoundedHistory(Protocol):
 def window_bounds(sections: Iterable[Any]) -> WindowBounds | None:
     """The bounds of the first section that has some."""
     for section in sections:
-        if isinstance(section, BoundedHistory):
+        if _is_bounded(section):
             return WindowBounds(section.floor, section.ceiling)
     return None
+
+
+def _is_bounded(section: Any) -> TypeGuard[BoundedHistory]:
+    # By its attributes: to ask a protocol takes 40 times as long, and every step of a turn does.
+    return hasattr(section, "floor") and hasattr(section, "ceiling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

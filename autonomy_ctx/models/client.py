@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from random import random
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -64,12 +65,24 @@ PROXY_VARIABLES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 class ClientLease:
     """A client for one request, until that has ended."""
 
-    __slots__ = ("_request_counts", "client")
+    __slots__ = ("_request_counts", "client", "is_own")
 
     def __init__(self, client: Any, request_counts: dict[Any, int] | None) -> None:
         self.client, self._request_counts = client, request_counts
+        # Whether it was made here, as `_new_client` does.
+        self.is_own = request_counts is not None
         if request_counts is not None:
             request_counts[client] += 1
+
+    def build_request(self, request: HttpRequest, connect_seconds: float) -> Any:
+        """The request as this client sends it."""
+        if self.is_own and not self.client.cookies:
+            return _build_plain_request(request, connect_seconds)
+        # As a tuple, which clients of every kind take: connect, read, write, pool.
+        timeout = (connect_seconds, None, None, None)
+        return self.client.build_request(
+            "POST", request.url, headers=dict(request.headers), content=request.content, timeout=timeout
+        )
 
     def release(self) -> None:
         """The request has ended; twice is harmless."""
@@ -189,6 +202,33 @@ def _new_client(context: ssl.SSLContext) -> Any:
     return httpx.AsyncClient(limits=limits, follow_redirects=False, verify=context)
 
 
+def _build_plain_request(request: HttpRequest, connect_seconds: float) -> Any:
+    """What a client of `_new_client` without cookies builds, without taking its settings into account."""
+    import httpx
+
+    url = _parse_url(request.url)
+    headers = {"host": url.netloc.decode("ascii"), "accept": "*/*", "connection": "keep-alive"}
+    headers |= request.headers
+    headers["content-length"] = str(len(request.content))
+    timeout = {"connect": connect_seconds, "read": None, "write": None, "pool": None}
+    return httpx.Request(
+        "POST",
+        url,
+        headers=headers,
+        # As a stream: with content, the client would look for what is missing in the headers.
+        stream=httpx.ByteStream(request.content),
+        extensions={"timeout": timeout},
+    )
+
+
+@lru_cache(maxsize=64)
+def _parse_url(url: str) -> Any:
+    """The URL of a model, which many requests go to."""
+    import httpx
+
+    return httpx.URL(url)
+
+
 logger = logging.getLogger("autonomy_ctx.models")
 Result = TypeVar("Result")
 
@@ -301,12 +341,8 @@ class ModelClient:
             problem = "was not asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
             reason = error.strerror or type(error).__name__
             raise ModelError(self._name, f"{problem} ({reason}); correct or unset the variable") from error
-        # As a tuple, which clients of every kind take: connect, read, write, pool.
-        timeout = (self._timeouts.connect, None, None, None)
-        client_request = lease.client.build_request(
-            "POST", request.url, headers=dict(request.headers), content=request.content, timeout=timeout
-        )
         try:
+            client_request = lease.build_request(request, self._timeouts.connect)
             response = await lease.client.send(client_request, stream=True, follow_redirects=False)
         except BaseException:
             lease.release()
