@@ -1,4 +1,8 @@
-"""What a durable append costs: against the same statements in one thread, and in a group."""
+"""What a durable append costs: against the same statements in one thread, against a bare insert, in a group.
+
+The bare insert is one row of the same text in a table of its own, committed by the caller itself: no thread,
+no lock between processes, no index of ids, no head, nothing counted.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +94,20 @@ class Floor:
         self.lock.close()
 
 
+class BareInsert:
+    """One row and its commit, synced as ours is, in the caller's thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = FULL")
+        self.connection.execute("CREATE TABLE message (position INTEGER PRIMARY KEY, body TEXT)")
+        self._text = spoken(1)["content"]["text"]
+
+    async def insert(self) -> None:
+        self.connection.execute("INSERT INTO message (body) VALUES (?)", (self._text,))
+
+
 def wall() -> datetime:
     return encoding.from_microseconds(time.time_ns() // 1000)
 
@@ -99,12 +117,22 @@ async def measure(folder: Path) -> list[Figure]:
     memory = Memory(f"sqlite:///{path}")
     await fill(memory, "ana", "short", 10)
     await fill(memory, "ana", "long", LONG)
-    floor = Floor(path)
+    floor, bare = Floor(path), BareInsert(folder / "bare.db")
+
+    async def append_at_once() -> None:
+        await asyncio.gather(
+            *[memory.add_message("ana", f"together-{task}", spoken(task)) for task in range(TASKS)]
+        )
+
     times = await side_by_side(
         Side("short", lambda: memory.add_message("ana", "short", spoken(1))),
         Side("long", lambda: memory.add_message("ana", "long", spoken(1))),
         Side("floor", floor.append),
+        Side("bare", bare.insert),
         rounds=800,
+    )
+    times |= await side_by_side(
+        Side("at once", append_at_once), Side("one bare", bare.insert), rounds=150, warm=10
     )
 
     async def speak(task: int) -> None:
@@ -124,6 +152,7 @@ async def measure(folder: Path) -> list[Figure]:
         together_rates.append(TASKS * EACH / (time.perf_counter() - started))
     alone, together, bulk = median(alone_rates), median(together_rates), floor.many(5000)
     floor.close()
+    bare.connection.close()
     await memory.close()
     wanted = min(5 * alone, bulk / 2)
     return [
@@ -133,6 +162,20 @@ async def measure(folder: Path) -> list[Figure]:
             floor=microseconds(times["floor"]),
             value=times["short"] / times["floor"],
             bound=1.5,
+        ),
+        Figure(
+            name="append, durable / bare insert and commit",
+            ours=microseconds(times["short"]),
+            floor=microseconds(times["bare"]),
+            value=times["short"] / times["bare"],
+            bound=1.7,
+        ),
+        Figure(
+            name=f"{TASKS} appends at once, {TASKS} conversations: each / one bare commit",
+            ours=microseconds(times["at once"] / TASKS),
+            floor=microseconds(times["one bare"]),
+            value=times["at once"] / TASKS / times["one bare"],
+            bound=0.35,
         ),
         Figure(
             name="append at 100,000 messages / at 10",
