@@ -18,6 +18,20 @@ MUTANTS = [
         STORES,
     ),
     Mutant(
+        "an append that is refused is not acknowledged with its group",
+        "memory/sqlite/threads.py",
+        "                job.error = error\n        transaction.flush()",
+        "                pass\n        transaction.flush()",
+        "tests/memory/test_group_commit.py",
+    ),
+    Mutant(
+        "an append that is refused leaves its group together",
+        "memory/sqlite/threads.py",
+        "                job.error = error\n        transaction.flush()",
+        "                raise\n        transaction.flush()",
+        "tests/memory/test_group_commit.py",
+    ),
+    Mutant(
         "a result names its call",
         "memory/memory.py",
         "        check_call_id(message)\n",
