@@ -55,7 +55,11 @@ def notify_all(waiters: Iterable[Waiter]) -> None:
     """Notify waiters from any thread, with one call into each loop."""
     by_loop: dict[Any, list[Waiter]] = {}
     for waiter in waiters:
-        by_loop.setdefault(waiter.loop, []).append(waiter)
+        together = by_loop.get(waiter.loop)
+        if together is None:
+            by_loop[waiter.loop] = [waiter]
+        else:
+            together.append(waiter)
     for loop, together in by_loop.items():
         _notify_in_loop(loop, together)
 

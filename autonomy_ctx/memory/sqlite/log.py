@@ -55,9 +55,10 @@ _INSERT_MESSAGE = """
     INSERT INTO message (conversation_id, position, id, created, is_user, tokens, counter, size, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_COUNT_COMMIT = """
-    UPDATE progress SET commits = commits + 1, messages = messages + ? RETURNING database, commits, messages
-"""
+# Two statements: RETURNING makes a table for what it returns, which takes longer than both.
+_COUNT_COMMIT = "UPDATE progress SET commits = commits + 1, messages = messages + ?"
+_SELECT_PROGRESS = "SELECT database, commits, messages FROM progress"
+_UPDATE_HEAD = "UPDATE conversation SET head = ?, count = ?, last_user = ? WHERE id = ?"
 # One statement is one snapshot: the head and the rows it was read with.
 _SELECT_WINDOW = """
     SELECT c.head, c.count, c.generation, c.last_user, c.revision,
@@ -171,18 +172,19 @@ class Transaction:
 
     def flush(self) -> None:
         """Write the conversations' rows; done before the commit."""
-        for row in self._open_rows.values():
-            self._connection.execute(
-                "UPDATE conversation SET head = ?, count = ?, last_user = ? WHERE id = ?",
-                (row.position, row.count, row.last_user, row.id),
+        if self._open_rows:
+            self._connection.executemany(
+                _UPDATE_HEAD,
+                [(row.position, row.count, row.last_user, row.id) for row in self._open_rows.values()],
             )
-        self._open_rows.clear()
+            self._open_rows.clear()
 
     def count(self) -> Progress | None:
         """Count this transaction, as the last thing before its commit; None when it has changed nothing."""
         if self._connection.total_changes == self._changes_before:
             return None
-        [row] = self._connection.execute(_COUNT_COMMIT, (self._appended,)).fetchall()
+        self._connection.execute(_COUNT_COMMIT, (self._appended,))
+        [row] = self._connection.execute(_SELECT_PROGRESS).fetchall()
         return Progress(*row)
 
     def _conversation(self, key: Key) -> _ConversationRow:
@@ -190,9 +192,10 @@ class Transaction:
         if found is not None:
             return _ConversationRow(found[0], found[1], found[2], found[4], bool(found[6]))
         made = self._connection.execute(
-            "INSERT INTO conversation (agent, scope, conversation) VALUES (?, ?, ?) RETURNING id", key
+            "INSERT INTO conversation (agent, scope, conversation) VALUES (?, ?, ?)", key
         )
-        return _ConversationRow(made.fetchone()[0], 0, 0, 0)
+        assert made.lastrowid is not None
+        return _ConversationRow(made.lastrowid, 0, 0, 0)
 
     def _insert(self, conversation_id: int, position: int, draft: Draft) -> None:
         message = draft.message

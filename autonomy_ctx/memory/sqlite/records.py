@@ -14,7 +14,7 @@ from autonomy_ctx.memory.store import Key, Record
 
 _INSERT_RECORD = """
     INSERT OR REPLACE INTO record (conversation_id, kind, name, at, derived, size, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING number
+    VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 _DELETE_OLDEST = """
     DELETE FROM record WHERE conversation_id = ?1 AND kind = ?2 AND number <=
@@ -60,7 +60,8 @@ def put_records(
     numbers: list[int] = []
     for (name, _), body in zip(records, bodies, strict=True):
         row = (conversation_id, kind, name, now, derived, len(body.encode()), body)
-        [(number,)] = connection.execute(_INSERT_RECORD, row).fetchall()
+        number = connection.execute(_INSERT_RECORD, row).lastrowid
+        assert number is not None
         numbers.append(number)
     if keep is not None:
         connection.execute(_DELETE_OLDEST, (conversation_id, kind, keep))
