@@ -46,6 +46,12 @@ def check_int(
     where: str = "",
 ) -> int | None:
     """The value, if it is a whole number within the bounds; `where` says whose argument it is."""
+    # Nearly always: every read of a log comes by here.
+    if (value.__class__ is int and value >= least and (most is None or value <= most)) or (
+        value is None and optional
+    ):
+        known: int | None = value
+        return known
     problem = int_problem(value, least=least, most=most, optional=optional)
     if problem is not None:
         raise _error(name, problem, where, is_number=_is_a(value, int))

@@ -39,12 +39,20 @@ class TextCache(Generic[T]):
 
 
 _caches: list[TextCache[Any]] = []
+_others: list[Callable[[], None]] = []
 
 
 def forget_texts() -> None:
     """Empty all caches: somebody's messages or facts were deleted, and their texts may be there."""
     for cached in _caches:
         cached.clear()
+    for clear in _others:
+        clear()
+
+
+def forget_with_texts(clear: Callable[[], None]) -> None:
+    """Have caches of another kind, which have texts too, emptied together with these."""
+    _others.append(clear)
 
 
 def count_cached_texts() -> int:

@@ -24,6 +24,7 @@ from autonomy_ctx.items.message import ChatRole, Message, check_call_id, new_id,
 from autonomy_ctx.items.text_cache import forget_texts
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
+from autonomy_ctx.memory.compose_cache import ComposeCache
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.profile import ScopeProfile
 from autonomy_ctx.memory.registry import StoreOptions, open_store
@@ -134,6 +135,8 @@ class Memory(AsyncResource):
         resident = isinstance(self._store, InMemory) and self._store.in_memory
         self._window_cache = None if resident else WindowCache(self._store)
         self._log: Log = self._window_cache or self._store
+        # For sections and templates.
+        self.compose_cache = ComposeCache(resident=resident)
         self.vector_index = (
             None if embedder is None else _make_vector_index(self._store, embedder, embedder_timeout)
         )
@@ -471,6 +474,7 @@ class Memory(AsyncResource):
         check_name("scope", scope)
         if self._window_cache is not None:
             self._window_cache.forget(self.agent, scope, conversation)
+        self.compose_cache.forget(agent=self.agent, scope=scope, conversation=conversation)
         self.term_indexes.forget(agent=self.agent, scope=scope, conversation=conversation)
 
     async def get_metrics(self) -> dict[str, int]:

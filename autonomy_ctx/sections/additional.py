@@ -42,32 +42,33 @@ class AdditionalContextSection(ContributingSection):
         super().__init__(name, enabled)
         self.provider_fn = provider_fn
         self.required, self.timeout, self.independent, self.kind = required, timeout, independent, kind
-        self._static: list[Message] = []
+        self._static = Contribution(())
 
     def set_static_messages(self, messages: Sequence[Message | Mapping[str, Any]]) -> None:
         """Replace the static messages."""
-        self._static = [wire.from_dict(message) for message in messages]
+        self._static = Contribution(tuple([wire.from_dict(message) for message in messages]))
 
     def add_message(self, message: Message | Mapping[str, Any]) -> None:
         """Add one static message."""
-        self._static.append(wire.from_dict(message))
+        self._static = Contribution((*self._static.messages, wire.from_dict(message)))
 
     def clear_messages(self) -> None:
         """Drop the static messages."""
-        self._static = []
+        self._static = Contribution(())
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
-        messages, problem = list(self._static), None
-        if self.provider_fn is not None:
-            try:
-                with anyio.move_on_after(self.timeout) as scope_of_time:
-                    provided = self.provider_fn(scope, conversation, params)
-                    if inspect.isawaitable(provided):
-                        provided = await provided
-                    messages += [wire.from_dict(message) for message in provided or ()]
-                if scope_of_time.cancelled_caught:
-                    problem = f"took longer than {self.timeout:g} s"
-            except Exception as error:
-                logger.warning("section `%s`: its provider failed", self.name, exc_info=True)
-                problem = f"its provider failed: {describe_error(error)}"
+        if self.provider_fn is None:
+            return self._static
+        messages, problem = list(self._static.messages), None
+        try:
+            with anyio.move_on_after(self.timeout) as scope_of_time:
+                provided = self.provider_fn(scope, conversation, params)
+                if inspect.isawaitable(provided):
+                    provided = await provided
+                messages += [wire.from_dict(message) for message in provided or ()]
+            if scope_of_time.cancelled_caught:
+                problem = f"took longer than {self.timeout:g} s"
+        except Exception as error:
+            logger.warning("section `%s`: its provider failed", self.name, exc_info=True)
+            problem = f"its provider failed: {describe_error(error)}"
         return Contribution(messages, problem=problem)

@@ -8,20 +8,49 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, find_window_start, get_tool_result_id, orphaned_results
 from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.memory.compose_cache import ComposeStates
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, Head
+from autonomy_ctx.memory.store import Entry, Head, Key, make_key
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
 from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]
 MessageTransform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
+
+
+class _KnownHistory(NamedTuple):
+    """What was shown of a log as it stood at a head."""
+
+    identity: object
+    head: Head
+    max_messages: int | None
+    contribution: Contribution
+
+    def is_all_of(self, memory: Memory, head: Head) -> bool:
+        """Whether nothing was said or deleted since."""
+        known = self.head
+        return (
+            known.position == head.position
+            and known.generation == head.generation
+            and known.count == head.count
+            and self.identity == memory.store.identity
+        )
+
+    def goes_on_in(self, memory: Memory, head: Head, new: int) -> bool:
+        """Whether so many entries are all that came since, and nothing was deleted."""
+        known = self.head
+        return (
+            known.generation == head.generation
+            and known.count + new == head.count
+            and self.identity == memory.store.identity
+        )
 
 
 class ConversationHistorySection(ContributingSection):
@@ -45,32 +74,83 @@ class ConversationHistorySection(ContributingSection):
         self.max_messages = max_messages
         self.filter_fn = filter_fn
         self.transform_fn = transform_fn
+        self._states = ComposeStates[_KnownHistory]()
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
-        if isinstance(memory, Memory):
-            head, entries = await self._read(memory, scope, conversation)
+        if not isinstance(memory, Memory):
+            found = await self._select(*await self._read_all(memory, scope, conversation))
+        elif self.filter_fn is not None or self.transform_fn is not None:
+            # They may answer differently each time.
+            found = await self._select(*await self._read(memory, scope, conversation))
+        elif self.max_messages is None:
+            found = await self._follow(memory, scope, conversation)
         else:
-            head, entries = await self._read_all(memory, scope, conversation)
+            found = await self._reuse(memory, scope, conversation, self.max_messages)
+        params["conversation_message_count"] = len(found.messages)
+        return found
+
+    async def _follow(self, memory: Memory, scope: str, conversation: str) -> Contribution:
+        """All messages: those that are known and what came after them."""
+        key, epoch = make_key(memory.agent, scope, conversation), memory.compose_cache.epoch
+        known = self._states.get(memory.compose_cache, key)
+        if known is not None and known.max_messages is None:
+            head, new = await memory.read(scope, conversation, after=known.head.position)
+            if known.goes_on_in(memory, head, len(new)):
+                if not new:
+                    return known.contribution
+                messages, positions = [entry.message for entry in new], [entry.position for entry in new]
+                found = known.contribution.extend(messages, positions)
+                self._keep(memory, key, epoch, head, None, found)
+                return found
+        head, entries = await memory.read(scope, conversation)
+        found = await self._select(head, entries)
+        self._keep(memory, key, epoch, head, None, found)
+        return found
+
+    async def _reuse(self, memory: Memory, scope: str, conversation: str, limit: int) -> Contribution:
+        """The newest messages: the same as before while the log is, with the same limit."""
+        epoch = memory.compose_cache.epoch
+        # One more than shown: what stands before the window tells whether it may start there.
+        head, page = await memory.read(scope, conversation, limit=limit + 1)
+        known = self._states.get(memory.compose_cache, (memory.agent, scope, conversation))
+        if known is not None and known.max_messages == limit and known.is_all_of(memory, head):
+            return known.contribution
+        found = await self._select(head, await self._find_window(memory, scope, conversation, head, page))
+        self._keep(memory, Key(memory.agent, scope, conversation), epoch, head, limit, found)
+        return found
+
+    def _keep(
+        self, memory: Memory, key: Key, epoch: int, head: Head, limit: int | None, found: Contribution
+    ) -> None:
+        cache, state = memory.compose_cache, _KnownHistory(memory.store.identity, head, limit, found)
+        texts = () if cache.resident else found.messages
+        self._states.put(cache, key, state, epoch=epoch, references=len(found.messages), texts=texts)
+
+    async def _select(self, head: Head, entries: Sequence[Entry]) -> Contribution:
+        """The entries, each transformed, and what is not among them."""
         omitted: tuple[Omission, ...] = ()
         if len(entries) < head.count:
             omitted = (_omission(head, entries, self._reason()),)
         messages = [entry.message for entry in entries]
         if self.transform_fn is not None:
             messages = [self._transform(message) async for some in Chunks(messages) for message in some]
-        positions = [entry.position for entry in entries]
-        params["conversation_message_count"] = len(messages)
-        return Contribution(messages, positions, omitted)
+        return Contribution(tuple(messages), tuple([entry.position for entry in entries]), omitted)
 
     async def _read(self, memory: Memory, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """Read backwards from the end, no further than the window needs."""
+        limit = None if self.max_messages is None else self.max_messages + 1
+        head, page = await memory.read(scope, conversation, limit=limit)
+        return head, await self._find_window(memory, scope, conversation, head, page)
+
+    async def _find_window(
+        self, memory: Memory, scope: str, conversation: str, head: Head, page: Sequence[Entry]
+    ) -> list[Entry]:
+        """What of the newest messages is shown, and more where that depends on what stands before them."""
         limit = self.max_messages
-        # One more than shown: what stands before the window tells whether it may start there.
-        size = None if limit is None else limit + 1
-        head, page = await memory.read(scope, conversation, limit=size)
         entries = await self._filter(page)
-        if limit is None or size is None:
-            return head, entries
-        looked = 0
+        if limit is None:
+            return entries
+        looked, size = 0, limit + 1
         start = _window_start(entries, limit)
         while start is None and len(page) == size and (looked < MAX_CALL_LOOKBACK or len(entries) <= limit):
             looked += size
@@ -86,7 +166,7 @@ class ConversationHistorySection(ContributingSection):
                 scope, conversation, after=head.last_user - 1, before=head.last_user + 1
             )
             window = await self._filter(newest.entries) + window
-        return head, window
+        return window
 
     async def _read_all(self, memory: Any, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """The same with a memory that can only give everything."""

@@ -146,13 +146,28 @@ class FrameworkInstructionsSection(ContributingSection):
         self.enable_pins = enable_pins
         self.builtin_tools = check_builtin_tools(builtin_tools)
         self._text = ""
+        # What the text was made from; None while there are sub-agents, whose configurations may change.
+        self._described: tuple[Any, ...] | None = None
         self._contribution = Contribution(())
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
-        text = self._describe_capabilities(reads_items=composition_of(params).reads_items)
-        if text != self._text:
-            self._contribution = Contribution((wire.from_dict(system_message(text)),) if text else ())
-            self._text = text
+        reads_items = composition_of(params).reads_items
+        described = (
+            self.builtin_tools,
+            self.enable_filesystem,
+            self.filesystem_visibility,
+            self.enable_ask_for_user_input,
+            self.enable_context_items,
+            self.enable_recall,
+            self.enable_pins,
+            reads_items,
+        )
+        if self.subagent_configs or described != self._described:
+            text = self._describe_capabilities(reads_items=reads_items)
+            if text != self._text:
+                self._contribution = Contribution((wire.from_dict(system_message(text)),) if text else ())
+                self._text = text
+            self._described = None if self.subagent_configs else described
         return self._contribution
 
     def _describe_capabilities(self, *, reads_items: bool) -> str:

@@ -73,6 +73,8 @@ class Contribution:
     shorter: Callable[[int], Message | None] | None = None
     # How many of the last messages are worth more than the summary before them.
     floor: int = 0
+    # What the first messages cost before calibration, and by which counter; see `counts_by`.
+    _counts: tuple[str, tuple[int, ...]] = field(default=("", ()), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.positions is not None and len(self.positions) != len(self.messages):
@@ -80,6 +82,28 @@ class Contribution:
                 f"a contribution has {len(self.messages)} messages and {len(self.positions)} positions; "
                 f"give one position for each message, or None for all"
             )
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it cannot change any more: then it may be compared with a later one by identity."""
+        return type(self.messages) is tuple and (self.positions is None or type(self.positions) is tuple)
+
+    def counts_by(self, counter: str) -> tuple[int, ...]:
+        """What is known of the tokens of its first messages, by the name of the counter."""
+        name, counts = self._counts
+        return counts if name == counter else ()
+
+    def note_counts(self, counter: str, counts: tuple[int, ...]) -> None:
+        """Keep what its messages cost, as long as it cannot change."""
+        if self.is_frozen:
+            object.__setattr__(self, "_counts", (counter, counts))
+
+    def extend(self, messages: Sequence[Message], positions: Sequence[int]) -> Contribution:
+        """The same with further messages of the log, which alone will be counted."""
+        assert self.positions is not None
+        longer = replace(self, messages=(*self.messages, *messages), positions=(*self.positions, *positions))
+        object.__setattr__(longer, "_counts", self._counts)
+        return longer
 
 
 def data_message(text: str) -> Message:
@@ -89,9 +113,9 @@ def data_message(text: str) -> Message:
     return wire.from_dict({"role": "user", "content": text})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Composition:
-    """What the sections of one compose share, beside the `params` of their user."""
+    """What the sections of one compose share, beside the `params` of their user. Sections only read it."""
 
     # The items of the conversation, which an agent keeps.
     queue: Sequence[ContextItem[Any]] = ()
@@ -114,8 +138,9 @@ class ComposeParams(dict[str, Any]):
     def __init__(
         self, params: Mapping[str, Any] | None = None, composition: Composition | None = None
     ) -> None:
-        super().__init__(params or {})
-        self.composition = composition or Composition()
+        if params:
+            super().__init__(params)
+        self.composition = Composition() if composition is None else composition
 
     @classmethod
     def copy_of(cls, params: Mapping[str, Any] | None) -> ComposeParams:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from math import ceil
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from autonomy_ctx.errors import BudgetExceeded
 from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
@@ -65,8 +65,7 @@ class SectionContent:
         return sum(self.counts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedSection:
+class FittedSection(NamedTuple):
     """What a section shows in the end, and the account of what it does not."""
 
     messages: Sequence[Message]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from autonomy_ctx.items.cuts import newest_user_index
 from autonomy_ctx.items.message import Message
@@ -57,8 +58,7 @@ class CacheWarning:
     cost_factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class SectionSlice:
+class SectionSlice(NamedTuple):
     """Messages `first` to before `last` of one section, given by its index."""
 
     section: int

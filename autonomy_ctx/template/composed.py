@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
@@ -103,19 +103,46 @@ class SharedPrefix:
     share: float
 
 
+class ContextLayout:
+    """The messages of a context in their order, what each costs, and a report of each section.
+
+    All of it follows from what the sections gave and from the limits, so that one layout serves every
+    context between two changes. The reports are made when one is first asked for, without times.
+    """
+
+    __slots__ = ("_make_reports", "_reports", "counts", "messages", "tokens")
+
+    def __init__(
+        self,
+        messages: tuple[Message, ...],
+        counts: tuple[int, ...],
+        make_reports: Callable[[], Sequence[SectionReport]],
+    ) -> None:
+        self.messages, self.counts, self.tokens = messages, counts, sum(counts)
+        self._make_reports: Callable[[], Sequence[SectionReport]] | None = make_reports
+        self._reports: tuple[SectionReport, ...] = ()
+
+    @property
+    def reports(self) -> tuple[SectionReport, ...]:
+        """What each section did, in order."""
+        if self._make_reports is not None:
+            self._reports, self._make_reports = tuple(self._make_reports()), None
+        return self._reports
+
+
 class ComposedContext:
     """The messages for one turn of one conversation, section by section."""
 
     __slots__ = (
-        "_counts",
-        "_messages",
+        "_layout",
+        "_sections",
         "_shared_prefix",
+        "_times",
         "budget",
         "calibration",
         "conversation",
         "params",
         "scope",
-        "sections",
     )
 
     def __init__(
@@ -133,28 +160,60 @@ class ComposedContext:
         params: Mapping[str, Any] | None = None,
     ) -> None:
         self.scope, self.conversation = scope, conversation
-        self.sections = tuple(sections)
         self.calibration = calibration
         self.budget = budget
         # A copy, and read-only: what the sections of this compose left there.
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
-        self._messages, self._counts = tuple(messages), tuple(counts)
+        reports = tuple(sections)
+        self._layout = ContextLayout(tuple(messages), tuple(counts), lambda: reports)
+        self._times: Sequence[float] = ()
+        self._sections: tuple[SectionReport, ...] | None = reports
         self._shared_prefix = shared if previous is None else self.shared_prefix(previous)
+
+    @classmethod
+    def of_layout(
+        cls,
+        layout: ContextLayout,
+        times: Sequence[float],
+        *,
+        scope: str,
+        conversation: str,
+        calibration: float,
+        previous: ComposedContext | None,
+        budget: BudgetReport | None,
+        params: Mapping[str, Any],
+    ) -> ComposedContext:
+        """The context with a layout; `times` are the milliseconds that each section took this time."""
+        made = cls.__new__(cls)
+        made.scope, made.conversation = scope, conversation
+        made.calibration, made.budget = calibration, budget
+        made.params = MappingProxyType(dict(params)) if params else EMPTY
+        made._layout, made._times, made._sections = layout, times, None
+        made._shared_prefix = None if previous is None else made.shared_prefix(previous)
+        return made
+
+    @property
+    def sections(self) -> tuple[SectionReport, ...]:
+        """What each section did, in order."""
+        if self._sections is None:
+            reports = zip(self._layout.reports, self._times, strict=True)
+            self._sections = tuple(replace(report, milliseconds=time) for report, time in reports)
+        return self._sections
 
     @property
     def messages(self) -> list[Message]:
         """What the model will see, in order."""
-        return list(self._messages)
+        return list(self._layout.messages)
 
     @property
     def tokens(self) -> int:
         """What it costs."""
-        return sum(self._counts)
+        return self._layout.tokens
 
     @property
     def counts(self) -> list[int]:
         """The tokens of each message."""
-        return list(self._counts)
+        return list(self._layout.counts)
 
     @property
     def milliseconds(self) -> float:
@@ -169,36 +228,40 @@ class ComposedContext:
     @property
     def omitted(self) -> list[Omission]:
         """Stored messages and facts that are not shown, by all sections."""
-        return [omission for section in self.sections for omission in section.omitted]
+        return [omission for report in self._layout.reports for omission in report.omitted]
 
     @property
     def facts(self) -> list[str]:
         """The standing facts that it shows, one line each."""
-        texts = [message.facts for message in self._messages if isinstance(message, Summary)]
+        texts = [message.facts for message in self._layout.messages if isinstance(message, Summary)]
         return [line for text in texts for line in text.splitlines() if line and line != STANDING_HEADING]
 
     @property
     def cut(self) -> list[Cut]:
         """What a budget left out or shortened, by all sections."""
-        return [cut for section in self.sections for cut in section.cut]
+        return [cut for report in self._layout.reports for cut in report.cut]
 
     def section(self, name: str) -> SectionReport | None:
         """The report of the first section with a name."""
         return next((section for section in self.sections if section.name == name), None)
 
+    def section_tokens(self, name: str) -> int:
+        """What the sections with a name cost together."""
+        return sum([report.tokens for report in self._layout.reports if report.name == name])
+
     def origins(self) -> list[Origin]:
         """For each message: the section, the position in the log if it has one, and its tokens."""
         found: dict[int, Origin] = {}
-        for section in self.sections:
+        for section in self._layout.reports:
             for index, position in zip(section.indexes, section.positions, strict=True):
-                tokens = self._counts[index]
+                tokens = self._layout.counts[index]
                 found[index] = Origin(section=section.name, position=position, tokens=tokens)
-        return [found[index] for index in range(len(self._messages))]
+        return [found[index] for index in range(len(self._layout.messages))]
 
     def positions(self) -> list[int | None]:
         """For each message its position in the log, if it has one."""
-        found: list[int | None] = [None] * len(self._messages)
-        for section in self.sections:
+        found: list[int | None] = [None] * len(self._layout.messages)
+        for section in self._layout.reports:
             for index, position in zip(section.indexes, section.positions, strict=True):
                 found[index] = position
         return found
@@ -206,12 +269,12 @@ class ComposedContext:
     @property
     def breakpoints(self) -> tuple[int, ...]:
         """After which messages a provider's cache may be cut: at most 4 indexes, in order."""
-        kinds: list[SectionKind] = ["volatile"] * len(self._messages)
-        for section in self.sections:
+        kinds: list[SectionKind] = ["volatile"] * len(self._layout.messages)
+        for section in self._layout.reports:
             for index in section.indexes:
                 kinds[index] = section.kind
         shared = 0 if self._shared_prefix is None else self._shared_prefix.messages
-        return choose_breakpoints(self._messages, kinds, shared)
+        return choose_breakpoints(self._layout.messages, kinds, shared)
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
         """What sending it costs, in the money of the price, when the shared prefix comes from the cache."""
@@ -228,23 +291,23 @@ class ComposedContext:
 
     def shared_prefix(self, previous: ComposedContext) -> SharedPrefix:
         """How much of this context begins exactly like an earlier one."""
-        same = 0
-        for message, before in zip(self._messages, previous._messages, strict=False):
+        messages, counts, total = self._layout.messages, self._layout.counts, self.tokens
+        older = previous._layout.messages
+        same = len(messages) if messages is older else 0
+        for message, before in zip(messages[same:], older, strict=False):
             if message is not before and visible_fields(message) != visible_fields(before):
                 break
             same += 1
-        tokens, total = sum(self._counts[:same]), self.tokens
-        if same < min(len(self._messages), len(previous._messages)):
-            tokens += int(
-                self._counts[same] * _shared_summary_fraction(self._messages[same], previous._messages[same])
-            )
+        tokens = total if same == len(messages) else sum(counts[:same])
+        if same < min(len(messages), len(older)):
+            tokens += int(counts[same] * _shared_summary_fraction(messages[same], older[same]))
         return SharedPrefix(messages=same, tokens=tokens, share=tokens / total if total else 1.0)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The messages as plain dicts of chat completions, one for each; they belong to the caller."""
         from autonomy_ctx.items.formats.openai import openai_message
 
-        shown = [summary_record(one) if isinstance(one, Summary) else one for one in self._messages]
+        shown = [summary_record(one) if isinstance(one, Summary) else one for one in self._layout.messages]
         return [openai_message(message) for message in shown]
 
     def to_openai(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
@@ -256,13 +319,13 @@ class ComposedContext:
         """
         from autonomy_ctx.items.formats.sdk import openai_arguments
 
-        return openai_arguments(self._messages, self._asked(tools), model=model)
+        return openai_arguments(self._layout.messages, self._asked(tools), model=model)
 
     def to_responses(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for OpenAI's `client.responses.create`: `input` and `tools`."""
         from autonomy_ctx.items.formats.sdk import responses_arguments
 
-        return responses_arguments(self._messages, self._asked(tools), model=model)
+        return responses_arguments(self._layout.messages, self._asked(tools), model=model)
 
     def to_anthropic(
         self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
@@ -273,13 +336,13 @@ class ComposedContext:
         """
         from autonomy_ctx.items.formats.sdk import anthropic_arguments
 
-        return anthropic_arguments(self._messages, self._asked(tools, caching), model=model)
+        return anthropic_arguments(self._layout.messages, self._asked(tools, caching), model=model)
 
     def to_google(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for Google's `client.models.generate_content`: `contents` and `config`."""
         from autonomy_ctx.items.formats.sdk import google_arguments
 
-        return google_arguments(self._messages, self._asked(tools), model=model)
+        return google_arguments(self._layout.messages, self._asked(tools), model=model)
 
     def to_bedrock(
         self, *, tools: Sequence[Any] = (), model: str = "", caching: bool = False
@@ -287,7 +350,7 @@ class ComposedContext:
         """Keyword arguments for Amazon's `client.converse`: `messages`, `system` and `toolConfig`."""
         from autonomy_ctx.items.formats.sdk import bedrock_arguments
 
-        return bedrock_arguments(self._messages, self._asked(tools, caching), model=model)
+        return bedrock_arguments(self._layout.messages, self._asked(tools, caching), model=model)
 
     def _asked(self, tools: Sequence[Any], caching: bool = False) -> RequestOptions:
         specs = [tool_spec(tool) for tool in tools]
@@ -295,14 +358,14 @@ class ComposedContext:
 
     def digest(self) -> str:
         """A fingerprint of all the model will see: equal digests, equal bytes."""
-        shown = json.dumps([visible_fields(message) for message in self._messages], ensure_ascii=True)
+        shown = json.dumps([visible_fields(message) for message in self._layout.messages], ensure_ascii=True)
         return hashlib.sha256(shown.encode()).hexdigest()
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._layout.messages)
 
     def __repr__(self) -> str:
-        return f"ComposedContext({len(self._messages)} messages, {self.tokens} tokens)"
+        return f"ComposedContext({len(self._layout.messages)} messages, {self.tokens} tokens)"
 
 
 def without_params(composed: ComposedContext) -> ComposedContext:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, NamedTuple, get_args
 
 import anyio
@@ -140,8 +141,7 @@ def _handles_timeout(section: Any, method: str) -> bool:
 logger = logging.getLogger("autonomy_ctx.template")
 
 
-@dataclass(frozen=True, slots=True)
-class SectionOutcome:
+class SectionOutcome(NamedTuple):
     """What came of running one section."""
 
     contribution: Contribution
@@ -159,7 +159,8 @@ class SectionArguments(NamedTuple):
 
 
 _EMPTY_CONTRIBUTION = Contribution(())
-DISABLED_OUTCOME = SectionOutcome(_EMPTY_CONTRIBUTION, 0.0)
+# With a contribution of its own: nobody else has it.
+DISABLED_OUTCOME = SectionOutcome(Contribution(()), 0.0)
 
 
 async def run_sections(
@@ -202,14 +203,22 @@ async def _run_section(options: SectionOptions, arguments: SectionArguments) -> 
     contribution = _EMPTY_CONTRIBUTION
     try:
         if options.timeout is None:
-            contribution = await _get_contribution(options, arguments)
+            found = options.get_contribution(*arguments)
+            if found.__class__ is CoroutineType or inspect.isawaitable(found):
+                found = await found
+            contribution = found if isinstance(found, Contribution) else await _read_messages(found)
             problem = contribution.problem
         else:
             with anyio.move_on_after(options.timeout) as scope:
-                contribution = await _get_contribution(options, arguments)
+                found = options.get_contribution(*arguments)
+                if inspect.isawaitable(found):
+                    found = await found
+                contribution = found if isinstance(found, Contribution) else await _read_messages(found)
             problem = (
                 f"took longer than {options.timeout:g} s" if scope.cancelled_caught else contribution.problem
             )
+        if contribution.positions is not None:
+            arguments.params.composition.shown.append(contribution.positions)
     except Exception as error:
         if options.required:
             if isinstance(error, StoreError | InvalidKey):
@@ -226,14 +235,8 @@ async def _run_section(options: SectionOptions, arguments: SectionArguments) -> 
     return SectionOutcome(contribution, (time.perf_counter() - started) * 1000, problem)
 
 
-async def _get_contribution(options: SectionOptions, arguments: SectionArguments) -> Contribution:
-    found = options.get_contribution(*arguments)
-    if inspect.isawaitable(found):
-        found = await found
-    if isinstance(found, Contribution):
-        if found.positions is not None:
-            arguments.params.composition.shown.append(found.positions)
-        return found
+async def _read_messages(found: Any) -> Contribution:
+    """What a section gave that does not say where its messages come from."""
     if found is None:
         return Contribution((), problem="returned None; a section without messages returns []")
     if not isinstance(found, list | tuple):

@@ -9,17 +9,20 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import anyio.to_thread
 
-from autonomy_ctx.background import AsyncResource, Chunks, close_resource
+from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, close_resource
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter, token_counter_of
-from autonomy_ctx.sections.section import ComposeParams
+from autonomy_ctx.memory.compose_cache import ComposeCache, ComposeStates
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.memory.store import Key
+from autonomy_ctx.sections.section import ComposeParams, Contribution
 from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections
 from autonomy_ctx.template.cache_order import (
     CacheWarning,
@@ -29,7 +32,7 @@ from autonomy_ctx.template.cache_order import (
     arrange_for_cache,
     lint_order,
 )
-from autonomy_ctx.template.composed import BudgetReport, ComposedContext, SectionReport
+from autonomy_ctx.template.composed import BudgetReport, ComposedContext, ContextLayout, SectionReport
 from autonomy_ctx.template.running import (
     DISABLED_OUTCOME,
     SectionArguments,
@@ -42,6 +45,30 @@ from autonomy_ctx.template.running import (
 from autonomy_ctx.validation import check_int
 
 
+class _KnownLayout(NamedTuple):
+    """The layout of a context, and all that it follows from."""
+
+    section_options: Sequence[SectionOptions]
+    outcomes: Sequence[SectionOutcome]
+    # The names of the sections, how messages are counted, the limits: compared by value.
+    conditions: tuple[Any, ...]
+    layout: ContextLayout
+
+    def is_still_right(
+        self,
+        section_options: Sequence[SectionOptions],
+        outcomes: Sequence[SectionOutcome],
+        conditions: tuple[Any, ...],
+    ) -> bool:
+        """Whether the same sections gave the same, under the same conditions."""
+        if section_options is not self.section_options or conditions != self.conditions:
+            return False
+        for outcome, known in zip(outcomes, self.outcomes, strict=True):
+            if outcome.contribution is not known.contribution or outcome.problem != known.problem:
+                return False
+        return True
+
+
 def fitted_section(
     outcome: SectionOutcome, counts: Sequence[int], fitted: FittedSection | None
 ) -> FittedSection:
@@ -49,9 +76,8 @@ def fitted_section(
     if fitted is not None:
         return fitted
     found = outcome.contribution
-    return FittedSection(
-        messages=found.messages, counts=counts, positions=found.positions, omitted=(), cut=()
-    )
+    positions = None if found.positions is None else tuple(found.positions)
+    return FittedSection(tuple(found.messages), counts, positions, (), ())
 
 
 def section_starts(pieces: Sequence[SectionSlice]) -> dict[int, list[tuple[int, int]]]:
@@ -65,7 +91,25 @@ def section_starts(pieces: Sequence[SectionSlice]) -> dict[int, list[tuple[int, 
     return found
 
 
-def make_report(
+def make_reports(
+    names: Sequence[str],
+    section_options: Sequence[SectionOptions],
+    outcomes: Sequence[SectionOutcome],
+    shown: Sequence[FittedSection],
+    pieces: Sequence[SectionSlice],
+) -> list[SectionReport]:
+    """What each section did, without times."""
+    starts = section_starts(pieces)
+    return [
+        _make_report(name, options, outcome, own, starts[index])
+        for index, (name, options, outcome, own) in enumerate(
+            zip(names, section_options, outcomes, shown, strict=True)
+        )
+    ]
+
+
+def _make_report(
+    name: str,
     options: SectionOptions,
     outcome: SectionOutcome,
     shown: FittedSection,
@@ -77,14 +121,14 @@ def make_report(
     positions = shown.positions
     (start, before), *rest = pieces
     return SectionReport(
-        name=options.name,
+        name=name,
         kind=options.kind,
         status="skipped" if disabled else "failed" if outcome.problem else "included",
         reason="disabled" if disabled else outcome.problem,
         start=start,
         messages=len(counts),
         tokens=sum(counts),
-        milliseconds=outcome.milliseconds,
+        milliseconds=0.0,
         positions=tuple(positions) if positions is not None else (None,) * len(counts),
         omitted=found.omitted + shown.omitted,
         cut=shown.cut,
@@ -141,8 +185,11 @@ class ContextTemplate(AsyncResource):
         self.hooks = validate_hooks(hooks, TemplateHook)
         # None: as memory counts, so that stored counts are used and there is one calibration.
         self.token_counter = token_counter
+        self._layouts = ComposeStates[_KnownLayout]()
         # By the id of a section, which its options keep alive: the id cannot come to mean another one.
         self._section_options: dict[int, SectionOptions] = {}
+        # The options of all sections, as long as these are the same.
+        self._all_options: tuple[SectionOptions, ...] = ()
         # Whether a section has a limit of its own: without any limit composing does nothing about them.
         self._has_section_limits = False
         for section in self.sections:
@@ -154,7 +201,7 @@ class ContextTemplate(AsyncResource):
     @property
     def section_options(self) -> list[SectionOptions]:
         """Each section with its options and what it offers, in order."""
-        return [self._options_of(section) for section in self.sections]
+        return list(self._current_options())
 
     def get_section(self, name: str) -> Any | None:
         """The first section with a name, or None."""
@@ -178,6 +225,7 @@ class ContextTemplate(AsyncResource):
             return False
         self.sections.remove(section)
         self._section_options.pop(id(section), None)
+        self._all_options = ()
         return True
 
     def lint(self, composed: ComposedContext | None = None) -> list[CacheWarning]:
@@ -234,46 +282,30 @@ class ContextTemplate(AsyncResource):
         budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
         if budget is not None:
             shared.composition = replace(shared.composition, max_tokens=budget.limit)
-        section_options = self.section_options
+        section_options = self._current_options()
+        cache = memory.compose_cache if isinstance(memory, Memory) else None
+        epoch = 0 if cache is None else cache.epoch
         outcomes = await run_sections(section_options, SectionArguments(memory, scope, conversation, shared))
-        counts = [
-            await _count_messages(counter, factor, outcome.contribution.messages) for outcome in outcomes
-        ]
-        fitted: Sequence[FittedSection | None] = [None] * len(section_options)
-        if self._has_section_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
-            fitted = await _fit_contributions(
-                section_options,
-                outcomes,
-                counts,
-                budget,
-                Measure(counter, factor),
-                turn_position=shared.composition.turn_position,
+        names, turn = [options.section.name for options in section_options], shared.composition.turn_position
+        conditions = (names, counter.name, factor, budget, turn, self.arrange)
+        known = None if cache is None else self._layouts.get(cache, (memory.agent, scope, conversation))
+        if known is not None and known.is_still_right(section_options, outcomes, conditions):
+            layout = known.layout
+        else:
+            layout = await self._make_layout(
+                names, section_options, outcomes, budget, Measure(counter, factor), turn
             )
-        shown = [
-            fitted_section(outcome, own, fit)
-            for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
-        ]
-        pieces = self._arrange(section_options, shown)
-        messages = [
-            one for piece in pieces for one in shown[piece.section].messages[piece.first : piece.last]
-        ]
-        shown_counts = [
-            one for piece in pieces for one in shown[piece.section].counts[piece.first : piece.last]
-        ]
-        starts = section_starts(pieces)
-        reports = [
-            make_report(options, outcome, shown[index], starts[index])
-            for index, (options, outcome) in enumerate(zip(section_options, outcomes, strict=True))
-        ]
-        composed = ComposedContext(
+            if cache is not None and all(outcome.contribution.is_frozen for outcome in outcomes):
+                state = _KnownLayout(section_options, outcomes, conditions, layout)
+                self._keep_layout(cache, Key(memory.agent, scope, conversation), epoch, state)
+        composed = ComposedContext.of_layout(
+            layout,
+            [outcome.milliseconds for outcome in outcomes],
             scope=scope,
             conversation=conversation,
-            messages=messages,
-            counts=shown_counts,
-            sections=reports,
             calibration=factor,
             previous=previous,
-            budget=None if budget is None else replace(budget, used=budget.tools + sum(shown_counts)),
+            budget=None if budget is None else replace(budget, used=budget.tools + layout.tokens),
             params=shared,
         )
         for options, outcome in zip(section_options, outcomes, strict=True):
@@ -283,6 +315,48 @@ class ContextTemplate(AsyncResource):
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
+
+    def _keep_layout(self, cache: ComposeCache, key: Key, epoch: int, known: _KnownLayout) -> None:
+        # The messages of the log are with those who read them.
+        texts = [
+            message
+            for outcome in known.outcomes
+            if outcome.contribution.positions is None
+            for message in outcome.contribution.messages
+        ]
+        count = len(known.layout.messages)
+        self._layouts.put(cache, key, known, epoch=epoch, references=count, texts=texts)
+
+    async def _make_layout(
+        self,
+        names: Sequence[str],
+        section_options: Sequence[SectionOptions],
+        outcomes: Sequence[SectionOutcome],
+        budget: BudgetReport | None,
+        measure: Measure,
+        turn_position: int | None,
+    ) -> ContextLayout:
+        counts = [await _count_messages(measure, outcome.contribution) for outcome in outcomes]
+        fitted: Sequence[FittedSection | None] = [None] * len(section_options)
+        if self._has_section_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
+            fitted = await _fit_contributions(
+                section_options, outcomes, counts, budget, measure, turn_position=turn_position
+            )
+        shown = [
+            fitted_section(outcome, own, fit)
+            for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
+        ]
+        pieces = self._arrange(section_options, shown)
+        messages: list[Message] = []
+        shown_counts: list[int] = []
+        for piece in pieces:
+            messages += shown[piece.section].messages[piece.first : piece.last]
+            shown_counts += shown[piece.section].counts[piece.first : piece.last]
+        return ContextLayout(
+            tuple(messages),
+            tuple(shown_counts),
+            partial(make_reports, names, section_options, outcomes, shown, pieces),
+        )
 
     def _arrange(
         self, section_options: Sequence[SectionOptions], shown: Sequence[FittedSection]
@@ -325,6 +399,13 @@ class ContextTemplate(AsyncResource):
             if options.closeable is not None:
                 await close_resource(options.closeable)
 
+    def _current_options(self) -> tuple[SectionOptions, ...]:
+        """The options of all sections: the same object while the sections are the same."""
+        known, sections = self._all_options, self.sections
+        if [id(options.section) for options in known] != [id(section) for section in sections]:
+            known = self._all_options = tuple([self._options_of(section) for section in sections])
+        return known
+
     def _options_of(self, section: Any) -> SectionOptions:
         known = self._section_options.get(id(section))
         if known is None:
@@ -336,10 +417,18 @@ class ContextTemplate(AsyncResource):
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
 
 
-async def _count_messages(counter: TokenCounter, factor: float, messages: Sequence[Message]) -> list[int]:
-    count = counter.count_uncalibrated
-    raw = [count(message) async for some in Chunks(messages) for message in some]
-    return raw if factor == 1.0 else [ceil(tokens * factor) for tokens in raw]
+async def _count_messages(measure: Measure, contribution: Contribution) -> tuple[int, ...]:
+    """The tokens of each message; those that were counted before are not counted again."""
+    counter, factor, messages = measure.counter, measure.factor, contribution.messages
+    known = contribution.counts_by(counter.name)
+    if len(known) < len(messages):
+        count, new = counter.count_uncalibrated, messages[len(known) :]
+        if len(new) <= CHUNK_SIZE:
+            known = (*known, *map(count, new))
+        else:
+            known = (*known, *[count(message) async for some in Chunks(new) for message in some])
+        contribution.note_counts(counter.name, known)
+    return known if factor == 1.0 else tuple([ceil(tokens * factor) for tokens in known])
 
 
 async def _fit_contributions(
