@@ -7,8 +7,8 @@ repeats the one before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
@@ -81,27 +81,45 @@ class SummaryMetrics:
         }
 
 
+class _SentContext(NamedTuple):
+    """What was sent last, also as parts with their tokens."""
+
+    messages: Sequence[Message]
+    pieces: list[tuple[str, int]]
+    tokens: int
+
+
+_NOTHING_SENT = _SentContext((), [], 0)
+
+
 class PrefixReuse:
     """How much of each context begins as the one before it did: what a provider's cache can reuse."""
 
     def __init__(self, metrics: SummaryMetrics, conversations: int = 512) -> None:
         self._metrics = metrics
-        self._sent: ConversationCache[StoreKey, list[tuple[str, int]]] = ConversationCache(conversations)
+        self._sent: ConversationCache[StoreKey, _SentContext] = ConversationCache(conversations)
         # A summary is sent many times and its id stands for its text: its parts are counted once.
         self._parts: ConversationCache[StoreKey, tuple[str, list[tuple[str, int]]]] = ConversationCache(
             conversations
         )
 
-    def note(self, store_key: StoreKey, messages: Iterable[Message], counter: TokenCounter) -> None:
+    def note(self, store_key: StoreKey, messages: Sequence[Message], counter: TokenCounter) -> None:
         """Compare what is sent for a conversation now with what was sent before."""
-        sent = [piece for message in messages for piece in self._pieces(store_key, message, counter)]
+        known = self._sent.get(store_key, _NOTHING_SENT)
+        # A tuple that is the same has the same messages.
+        if messages is known.messages and type(messages) is tuple:
+            self._metrics.add("context_tokens", known.tokens)
+            self._metrics.add("context_tokens_shared", known.tokens)
+            return
+        pieces = [piece for message in messages for piece in self._pieces(store_key, message, counter)]
         shared = 0
-        for piece, before in zip(sent, self._sent.get(store_key, ()), strict=False):
+        for piece, before in zip(pieces, known.pieces, strict=False):
             if piece != before:
                 break
             shared += piece[1]
-        self._sent[store_key] = sent
-        self._metrics.add("context_tokens", sum(tokens for _, tokens in sent))
+        tokens = sum(tokens for _, tokens in pieces)
+        self._sent[store_key] = _SentContext(messages, pieces, tokens)
+        self._metrics.add("context_tokens", tokens)
         self._metrics.add("context_tokens_shared", shared)
 
     def clear(self, scope: str | None, conversation: str | None) -> None:

@@ -74,6 +74,8 @@ class BoundedView:
     segments: list[StoredSegment]
     window: list[Entry]
     missing: tuple[int, int] | None = None
+    # Whether the last segment is a digest that was made for this view.
+    is_digested: bool = False
 
     @property
     def last_hidden(self) -> int:
@@ -107,12 +109,18 @@ class SnapshotReader:
         return sum(len(standing_facts(state.facts)) for _, state in self._states.values())
 
     async def read(
-        self, memory: Memory, key: Key, limits: Limits, since: int | None = None
+        self,
+        memory: Memory,
+        key: Key,
+        limits: Limits,
+        since: int | None = None,
+        known: ConversationSnapshot | None = None,
     ) -> ConversationSnapshot:
         """The summary in force and the newest entries it does not cover, as of one moment.
 
         A kept summary is used only when the head that was read with the window says it is still in force.
-        With `since`, entries after that position are read too, even those that are covered.
+        With `since`, entries after that position are read too, even those that are covered. A `known`
+        snapshot, which was read with the same limits, is given back while all is as it was.
         """
         store_key, store = make_store_key(memory.store, key), memory.store
         limit = limits.hard + limits.batch + 1
@@ -128,9 +136,16 @@ class SnapshotReader:
             window = await memory.read(key.scope, key.conversation, after=after, limit=limit)
             if _same_summary(window.head, state.head):
                 break
-            known, state = state, None
+            older, state = state, None
         # Summaries that land faster than they can be read: an older one with all that it does not cover.
-        state = state or known
+        state = state or older
+        if (
+            known is not None
+            and known.state is state
+            and known.covered_since == (since or 0)
+            and known.head == window.head
+        ):
+            return known
         read, covered = window.entries, state.covered
         entries = [entry for entry in read if entry.position > covered]
         complete = len(read) < limit or len(entries) < len(read)
@@ -164,14 +179,20 @@ class SnapshotReader:
         segments, entries, covered = list(snapshot.state.segments), snapshot.entries, snapshot.state.covered
         cut = bounded_start(entries, covered, settings.limits, window_budget(settings, snapshot.state), count)
         if not snapshot.complete:
-            self._metrics.add("omissions_served")
             # In the middle of a group that is larger than all that may be shown.
             cut = cut or _skip_leading_results(entries, len(entries) - settings.limits.hard)
             return BoundedView(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
         if not cut:
             return BoundedView(segments, entries)
-        self._metrics.add("digests_served")
-        return BoundedView([*segments, self._digest(memory, key, snapshot, cut, settings)], entries[cut:])
+        digested = [*segments, self._digest(memory, key, snapshot, cut, settings)]
+        return BoundedView(digested, entries[cut:], is_digested=True)
+
+    def note_shown(self, view: BoundedView) -> None:
+        """Count what stood in for a summary."""
+        if view.missing is not None:
+            self._metrics.add("omissions_served")
+        elif view.is_digested:
+            self._metrics.add("digests_served")
 
     def prepare_digest(
         self,

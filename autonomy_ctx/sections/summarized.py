@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
 from autonomy_ctx.background import AsyncResource, Background
 from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequests
-from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
+from autonomy_ctx.compaction.config import CompactionSettings, ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.facts import ProfileRule, add_profile_changes
 from autonomy_ctx.compaction.metrics import PrefixReuse, SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
@@ -53,11 +53,12 @@ from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary, SummaryRole
 from autonomy_ctx.items.summary_schema import SummarySchema
 from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.compose_cache import ComposeStates, forget_states
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, Key, check_name, make_key
+from autonomy_ctx.memory.store import Entry, Key, StoredSegment, check_name, make_key
 from autonomy_ctx.sections.section import (
     ContributingSection,
     Contribution,
@@ -137,6 +138,36 @@ class _HistoryContribution(Contribution):
 
     store_key: StoreKey = field(kw_only=True)
     generation: int = field(kw_only=True)
+
+
+class _KnownHistory(NamedTuple):
+    """What was shown of a conversation, and all that it follows from."""
+
+    settings: CompactionSettings
+    snapshot: ConversationSnapshot
+    # Of the summary that is shown, which may be older than that of the snapshot.
+    segments: Sequence[StoredSegment]
+    turn: int
+    # The name of the counter, and its calibration.
+    counted_by: tuple[str, float]
+    view: BoundedView
+    contribution: Contribution
+    is_due: bool
+
+    def shows(
+        self,
+        snapshot: ConversationSnapshot,
+        chosen: ConversationSnapshot,
+        turn: int,
+        counted_by: tuple[str, float],
+    ) -> bool:
+        """Whether the same would be shown now."""
+        return (
+            snapshot is self.snapshot
+            and chosen.state.segments == self.segments
+            and turn == self.turn
+            and counted_by == self.counted_by
+        )
 
 
 class SummarizedHistorySection(ContributingSection, AsyncResource):
@@ -232,6 +263,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._snapshots = SnapshotReader(self._metrics)
         self._prefix_reuse = PrefixReuse(self._metrics)
         self._mirrors = MemoryMirrors()
+        self._known = ComposeStates[_KnownHistory]()
         self._clock = clock
         self._shortened_entries: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(
             CACHED_CONVERSATIONS
@@ -298,7 +330,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         composition = composition_of(params)
         self._learn_limits(composition.max_tokens)
         key = make_key(memory.agent, scope, conversation)
-        limits = self._settings.limits
+        settings, limits = self._settings, self._settings.limits
         counter: TokenCounter = memory.token_counter
         scaled, uncalibrated = counter.calibration.scale, counter.count_uncalibrated
 
@@ -306,40 +338,69 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             return scaled(uncalibrated(message))
 
         store_key = make_store_key(memory.store, key)
-        waits = self._settings.swap is not eager
+        waits = settings.swap is not eager
+        epoch, known = memory.compose_cache.epoch, self._known.get(memory.compose_cache, key)
+        if known is not None and known.settings is not settings:
+            known = None
         snapshot = await self._snapshots.read(
-            memory, key, limits, self._swap_tracker.covered(store_key) if waits else None
+            memory,
+            key,
+            limits,
+            self._swap_tracker.covered(store_key) if waits else None,
+            None if known is None else known.snapshot,
         )
         params["conversation_message_count"] = snapshot.head.count
         # What is shown may be behind what is stored, what is due follows from what is stored.
         chosen_snapshot = (
-            self._swap_tracker.choose_snapshot(store_key, snapshot, self._settings, count, self._clock())
+            self._swap_tracker.choose_snapshot(store_key, snapshot, settings, count, self._clock())
             if waits
             else snapshot
         )
-        view = self._snapshots.bound(memory, key, chosen_snapshot, self._settings, count)
+        turn = composition.turn_position or snapshot.head.last_user
+        counted_by = (counter.name, counter.calibration.factor)
+        if known is None or not known.shows(snapshot, chosen_snapshot, turn, counted_by):
+            view = self._snapshots.bound(memory, key, chosen_snapshot, settings, count)
+            found = await self._assemble(memory, key, chosen_snapshot, view, count, turn)
+            due = is_due(
+                snapshot.entries, settings.limits_beside(summary_tokens(settings, snapshot.state)), count
+            )
+            known = _KnownHistory(
+                settings, snapshot, chosen_snapshot.state.segments, turn, counted_by, view, found, due
+            )
+            self._keep(memory, key, epoch, known)
+        view = known.view
+        self._snapshots.note_shown(view)
         if view.segments:
             self._metrics.add("cache_hits")
         elif len(snapshot.entries) > limits.ceiling:
             self._metrics.add("cache_misses")
         if len(view.window) < len(chosen_snapshot.entries):
             self._summarizer.request_digest(memory, key)
-        elif len(snapshot.entries) > limits.hard - limits.batch and self._settings.model is not None:
+        elif len(snapshot.entries) > limits.hard - limits.batch and settings.model is not None:
             self._background.start(partial(self._prepare_digest, memory, key, snapshot, count))
         self._note_lag(store_key, snapshot)
-        lead = (
-            expected_messages(snapshot.entries, self._metrics.summary_seconds) if self._settings.lead else 0
-        )
         # Provisional segments are owed real ones.
-        due = self._settings.limits_beside(summary_tokens(self._settings, snapshot.state))
-        if is_due(snapshot.entries, due, count, lead) or (snapshot.state.covered > snapshot.state.written):
+        if (
+            known.is_due
+            or snapshot.state.covered > snapshot.state.written
+            or (settings.lead and self._is_due_soon(snapshot, count))
+        ):
             self._summarizer.request(memory, key)
-        turn = composition.turn_position or snapshot.head.last_user
-        if self._settings.profile is True:
+        if settings.profile is True:
             self._learn_profile(memory, key, snapshot, turn)
-        found = await self._assemble(memory, key, chosen_snapshot, view, count, turn)
-        self._prefix_reuse.note(store_key, found.messages, counter)
-        return found
+        self._prefix_reuse.note(store_key, known.contribution.messages, counter)
+        return known.contribution
+
+    def _is_due_soon(self, snapshot: ConversationSnapshot, count: CountMessage) -> bool:
+        """Whether the ceiling will be passed before a summary could be ready."""
+        due = self._settings.limits_beside(summary_tokens(self._settings, snapshot.state))
+        lead = expected_messages(snapshot.entries, self._metrics.summary_seconds)
+        return is_due(snapshot.entries, due, count, lead)
+
+    def _keep(self, memory: Memory, key: Key, epoch: int, known: _KnownHistory) -> None:
+        cache, found = memory.compose_cache, known.contribution
+        texts = [one for one in found.messages if not cache.resident or isinstance(one, Summary)]
+        self._known.put(cache, key, known, epoch=epoch, references=len(found.messages), texts=texts)
 
     def _learn_profile(self, memory: Memory, key: Key, snapshot: ConversationSnapshot, turn: int) -> None:
         """Learn from the message to answer, in the background: most conversations end before a summary."""
@@ -382,7 +443,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             )
             self._requests.note(contribution.store_key, request)
         # What the budget leaves for the history beside the other sections.
-        own = sum(report.tokens for report in composed.sections if report.name == self.name)
+        own = composed.section_tokens(self.name)
         # In steps, so that the limits do not follow every word of the others.
         self._other_tokens = -(-(composed.tokens - own) // OTHER_TOKENS_STEP) * OTHER_TOKENS_STEP
         if any(cut.section == self.name for cut in composed.cut):
@@ -408,12 +469,12 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         newest: int,
     ) -> Contribution:
         """Pins, the summary message, the user message to answer if it is older, and the window."""
-        counter, window = memory.token_counter, view.window
-        if newest and newest <= view.last_hidden:
+        counter, window, last_hidden = memory.token_counter, view.window, view.last_hidden
+        if newest and newest <= last_hidden:
             asked = await memory.read(key.scope, key.conversation, after=newest - 1, before=newest + 1)
             window = [*asked.entries, *window]
-        pins = self._pins(memory, key, snapshot, view.last_hidden, newest)
-        if view.last_hidden:
+        pins = self._pins(memory, key, snapshot, last_hidden, newest)
+        if last_hidden:
             window = detach_late_results(window)
         shorten = partial(self._shorten_entry, make_store_key(memory.store, key), counter)
         fit = fit_entries(window, window_budget(self._settings, snapshot.state), newest, count, shorten)
@@ -421,9 +482,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         positions: list[int | None] = [entry.position for entry in pins.entries]
         # What was learned of a message that is in view needs no line of its own.
         facts = tuple(
-            fact
-            for fact in snapshot.state.facts
-            if fact.source == "user" or fact.position <= view.last_hidden
+            fact for fact in snapshot.state.facts if fact.source == "user" or fact.position <= last_hidden
         )
         summary, omitted_facts = self._summary(memory, key, view, facts, window)
         if summary is not None:
@@ -432,8 +491,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         messages += [entry.message for entry in fit]
         positions += [entry.position for entry in fit]
         return _HistoryContribution(
-            messages,
-            positions,
+            tuple(messages),
+            tuple(positions),
             (
                 *_omissions(view.missing, window, fit),
                 *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
@@ -514,6 +573,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         """Forget what this process holds, of a conversation, a scope or all; stored summaries stay."""
         if scope is None and conversation is not None:
             raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
+        forget_states(scope=scope, conversation=conversation)
         self._snapshots.clear(scope, conversation)
         self._shortened_entries.forget(scope=scope, conversation=conversation)
         self._summaries.forget(scope=scope, conversation=conversation)

@@ -9,6 +9,7 @@ LIMITS = "tests/sections/test_summarized_limits.py"
 FAULTS = "tests/compaction/test_summarizer_faults.py"
 BUDGET = "tests/template/test_budget.py"
 FACTS = "tests/sections/test_standing_facts.py"
+INCREMENTAL = "tests/template/test_incremental_compose.py"
 SIGNS = "tests/completion/test_reply_signs.py"
 RECORDS = "tests/compaction/test_schema_records.py"
 SCHEMAS = "tests/sections/test_summary_schemas.py"
@@ -441,5 +442,61 @@ MUTANTS = [
         "            said += (self.schema,)\n",
         "            pass\n",
         "tests/items/test_summary_schema.py",
+    ),
+    Mutant(
+        "a context is laid out anew when its limits change",
+        "template/template.py",
+        " or conditions != self.conditions:",
+        ":",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a context is laid out anew when a section gives something else",
+        "template/template.py",
+        "            if outcome.contribution is not known.contribution or outcome.problem != known.problem:",
+        "            if outcome.problem != known.problem:",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a window is taken anew when something was said",
+        "sections/history.py",
+        "known.max_messages == limit and known.is_all_of(memory, head)",
+        "known.max_messages == limit",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a whole history is read anew when something was deleted",
+        "sections/history.py",
+        "            if known.goes_on_in(memory, head, len(new)):",
+        "            if True:",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a summarized history is put together anew for another turn",
+        "sections/summarized.py",
+        "            and turn == self.turn\n",
+        "",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a summarized history is read anew when something was said",
+        "compaction/snapshot.py",
+        "            and known.head == window.head\n",
+        "",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "what was deleted is not kept for the next context",
+        "memory/compose_cache.py",
+        "forget_with_texts(forget_states)\n",
+        "",
+        "tests/memory/test_compose_cache.py",
+    ),
+    Mutant(
+        "what was read before a deletion is not kept after it",
+        "memory/compose_cache.py",
+        "            if epoch != self.epoch:\n                return\n",
+        "",
+        "tests/memory/test_compose_cache.py",
     ),
 ]
