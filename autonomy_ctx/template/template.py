@@ -11,6 +11,7 @@ from functools import partial
 from math import ceil
 from typing import Any, Literal, NamedTuple
 
+import anyio.lowlevel
 import anyio.to_thread
 
 from autonomy_ctx.background import CHUNK_SIZE, AsyncResource, Chunks, close_resource
@@ -291,6 +292,9 @@ class ContextTemplate(AsyncResource):
         known = None if cache is None else self._layouts.get(cache, (memory.agent, scope, conversation))
         if known is not None and known.is_still_right(section_options, outcomes, conditions):
             layout = known.layout
+            if len(layout.messages) > CHUNK_SIZE:
+                # As while they are counted: others get their turn beside a long context.
+                await anyio.lowlevel.checkpoint()
         else:
             layout = await self._make_layout(
                 names, section_options, outcomes, budget, Measure(counter, factor), turn
