@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -268,3 +269,34 @@ def test_what_our_models_import_is_whole_before_a_client_can_see_it() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False", "True"]
+
+
+async def test_a_history_that_shares_nothing_may_begin_anew(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.store_history(TRIP, said("a", "b"))
+        context = await engine.compose(TRIP, said("c", "d", "e"), may_begin_anew=True)
+        assert sources(context) == ["C", "D", "E"]
+        assert await stored(memory, context.composed.conversation) == ["c", "d", "e"]
+        assert context.composed.conversation == await engine.current_conversation("trip")
+    assert await stored(memory) == ["a", "b"]
+
+
+async def test_what_comes_after_a_message_of_the_newest_branch_is_a_fork_of_it(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        await engine.compose(TRIP, said("a", "b", "c"))
+        branch = (await engine.compose(TRIP, said("a", "b", "d", "e", "f"))).composed.conversation
+        window = await memory.read("ana", branch)
+        after = window.entries[3].message
+        assert after.text == "e"
+        context = await engine.compose(TRIP, said("g"), after=after.id)
+        assert await stored(memory, context.composed.conversation) == ["a", "b", "d", "e", "g"]
+
+
+async def test_a_message_that_has_an_id_keeps_it(memory: Memory) -> None:
+    async with ContextEngine(scope="ana", memory=memory) as engine:
+        history = [replace(one, stored_id=f"own-{at}") for at, one in enumerate(said("a", "b", "c"))]
+        context = await engine.compose(TRIP, history)
+        reply = SourcedMessage(Message("assistant", "d"), None, "own-3")
+        assert await engine.store_reply(TRIP, context, reply) == TRIP
+    entries = (await memory.read("ana", "trip")).entries
+    assert [entry.message.id for entry in entries] == ["own-0", "own-1", "own-2", "own-3"]

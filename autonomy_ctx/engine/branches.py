@@ -57,13 +57,19 @@ class Branches:
             self._current[key] = known
         return known
 
-    async def store_history(self, key: Key, said: Sequence[SourcedMessage], after: str = "") -> Key:
-        """Append the messages that the log does not have; the branch that they are in."""
+    async def store_history(
+        self, key: Key, said: Sequence[SourcedMessage], after: str = "", *, may_begin_anew: bool = False
+    ) -> Key:
+        """Append the messages that the log does not have; the branch that they are in.
+
+        A history that shares nothing with what was answered raises `HistoryMismatch`. If it
+        `may_begin_anew`, it goes into a branch of its own.
+        """
         indexes = {one.stored_id: index for index, one in enumerate(said)}
         if after:
             indexes[after] = -1
         before = await self.current(key)
-        branch, start = await self._find_branch(key, before, indexes)
+        branch, start = await self._find_branch(key, before, indexes, may_begin_anew)
         if branch != before:
             self._current[key] = branch
             await self.memory.store.put_records(
@@ -74,7 +80,9 @@ class Branches:
             await self.memory.append(branch.scope, branch.conversation, *new)
         return branch
 
-    async def _find_branch(self, key: Key, hint: Key, indexes: Mapping[str, int]) -> tuple[Key, int]:
+    async def _find_branch(
+        self, key: Key, hint: Key, indexes: Mapping[str, int], may_begin_anew: bool
+    ) -> tuple[Key, int]:
         """The log that a history continues, and the index of its first message that is not in it.
 
         A framework may go on from an earlier message: a failed run that it forgot, an edit, a step back.
@@ -89,14 +97,18 @@ class Branches:
         branch = key
         while True:
             shared = await self._last_shared(branch, indexes)
-            if shared is None:
+            if shared is None and branch == key and hint != key:
+                # A part of a history, without its beginning, may be in the newest branch alone.
+                branch = hint
+            elif shared is None:
+                branch = key if branch == hint else branch
                 newest = await self.memory.read(branch.scope, branch.conversation, limit=LOOKBACK)
                 if not newest.entries:
                     return branch, 0
-                if any(_is_answer(entry.message) for entry in newest.entries):
+                if not may_begin_anew and any(_is_answer(entry.message) for entry in newest.entries):
                     raise HistoryMismatch(conversation=key.conversation, messages=len(indexes))
-                # Nothing of it was ever answered: the framework has begun anew after a failure.
-                branch = _branch_key(branch, next(iter(indexes), ""))
+                # Perhaps nothing of it was ever answered: the framework has begun anew after a failure.
+                branch, hint = _branch_key(branch, next(iter(indexes), "")), key
             elif shared.is_newest:
                 return branch, indexes[shared.message_id] + 1
             else:
@@ -131,9 +143,16 @@ class Branches:
 
 
 def identify(history: Sequence[SourcedMessage], before: str = "") -> list[SourcedMessage]:
-    """The messages under ids that tell them and all before them apart from any other history."""
+    """The messages under ids that tell them and all before them apart from any other history.
+
+    A message that has such an id already keeps it.
+    """
     said = []
     for one in history:
+        if one.stored_id:
+            before = one.stored_id
+            said.append(one)
+            continue
         shown = json.dumps(visible_fields(one.message), ensure_ascii=True, sort_keys=True)
         before = sha256(f"{before}\n{shown}".encode()).hexdigest()[:32]
         said.append(SourcedMessage(one.message, one.source, before))

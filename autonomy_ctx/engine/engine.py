@@ -165,15 +165,17 @@ class ContextEngine(AsyncResource):
         max_tokens: int | None = None,
         after: str = "",
         model: str | None = None,
+        may_begin_anew: bool = False,
     ) -> FrameworkContext:
         """Store what is new of a framework's whole history, and compose the context of its next call.
 
         `max_tokens` is a budget for this call, instead of the template's. With `after`, the history is only
         what comes after the stored message of this id. `model` is the name of the model that is asked.
+        A history that shares nothing with the stored one is refused, unless it `may_begin_anew`.
         """
         said = identify(history, after)
         async with self._branches.lock(key):
-            branch = await self._branches.store_history(key, said, after)
+            branch = await self._branches.store_history(key, said, after, may_begin_anew=may_begin_anew)
         context = await self._compose(
             key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens, model=model
         )
@@ -206,18 +208,24 @@ class ContextEngine(AsyncResource):
         await self._record(turn, context.composed, head.generation, None)
 
     async def store_reply(
-        self, key: Key, context: FrameworkContext, *replies: Message, usage: Usage | None = None
-    ) -> None:
+        self,
+        key: Key,
+        context: FrameworkContext,
+        *replies: Message | SourcedMessage,
+        usage: Usage | None = None,
+    ) -> Key:
         """Store what a model answered to a context, at once: the next call may never come.
 
-        `usage` is what the provider counted.
+        `usage` is what the provider counted. Returns the conversation in memory that has the answer.
         """
         before = context.history[-1].stored_id if context.history else ""
-        said = identify([SourcedMessage(reply) for reply in replies], before)
+        answers = [one if isinstance(one, SourcedMessage) else SourcedMessage(one) for one in replies]
+        said = identify(answers, before)
         async with self._branches.lock(key):
-            await self._branches.store_history(key, [*context.history, *said])
+            branch = await self._branches.store_history(key, [*context.history, *said])
         if usage is not None:
             await self._record_usage(key, context, usage)
+        return branch
 
     async def store_history(self, key: Key, history: Sequence[SourcedMessage]) -> None:
         """Store what is new of a framework's whole history, without composing."""
