@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from autonomy_ctx.errors import (
@@ -117,14 +117,25 @@ def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
 def connection_failure(model: str, url: str, error: BaseException) -> RequestFailure:
     """What an error of the HTTP client says about why there is no response: which host, and the reason."""
     host = urlsplit(url).netloc
-    reason, problem = _connection_problem(host, list(_causes(error)))
+    reason, problem = connection_problem(host, error)
     return RequestFailure(
         ModelUnavailable(model, f"could not be reached: {problem}", host=host, reason=reason), retryable=True
     )
 
 
-def _connection_problem(host: str, causes: Sequence[BaseException]) -> tuple[str, str]:
-    """A word for the reason, and a sentence. Of the client's own text nothing is repeated."""
+class ConnectionProblem(NamedTuple):
+    """Why a server could not be reached: a word, and a sentence that names the host."""
+
+    reason: str
+    text: str
+
+
+def connection_problem(host: str, error: BaseException) -> ConnectionProblem:
+    """What an error of the HTTP client says; of the client's own text nothing is repeated."""
+    return ConnectionProblem(*_find_problem(host, list(_causes(error))))
+
+
+def _find_problem(host: str, causes: Sequence[BaseException]) -> tuple[str, str]:
     for cause in causes:
         match cause:
             case ssl.SSLCertVerificationError():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -280,8 +280,7 @@ class TenantRequests:
         return self._node.agent(name)
 
     def _fixed(self, request: Request) -> dict[str, str]:
-        # A request that nobody admitted has no scope, and fails here.
-        return {"scope": request.scope[_SCOPE_KEY], "agent": request.path_params.get("agent", "")}
+        return {"scope": admitted_scope(request), "agent": request.path_params.get("agent", "")}
 
 
 class NodeAccess:
@@ -317,7 +316,7 @@ class TenantApi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; what it says is for its sender alone, and no cache keeps it."""
         if scope["type"] == "lifespan":
-            await _answer_lifespan(receive, send)
+            await answer_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
         else:
@@ -613,6 +612,12 @@ def check_scope(scope: Any) -> str:
     return scope
 
 
+def admitted_scope(request: Request) -> str:
+    """The scope of a request that was admitted; one that nobody admitted has none, and fails here."""
+    scope: str = request.scope[_SCOPE_KEY]
+    return scope
+
+
 def _limit_parameter(most: int) -> Parameter:
     return Parameter(name="limit", description="how many at most", type=int, most=most)
 
@@ -632,10 +637,17 @@ async def _send_uncached(send: Send, message: Message) -> None:
     await send(message)
 
 
-async def _answer_lifespan(receive: Receive, send: Send) -> None:
-    """Start and stop with the server, where it runs without an application around it; the node stays open."""
+async def answer_lifespan(
+    receive: Receive, send: Send, close: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Start and stop with the server, where it runs without an application around it.
+
+    At the stop, `close` what is the application's own. The node of an API stays open.
+    """
     while True:
         event = (await receive())["type"]
+        if event == "lifespan.shutdown" and close is not None:
+            await close()
         await send({"type": f"{event}.complete"})
         if event == "lifespan.shutdown":
             return

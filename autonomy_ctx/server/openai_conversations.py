@@ -1,0 +1,410 @@
+"""Which conversation a request of a client belongs to, what of it is new, and where the answer goes.
+
+A client names a conversation, or it is recognised: by an index of answers, kept in memory beside the
+conversations of a scope. The messages of the last request stay in this process, so that a history which
+only grew is compared and not hashed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+from cachetools import LRUCache
+
+from autonomy_ctx.engine.engine import ContextEngine
+from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
+from autonomy_ctx.items.formats.base import ModelReply, Usage
+from autonomy_ctx.items.message import ChatRole, new_id
+from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.store import Key, make_key
+from autonomy_ctx.server.openai_errors import OpenAIError, invalid_request
+from autonomy_ctx.server.openai_history import (
+    HistoryMessage,
+    Placement,
+    chain_id,
+    chain_ids,
+    fingerprint,
+    pair_id,
+    place_history,
+)
+from autonomy_ctx.server.openai_requests import ClientRequest
+
+# The index of a scope stands beside a log that nobody writes to.
+INDEX_CONVERSATION = "autonomy_ctx:openai"
+ANSWER_KIND = "answer"
+# How a client of a conversation sends its history, beside that conversation.
+STYLE_KIND = "openai_style"
+WHOLE_STYLE = "whole"
+# Answers that a scope's index has; older ones are dropped now and then.
+MAX_INDEXED = 20_000
+_TRIM_EVERY = 256
+# How many answers of a history are looked up, the newest first.
+MAX_LOOKUPS = 16
+# What requests of the past may take of this process, in bytes of their bodies.
+CACHE_BYTES = 32 * 2**20
+CACHED_PAIRS = 8192
+# Histories from this length on are read in a thread.
+_LONG_HISTORY = 200
+# How far back a log is read to place messages that are not at its end.
+LOG_LIMIT = 4096
+# Beside the messages themselves: calls that results may answer.
+_TAIL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LastRequest:
+    """The newest request of a conversation: what the client wrote, and the messages with their ids."""
+
+    sources: Sequence[Any]
+    said: Sequence[SourcedMessage]
+    size: int
+    sends_whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A request whose messages are stored, and the context to send in its place."""
+
+    request: ClientRequest
+    key: Key
+    context: FrameworkContext
+    # As the client is told it.
+    conversation: str
+
+    def sources(self) -> dict[str, Any]:
+        """The client's own messages by their ids in memory."""
+        return {one.stored_id: one.source for one in self.context.history}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A conversation, the messages of a request under their ids there, and what they come after."""
+
+    key: Key
+    said: list[SourcedMessage]
+    after: str = ""
+    sends_whole: bool = False
+
+
+class Conversations:
+    """Finds, stores and continues the conversations of clients."""
+
+    def __init__(self, engine: ContextEngine) -> None:
+        self._engine, self._memory = engine, engine.memory
+        self._requests: ConversationCache[Key, LastRequest] = ConversationCache(
+            CACHE_BYTES, getsizeof=lambda one: max(one.size, 1)
+        )
+        self._pairs: LRUCache[tuple[str, str], Key] = LRUCache(CACHED_PAIRS)
+        self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
+        self._indexed = 0
+
+    async def begin(self, scope: str, request: ClientRequest, *, max_tokens: int | None) -> Exchange:
+        """Store what is new of a request, and compose what is sent in its place."""
+        if request.previous_response is not None:
+            key, after = await self._find_response(scope, request.previous_response)
+            async with self._lock(key):
+                return await self._compose(
+                    await self._place_response(key, after, request), request, max_tokens
+                )
+        if request.conversation is not None:
+            key = make_key(self._memory.agent, scope, request.conversation)
+            async with self._lock(key):
+                place = await self._place_named(key, request)
+                return await self._compose(place, request, max_tokens)
+        place = await self._recognise(scope, request)
+        async with self._lock(place.key):
+            return await self._compose(place, request, max_tokens)
+
+    async def compose_again(self, exchange: Exchange, *, max_tokens: int) -> Exchange:
+        """The same request with a smaller context."""
+        request = exchange.request
+        context = await self._engine.compose(
+            exchange.key,
+            exchange.context.history,
+            instructions=request.instructions,
+            tools=exchange.context.tools,
+            model=request.model,
+            max_tokens=max_tokens,
+        )
+        return replace(exchange, context=context)
+
+    async def finish(self, exchange: Exchange, reply: ModelReply) -> None:
+        """Store an answer, and note how to find it."""
+        question = exchange.context.history[-1]
+        said, before = fingerprint(reply.message), fingerprint(question.message)
+        answer = SourcedMessage(reply.message, None, chain_id(question.stored_id, said))
+        usage = None if reply.usage == Usage() else reply.usage
+        branch = await self._engine.store_reply(exchange.key, exchange.context, answer, usage=usage)
+        pair = pair_id(before, said)
+        self._pairs[branch.scope, pair] = exchange.key
+        names = [answer.stored_id, pair, *([] if reply.id is None else [_response_name(reply.id)])]
+        await self._index(branch, names, answer.stored_id)
+
+    async def owns_response(self, scope: str, response_id: str) -> bool:
+        """Whether a response was given in a scope."""
+        return await self._look_up(scope, _response_name(response_id)) is not None
+
+    # -- finding ----------------------------------------------------------------------------------
+
+    async def _find_response(self, scope: str, response_id: str) -> tuple[Key, str]:
+        found = await self._look_up(scope, _response_name(response_id))
+        if found is None:
+            raise OpenAIError(
+                f"Previous response with id '{response_id[:100]}' not found.",
+                status=404,
+                param="previous_response_id",
+                code="previous_response_not_found",
+            )
+        return found
+
+    async def _place_response(self, key: Key, after: str, request: ClientRequest) -> _Place:
+        said = await self._read(request)
+        window = await self._memory.read(key.scope, key.conversation, limit=len(said) + _TAIL)
+        log = [_history_message(one.message) for one in window.entries]
+        at = next((at for at, one in enumerate(log) if one.id == after), None)
+        # What waits unanswered after it was sent before.
+        waiting = [] if at is None else log[at + 1 :]
+        placed = Placement(chain_ids((fingerprint(one.message) for one in said), after), after)
+        if waiting and all(one.role is not ChatRole.ASSISTANT for one in waiting):
+            again = place_history([_history_message(one.message) for one in said], log[: len(log)])
+            placed = again if again.ids[0] == waiting[0].id else placed
+        _check_results(said, 0, [one.message for one in window.entries])
+        return _Place(key, _identify(said, placed.ids), placed.after)
+
+    async def _place_named(self, key: Key, request: ClientRequest) -> _Place:
+        last = self._requests.get(key)
+        sends_whole = last.sends_whole if last is not None else await self._read_style(key)
+        said = await self._continue(last, request)
+        new = next((at for at, one in enumerate(said) if not one.stored_id), len(said))
+        branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
+        is_history = any(one.message.role is ChatRole.ASSISTANT for one in said)
+        if is_history or sends_whole:
+            placed = _chain_from(said, new)
+            newest = await self._memory.read(key.scope, branch, limit=1)
+            if not newest.entries or any(one.stored_id == newest.entries[-1].message.id for one in placed):
+                _check_results(said, new, ())
+                return _Place(key, placed, sends_whole=True)
+        limit = LOG_LIMIT if is_history or sends_whole else len(said) + _TAIL
+        window = await self._memory.read(key.scope, branch, limit=limit)
+        found = place_history(
+            [_history_message(one.message) for one in said],
+            [_history_message(one.message) for one in window.entries],
+            is_retry=request.is_retry,
+            sends_whole=sends_whole,
+        )
+        _check_results(said, 0, [one.message for one in window.entries])
+        return _Place(key, _identify(said, found.ids), found.after, sends_whole or is_history)
+
+    async def _recognise(self, scope: str, request: ClientRequest) -> _Place:
+        """The conversation of a client that names none."""
+        place = await self._recognise_recent(scope, request)
+        if place is not None:
+            return place
+        said = await self._read(request)
+        prints = [fingerprint(one.message) for one in said]
+        ids = chain_ids(prints)
+        answers = [at for at, one in enumerate(said) if one.message.role is ChatRole.ASSISTANT]
+        _check_results(said, 0, ())
+        for at in reversed(answers[-MAX_LOOKUPS:]):
+            found = await self._look_up(scope, ids[at])
+            if found is not None:
+                return _Place(found[0], _identify(said, ids))
+        if answers and answers[-1]:
+            place = await self._find_window(
+                scope, said, pair_id(prints[answers[-1] - 1], prints[answers[-1]])
+            )
+            if place is not None:
+                return place
+        if not answers:
+            found = await self._look_up(scope, ids[-1])
+            if found is not None and await self._waits(found[0], ids[-1]) and request.is_retry:
+                return _Place(found[0], _identify(said, ids))
+        return _Place(make_key(self._memory.agent, scope, f"chat-{new_id()}"), _identify(said, ids))
+
+    async def _recognise_recent(self, scope: str, request: ClientRequest) -> _Place | None:
+        """By the newest answer and the messages of the request before it, which this process has."""
+        sources, api = request.sources, request.api
+        start = next((at for at in range(len(sources) - 1, 0, -1) if _is_answer(sources[at])), 0)
+        end = start + 1
+        while start and not api.is_boundary(sources[start - 1]):
+            start -= 1
+        if not start:
+            return None
+        [question] = api.read_messages(sources[start - 1 : start], start - 1)
+        [answer] = api.read_messages(sources[start:end], start)
+        pair = pair_id(fingerprint(question.message), fingerprint(answer.message))
+        key = self._pairs.get((scope, pair))
+        last = None if key is None else self._requests.get(key)
+        if key is None or last is None or list(sources[: len(last.sources)]) != list(last.sources):
+            return None
+        said = await self._continue(last, request)
+        new = next((at for at, one in enumerate(said) if not one.stored_id), len(said))
+        _check_results(said, new, ())
+        return _Place(key, _chain_from(said, new))
+
+    async def _find_window(self, scope: str, said: list[SourcedMessage], pair: str) -> _Place | None:
+        """By an answer with its question, for a history whose beginning the client has dropped."""
+        found = await self._look_up(scope, pair)
+        if found is None:
+            return None
+        key = found[0]
+        window = await self._memory.read(key.scope, key.conversation, limit=LOG_LIMIT)
+        placed = place_history(
+            [_history_message(one.message) for one in said],
+            [_history_message(one.message) for one in window.entries],
+        )
+        return _Place(key, _identify(said, placed.ids), placed.after) if placed.after else None
+
+    async def _waits(self, key: Key, message_id: str) -> bool:
+        """Whether a message is the newest of its conversation, and unanswered."""
+        newest = await self._memory.read(key.scope, key.conversation, limit=1)
+        return bool(newest.entries) and newest.entries[-1].message.id == message_id
+
+    async def _read_style(self, key: Key) -> bool:
+        return bool(await self._memory.store.read_records(key, STYLE_KIND, limit=1))
+
+    # -- messages of a request --------------------------------------------------------------------
+
+    async def _read(self, request: ClientRequest) -> list[SourcedMessage]:
+        if len(request.sources) < _LONG_HISTORY:
+            return request.api.read_messages(request.sources, _first_number(request))
+        read = request.api.read_messages
+        return await anyio.to_thread.run_sync(read, request.sources, _first_number(request))
+
+    async def _continue(self, last: LastRequest | None, request: ClientRequest) -> list[SourcedMessage]:
+        """The messages of a request; those that the request before had, with their ids."""
+        sources = list(request.sources)
+        count = 0 if last is None else len(last.sources)
+        if last is None or not count or not request.api.is_boundary(last.sources[-1]):
+            return await self._read(request)
+        if sources[:count] != list(last.sources):
+            # A window that has moved on, or an edit.
+            starts = [at for at, one in enumerate(last.sources) if one == sources[0]]
+            if len(last.said) != count or not starts:
+                return await self._read(request)
+            shared = _shared_length(sources, last.sources[starts[-1] :])
+            if starts[-1] and starts[-1] + shared != count:
+                shared = 0
+            known = list(last.said[starts[-1] : starts[-1] + shared])
+            count = shared
+        else:
+            known = list(last.said)
+        if not count:
+            return await self._read(request)
+        rest = request.api.read_messages(sources[count:], _first_number(request) + count)
+        return [*known, *rest]
+
+    # -- storing ----------------------------------------------------------------------------------
+
+    async def _compose(self, place: _Place, request: ClientRequest, max_tokens: int | None) -> Exchange:
+        context = await self._engine.compose(
+            place.key,
+            place.said,
+            after=place.after,
+            instructions=request.instructions,
+            tools=request.api.tools(request.body),
+            model=request.model,
+            max_tokens=max_tokens,
+            may_begin_anew=True,
+        )
+        key, branch = place.key, context.composed.conversation
+        before = self._requests.get(key)
+        if place.sends_whole and (before is None or not before.sends_whole) and request.conversation:
+            await self._memory.store.put_records(key, STYLE_KIND, [(WHOLE_STYLE, "")], keep=1)
+        last = LastRequest(tuple(request.sources), tuple(context.history), request.size, place.sends_whole)
+        if last.size <= CACHE_BYTES:
+            self._requests[key] = last
+        if request.conversation is None and request.previous_response is None and not request.is_retry:
+            answers = any(one.message.role is ChatRole.ASSISTANT for one in place.said)
+            if not answers:
+                # So that a retry of a first message that failed finds it.
+                await self._index(key._replace(conversation=branch), [place.said[-1].stored_id], "")
+        return Exchange(
+            request=request, key=key, context=context, conversation=request.conversation or branch
+        )
+
+    async def _index(self, branch: Key, names: Sequence[str], message_id: str) -> None:
+        key = branch._replace(conversation=INDEX_CONVERSATION)
+        body = json.dumps([branch.conversation, message_id])
+        self._indexed += 1
+        keep = MAX_INDEXED if self._indexed % _TRIM_EVERY == 0 else None
+        await self._memory.store.put_records(
+            key, ANSWER_KIND, [(name, body) for name in dict.fromkeys(names)], keep=keep
+        )
+
+    async def _look_up(self, scope: str, name: str) -> tuple[Key, str] | None:
+        """The conversation that has an answer, and the id that the answer has there."""
+        key = make_key(self._memory.agent, scope, INDEX_CONVERSATION)
+        records = await self._memory.store.read_records(key, ANSWER_KIND, name=name, limit=1)
+        if not records:
+            return None
+        conversation, message_id = json.loads(records[-1].body)
+        return key._replace(conversation=conversation), message_id
+
+    def _lock(self, key: Key) -> anyio.Lock:
+        """One request of a conversation at a time stores messages."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = anyio.Lock()
+        return lock
+
+
+def _identify(said: Sequence[SourcedMessage], ids: Sequence[str]) -> list[SourcedMessage]:
+    return [SourcedMessage(one.message, one.source, name) for one, name in zip(said, ids, strict=True)]
+
+
+def _chain_from(said: Sequence[SourcedMessage], first: int) -> list[SourcedMessage]:
+    """The messages with ids, from the first on that has none."""
+    before = said[first - 1].stored_id if first else ""
+    ids = chain_ids((fingerprint(one.message) for one in said[first:]), before)
+    return [*said[:first], *_identify(said[first:], ids)]
+
+
+def _history_message(message: Any) -> HistoryMessage:
+    return HistoryMessage(fingerprint(message), message.role, message.id)
+
+
+def _check_results(said: Sequence[SourcedMessage], first: int, log: Sequence[Any]) -> None:
+    """Refuse the result of a call that nobody has made."""
+    calls: set[str | None] | None = None
+    for at in range(first, len(said)):
+        name = said[at].message.tool_call_id
+        if said[at].message.role is not ChatRole.TOOL:
+            continue
+        if calls is None:
+            # The newest ones: those of the log, or of the history up to here.
+            earlier = [one.message for one in said[:first]][-_TAIL:]
+            calls = {call.id for one in (*log, *earlier) for call in one.tool_calls}
+            calls |= {one.tool_call_id for one in log}
+        known = calls | {call.id for one in said[first:at] for call in one.message.tool_calls}
+        if name not in known:
+            raise invalid_request(
+                f"a message of a tool answers the call {str(name)[:80]!r}, which no message before it makes",
+                param=f"messages[{at}].tool_call_id",
+            )
+
+
+def _shared_length(sources: Sequence[Any], others: Sequence[Any]) -> int:
+    pairs = zip(sources, others, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(sources), len(others)))
+
+
+def _is_answer(source: Mapping[str, Any]) -> bool:
+    """Whether a message, or an item of a response, is the assistant's."""
+    kind = source.get("type") or "message"
+    return source.get("role") == "assistant" or (kind != "message" and not str(kind).endswith("_output"))
+
+
+def _first_number(request: ClientRequest) -> int:
+    """The number of the first message that is no instruction, for errors."""
+    return sum(not isinstance(one.source, str) for one in request.instructions)
+
+
+def _response_name(response_id: str) -> str:
+    return f"response:{chain_id('', response_id)}"

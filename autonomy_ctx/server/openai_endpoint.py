@@ -1,0 +1,289 @@
+"""An OpenAI-compatible endpoint in front of a real one: `openai_app`, for any client with a base URL.
+
+Clients change their base URL and nothing else. What they send is stored, their model is shown our context in
+its place, and its answer comes back as it is. Other requests of the API are passed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Unpack
+from urllib.parse import quote, unquote
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from autonomy_ctx.background import AsyncResource
+from autonomy_ctx.callables import await_call, check_callable
+from autonomy_ctx.engine.engine import ContextEngine, EngineOptions
+from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.server.app import BODY_LIMIT, ActiveRequests
+from autonomy_ctx.server.errors import RequestRefused
+from autonomy_ctx.server.limits import BODY_SECONDS
+from autonomy_ctx.server.openai_conversations import Conversations
+from autonomy_ctx.server.openai_errors import ENDPOINT_CLOSING, OpenAIError, to_openai_error
+from autonomy_ctx.server.openai_relay import LARGE_BODY, Exchanges, ModelAnswer, PassedThrough
+from autonomy_ctx.server.openai_requests import (
+    ChatCompletions,
+    ClientRequest,
+    OpenAIApi,
+    Responses,
+    parse_body,
+)
+from autonomy_ctx.server.tenant_api import (
+    Authenticate,
+    RateLimit,
+    TenantAccess,
+    admitted_scope,
+    answer_lifespan,
+    check_scope,
+)
+from autonomy_ctx.server.upstream import SILENCE_SECONDS, Upstream
+from autonomy_ctx.validation import check_int, check_seconds
+
+_KEY_NAME = "autonomy_ctx.upstream_key"
+# What is nobody's: these may be asked with a key that all tenants share.
+_SHARED_PATHS = ("models", "embeddings", "moderations", "audio", "images", "completions", "rerank")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAITenant:
+    """Whose request it is, and perhaps the key to ask upstream with for them; from `authenticate`."""
+
+    scope: str
+    api_key: str | None = field(default=None, repr=False)
+
+
+def openai_app(
+    upstream: str,
+    *,
+    scope: str | None = None,
+    authenticate: Authenticate | None = None,
+    rate_limit: RateLimit | None = None,
+    api_key: str | None = None,
+    timeout: float = SILENCE_SECONDS,
+    body_seconds: float = BODY_SECONDS,
+    max_body_bytes: int = BODY_LIMIT,
+    http_client: Any = None,
+    **options: Unpack[EngineOptions],
+) -> OpenAIApp:
+    """An endpoint with the API of OpenAI, in front of the server at `upstream`, as an ASGI application.
+
+    `upstream` is a base URL such as `https://api.openai.com/v1`. It is asked with the client's own key, or
+    with `api_key`. All requests are of one `scope`; or `authenticate(request)`, plain or async, says whose
+    each is: a scope, an `OpenAITenant` with a key of their own, or None, which is a 401. `rate_limit(request,
+    scope)` gives None, or how many seconds to wait: a 429. Upstream may be silent for `timeout` seconds.
+    Other arguments are those of an adapter: `memory`, `agent`, `context_summary`, `context_template`,
+    `max_tokens`, `reserve_output`, and for how long contexts are recorded.
+
+    Run it with any ASGI server, or mount it into an application of FastAPI or Starlette and close it there.
+    """
+    if (authenticate is None) == (scope is None):
+        raise TypeError(
+            "openai_app() needs either `authenticate`, which gives the scope of each request, "
+            "or a `scope` for all requests"
+        )
+    if scope is not None:
+        check_scope(scope)
+    else:
+        check_callable(authenticate, "authenticate")
+    if rate_limit is not None:
+        check_callable(rate_limit, "rate_limit")
+    check_seconds("body_seconds", body_seconds)
+    check_int("max_body_bytes", max_body_bytes)
+    return OpenAIApp(
+        Upstream(upstream, api_key=api_key, timeout=timeout, http_client=http_client),
+        ContextEngine(scope=_same_scope if scope is None else scope, **options),
+        TenantAccess(partial(_authenticate, authenticate, scope), rate_limit),
+        shares_key=scope is None and api_key is not None,
+        body_seconds=body_seconds,
+        max_body_bytes=max_body_bytes,
+    )
+
+
+def _same_scope(scope: Any) -> str:
+    return str(scope)
+
+
+async def _authenticate(ask: Callable[[Request], Any] | None, scope: str | None, request: Request) -> Any:
+    """The scope of a request; a key that comes with it goes where the request is."""
+    if ask is None:
+        return scope
+    found = await await_call(partial(ask, request))
+    if found is None or isinstance(found, str):
+        return found
+    request.scope[_KEY_NAME] = getattr(found, "api_key", None)
+    return getattr(found, "scope", found)
+
+
+class OpenAIApp(AsyncResource):
+    """An endpoint with the API of OpenAI, as an ASGI application; `openai_app` makes it."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        engine: ContextEngine,
+        access: TenantAccess,
+        *,
+        shares_key: bool,
+        body_seconds: float,
+        max_body_bytes: int,
+    ) -> None:
+        self.engine, self.requests = engine, ActiveRequests()
+        self._upstream, self._access, self._shares_key = upstream, access, shares_key
+        self._body_seconds, self._max_body_bytes = body_seconds, max_body_bytes
+        self._conversations = Conversations(engine)
+        self._exchanges = Exchanges(engine, self._conversations)
+        chat, responses = ChatCompletions(), Responses()
+        self._app = Starlette(
+            routes=[
+                Route("/v1/chat/completions", partial(self._answer, chat), methods=["POST"]),
+                Route("/v1/responses", partial(self._answer, responses), methods=["POST"]),
+                Route("/v1/{path:path}", self._pass_through, methods=_METHODS),
+            ],
+            exception_handlers={HTTPException: _answer_no_route},
+        )
+        self._app.router.redirect_slashes = False
+
+    @property
+    def memory(self) -> Memory:
+        """Where conversations are kept, with search, facts, pins and summaries."""
+        return self.engine.memory
+
+    async def settled(self) -> None:
+        """Wait until no summary is being written. For tests and shutdowns; a request never waits."""
+        await self.engine.background.idle()
+
+    async def close(self) -> None:
+        """End the background work, and close the memory unless it was given. Twice is harmless."""
+        await self.requests.close(0.0)
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._upstream.close()
+            finally:
+                await self.engine.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; no error gets out."""
+        if scope["type"] == "lifespan":
+            await answer_lifespan(receive, send, self.close)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if self.requests.closing:
+            await ENDPOINT_CLOSING.response()(scope, receive, send)
+            return
+        started = False
+
+        async def send_noted(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        failure: OpenAIError | None = None
+        with self.requests.request() as cancelled:
+            try:
+                await self._app(scope, receive, send_noted)
+            except ClientDisconnect:
+                return
+            except Exception as error:
+                failure = to_openai_error(error)
+        if cancelled.cancelled_caught:
+            failure = ENDPOINT_CLOSING
+        if failure is not None and not started:
+            await failure.response()(scope, receive, send)
+
+    async def _answer(self, api: OpenAIApi, request: Request) -> Response:
+        """Store what is new, compose, and answer with what upstream says."""
+        tenant = await self._admit(request)
+        raw = await self._read_body(request)
+        read = partial(_read_request, api, raw, request.headers)
+        asked = await anyio.to_thread.run_sync(read) if len(raw) >= LARGE_BODY else read()
+        exchange = await self._exchanges.begin(tenant.scope, asked)
+        headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=True)
+        return ModelAnswer(self._exchanges, self._upstream, exchange, headers, self.requests)
+
+    async def _pass_through(self, request: Request) -> Response:
+        """Any other request of the API, as it is."""
+        tenant = await self._admit(request)
+        path = _upstream_path(request.scope)
+        await self._check_path(tenant, path)
+        headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=False)
+        has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
+        if "content-length" in request.headers:
+            headers["content-length"] = request.headers["content-length"]
+        content = request.stream() if has_body else None
+        query = request.scope.get("query_string", b"").decode("latin-1")
+        target = f"{path}?{query}" if query else path
+        return PassedThrough(self._upstream, request.method, target, headers, content)
+
+    async def _admit(self, request: Request) -> OpenAITenant:
+        try:
+            await self._access.admit(request)
+        except RequestRefused as refused:
+            raise to_openai_error(refused) from None
+        return OpenAITenant(admitted_scope(request), request.scope.get(_KEY_NAME))
+
+    async def _check_path(self, tenant: OpenAITenant, path: str) -> None:
+        """With a key that tenants share, each may only ask for what is nobody's, or was given to them."""
+        first, _, rest = path.lstrip("/").partition("/")
+        if not (self._shares_key and tenant.api_key is None) or first in _SHARED_PATHS:
+            return
+        if first == "responses" and await self._conversations.owns_response(
+            tenant.scope, rest.partition("/")[0]
+        ):
+            return
+        raise OpenAIError("there is nothing of yours at this address", status=404)
+
+    async def _read_body(self, request: Request) -> bytes:
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise OpenAIError("send the body as it is, without a content-encoding", status=415)
+        most = self._max_body_bytes
+        length, body = request.headers.get("content-length", "0"), bytearray()
+        with anyio.move_on_after(self._body_seconds) as slow:
+            is_too_large = length.isdigit() and int(length[:18]) > most
+            async for piece in () if is_too_large else request.stream():  # type: ignore[union-attr]
+                body += piece
+                is_too_large = len(body) > most
+                if is_too_large:
+                    break
+        if slow.cancelled_caught:
+            raise OpenAIError("the body of the request did not come in time", status=408)
+        if is_too_large:
+            raise OpenAIError(
+                f"a body may have {most:,} bytes; send less, or a reference to a file", status=413
+            )
+        return bytes(body)
+
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+
+
+def _read_request(api: OpenAIApi, raw: bytes, headers: Mapping[str, str]) -> ClientRequest:
+    return api.read_request(parse_body(raw), headers, len(raw))
+
+
+def _upstream_path(scope: Scope) -> str:
+    """What comes after `/v1` in the address of a request, as the client wrote it."""
+    raw = scope.get("raw_path") or quote(scope["path"]).encode()
+    path = raw.decode("latin-1").removeprefix(quote(scope.get("root_path", "")))
+    path = path.partition("?")[0].removeprefix("/v1")
+    if any(unquote(part) in (".", "..") for part in path.split("/")):
+        raise OpenAIError("there is nothing at this address", status=404)
+    return path
+
+
+async def _answer_no_route(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    message = "this address takes other methods" if status == 405 else "there is nothing at this address"
+    headers = dict(getattr(error, "headers", None) or {})
+    return OpenAIError(message, status=status, headers=headers).response()

@@ -1,0 +1,332 @@
+"""How an answer of upstream gets to the client: its bytes as they came, and stored before the last of them.
+
+Nothing is sent before it is known that the request was not too long: then upstream is asked once more, with
+less. A stream that breaks off ends with an error in the words of the API.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterable, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import anyio.to_thread
+from cachetools import LRUCache
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from autonomy_ctx.agents.turn import RETRY_SHARE, WINDOW_SHARE
+from autonomy_ctx.engine.engine import ContextEngine
+from autonomy_ctx.errors import BudgetExceeded
+from autonomy_ctx.items.formats.base import ModelReply, StreamReader
+from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
+from autonomy_ctx.models.catalog import find_context_window
+from autonomy_ctx.server.app import ActiveRequests
+from autonomy_ctx.server.errors import encode_json
+from autonomy_ctx.server.events import LAST_SECONDS, cancel_on_disconnect, send_piece
+from autonomy_ctx.server.openai_conversations import Conversations, Exchange
+from autonomy_ctx.server.openai_errors import ENDPOINT_CLOSING, OpenAIError, to_openai_error
+from autonomy_ctx.server.openai_requests import CONVERSATION_HEADER, ClientRequest
+from autonomy_ctx.server.upstream import (
+    EventSplitter,
+    StreamPiece,
+    Upstream,
+    UpstreamFailure,
+    UpstreamResponse,
+)
+
+logger = logging.getLogger("autonomy_ctx.server")
+
+# From here on a body is read and written in a thread.
+LARGE_BODY = 128 * 1024
+# For an answer to be stored when its client has gone.
+STORE_SECONDS = 5.0
+_NO_LIMIT = 2**62
+# All that a header can hold; what is not here is percent-encoded.
+_HEADER_CHARACTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%") + " "
+
+
+class Exchanges:
+    """What is composed for upstream, within what its models read at once, and what is stored of it."""
+
+    def __init__(self, engine: ContextEngine, conversations: Conversations) -> None:
+        self._engine, self._conversations = engine, conversations
+        # How much models read at once, as they said when it was too much.
+        self._windows: LRUCache[str, int] = LRUCache(256)
+
+    async def begin(self, scope: str, request: ClientRequest) -> Exchange:
+        """Store what is new of a request, and compose what is sent in its place."""
+        limit = self._context_limit(request)
+        return await self._conversations.begin(scope, request, max_tokens=limit)
+
+    async def compose_smaller(self, exchange: Exchange, overflow: Overflow) -> Exchange | None:
+        """The same request with less, after it was too much for the model; None if there is no less."""
+        request, composed = exchange.request, exchange.context.composed
+        counter = self._engine.memory.token_counter
+        sent = composed.tokens + counter.count_tools(exchange.context.tools)
+        target, window = int(sent * RETRY_SHARE), overflow.window
+        if request.model is not None:
+            self._windows[request.model] = window or sent
+        if window is not None:
+            target = min(target, int(window * WINDOW_SHARE) - request.output_tokens)
+        try:
+            return await self._conversations.compose_again(exchange, max_tokens=max(1, target))
+        except BudgetExceeded:
+            return None
+
+    async def encode(self, exchange: Exchange) -> bytes:
+        """The body for upstream: the client's own, with the context in place of its messages."""
+        request = exchange.request
+        body = request.api.write_body(request, exchange.context, exchange.sources())
+        encode = partial(encode_json, body)
+        return await anyio.to_thread.run_sync(encode) if request.size >= LARGE_BODY else encode()
+
+    async def store_reply(self, exchange: Exchange, reply: ModelReply) -> None:
+        """Store an answer, also when its client goes away meanwhile."""
+        if not (reply.parts or reply.tool_calls):
+            return
+        with anyio.move_on_after(STORE_SECONDS, shield=True) as slow:
+            try:
+                await self._conversations.finish(exchange, reply)
+            except Exception as error:
+                # The client has its answer all the same, and most send it back with their next request.
+                logger.error("an answer could not be stored: %s", type(error).__name__)
+        if slow.cancelled_caught:
+            logger.error("an answer could not be stored in time")
+
+    def _context_limit(self, request: ClientRequest) -> int | None:
+        """What a context may fill, unless the template has a budget of its own."""
+        if self._engine.template.max_tokens is not None or request.model is None:
+            return None
+        window = self._windows.get(request.model) or find_context_window(request.model)
+        return None if window is None else max(1, int(window * WINDOW_SHARE) - request.output_tokens)
+
+
+class ModelAnswer(Response):
+    """Answers with what upstream says to a context, and asks once more with less if that was too much."""
+
+    def __init__(
+        self,
+        exchanges: Exchanges,
+        upstream: Upstream,
+        exchange: Exchange,
+        headers: Mapping[str, str],
+        requests: ActiveRequests,
+    ) -> None:
+        super().__init__()
+        self._exchanges, self._upstream, self._exchange = exchanges, upstream, exchange
+        self._request_headers, self._requests = headers, requests
+        self._sender = _Sender(exchange.conversation)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer; when the client goes away, upstream is left at once."""
+        self._sender.send = send
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+                await self._relay()
+                group.cancel_scope.cancel()
+        finally:
+            if self._requests.closing and not self._sender.ended:
+                with anyio.move_on_after(LAST_SECONDS, shield=True):
+                    await self._fail(ENDPOINT_CLOSING)
+
+    async def _relay(self) -> None:
+        failure: OpenAIError | None = None
+        try:
+            refusal = await self._ask(may_retry=True)
+            if refusal is not None:
+                smaller = await self._exchanges.compose_smaller(self._exchange, refusal.overflow)
+                if smaller is None:
+                    await self._sender.send_all(refusal.response, refusal.body)
+                else:
+                    self._exchange = smaller
+                    await self._ask(may_retry=False)
+        except Exception as error:
+            failure = to_openai_error(error)
+        if failure is not None:
+            await self._fail(failure)
+
+    async def _fail(self, failure: OpenAIError) -> None:
+        if self._sender.started:
+            await self._sender.end(self._exchange.request.api.error_event(failure.fields()))
+        else:
+            await self._sender.send_error(failure)
+
+    async def _ask(self, *, may_retry: bool) -> _Refusal | None:
+        """Ask and pass the answer on. One that says the request was too long is given back, to retry."""
+        api, content = self._exchange.request.api, await self._exchanges.encode(self._exchange)
+        async with self._upstream.send("POST", api.path, self._request_headers, content) as response:
+            is_good = 200 <= response.status < 300
+            if is_good and response.content_type == "text/event-stream":
+                return await self._relay_stream(response, may_retry)
+            body = await response.read_all()
+            data = _json_object(body)
+            is_good = is_good and not data.get("error")
+            overflow = None if is_good else find_overflow(max(response.status, 400), body)
+            if overflow is not None and may_retry:
+                return _Refusal(overflow, response, body)
+            if is_good:
+                await self._store_reply(api.read_reply(data))
+            await self._sender.send_all(response, body)
+        return None
+
+    async def _relay_stream(self, response: UpstreamResponse, may_retry: bool) -> _Refusal | None:
+        api, sender = self._exchange.request.api, self._sender
+        reader, splitter = _TolerantReader(api.reader()), EventSplitter()
+        waiting, has_failed = bytearray(), False
+        while (chunk := await response.read_chunk()) is not None:
+            for piece in splitter.feed(chunk):
+                error = api.error_of(piece)
+                if error is not None:
+                    has_failed = True
+                    overflow = find_overflow(400, {"error": error})
+                    if overflow is not None and may_retry and not sender.started:
+                        return _Refusal(overflow, response, bytes(waiting + piece.raw))
+                reader.feed(piece)
+                if api.is_last(piece):
+                    await sender.send_some(response, waiting)
+                    if not has_failed:
+                        await self._store_reply(reader.finish())
+                    await sender.end(piece.raw)
+                    await response.drain()
+                    return None
+                waiting += piece.raw
+                if sender.started or not api.is_preface(piece):
+                    await sender.send_some(response, waiting)
+        reply = reader.finish()
+        if not has_failed and reply.stop is None:
+            raise UpstreamFailure(f"{self._upstream.host} broke off its answer", code="upstream_broke_off")
+        if not has_failed:
+            await self._store_reply(reply)
+        await sender.send_some(response, waiting)
+        await sender.end(splitter.rest)
+        return None
+
+    async def _store_reply(self, reply: ModelReply) -> None:
+        await self._exchanges.store_reply(self._exchange, reply)
+
+
+class PassedThrough(Response):
+    """Answers with what upstream says to a request that is none of ours."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: AsyncIterable[bytes] | None,
+    ) -> None:
+        super().__init__()
+        self._upstream, self._method, self._path = upstream, method, path
+        self._request_headers, self._content = headers, content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer as it comes."""
+        sender = _Sender()
+        sender.send = send
+        async with (
+            self._upstream.send(
+                self._method, self._path, self._request_headers, self._content, max_bytes=_NO_LIMIT
+            ) as response,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
+            try:
+                while (chunk := await response.read_chunk()) is not None:
+                    await sender.send_some(response, bytearray(chunk))
+                await sender.send_some(response, bytearray())
+                await sender.end(b"")
+            except UpstreamFailure:
+                # The body stays without its end, so the client sees that it is not whole.
+                if not sender.started:
+                    raise
+            group.cancel_scope.cancel()
+
+
+class _Refusal:
+    """An answer that says the request was too long; not sent yet."""
+
+    def __init__(self, overflow: Overflow, response: UpstreamResponse, body: bytes) -> None:
+        self.overflow, self.response, self.body = overflow, response, body
+
+
+class _Sender:
+    """Sends the head of an answer once, and pieces of its body."""
+
+    def __init__(self, conversation: str | None = None) -> None:
+        self._conversation = conversation
+        self.started = self.ended = False
+        self.send: Any = None
+
+    async def send_some(self, response: UpstreamResponse, waiting: bytearray) -> None:
+        """Send what is there, and empty it."""
+        await self._start(response.status, response.headers)
+        if waiting:
+            piece = bytes(waiting)
+            waiting.clear()
+            await send_piece(self.send, piece)
+
+    async def send_all(self, response: UpstreamResponse, body: bytes) -> None:
+        """Send a whole answer."""
+        is_stream = response.content_type == "text/event-stream"
+        length = [] if is_stream else [("content-length", str(len(body)))]
+        await self._start(response.status, [*response.headers, *length])
+        await self.end(body)
+
+    async def send_error(self, error: OpenAIError) -> None:
+        """Send an error of ours."""
+        response = error.response()
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers]
+        await self._start(error.status, headers)
+        await self.end(bytes(response.body))
+
+    async def end(self, last: bytes) -> None:
+        """Send the last piece."""
+        if not self.ended:
+            self.ended = True
+            await self.send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _start(self, status: int, headers: list[tuple[str, str]]) -> None:
+        if self.started:
+            return
+        self.started = True
+        if self._conversation is not None:
+            name = quote(self._conversation, safe=_HEADER_CHARACTERS)
+            headers = [*headers, (CONVERSATION_HEADER, name)]
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
+
+
+class _TolerantReader:
+    """Puts an answer together for memory; what it does not understand is the client's matter."""
+
+    def __init__(self, reader: StreamReader) -> None:
+        self._reader, self._is_damaged = reader, False
+
+    def feed(self, piece: StreamPiece) -> None:
+        if piece.data is None or self._is_damaged:
+            return
+        try:
+            self._reader.feed(piece.data, piece.event)
+        except Exception:  # a format may stumble in any way over what is none of its own
+            self._is_damaged = True
+
+    def finish(self) -> ModelReply:
+        try:
+            return ModelReply(stop="error") if self._is_damaged else self._reader.finish()
+        except Exception:  # as above
+            return ModelReply(stop="error")
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        data = None
+    return data if isinstance(data, dict) else {}

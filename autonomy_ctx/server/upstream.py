@@ -1,0 +1,261 @@
+"""The server behind the endpoint: requests to it, what its answers are made of, and why there is none.
+
+Nothing here raises or logs what the HTTP client says: its errors hold the request with its key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import anyio
+
+from autonomy_ctx.models.client import ClientPool, Secret
+from autonomy_ctx.models.providers import join_url
+from autonomy_ctx.models.retry import connection_problem
+from autonomy_ctx.models.streaming import DONE_MARKER, MAX_STREAM_BYTES, ResponseBody, UnreadableBody
+from autonomy_ctx.validation import check_seconds
+
+CONNECT_SECONDS = 5.0
+SILENCE_SECONDS = 600.0
+# How long to wait for the end of an answer whose last event is there: then its connection is used again.
+DRAIN_SECONDS = 0.1
+MAX_EVENT_BYTES = 64 * 2**20
+# Of one connection, not of a request.
+_HOP_HEADERS = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    )
+)
+# Ours to say, or of no use to a server.
+_OWN_HEADERS = frozenset(
+    ["host", "content-length", "accept-encoding", "x-conversation-id", "cookie", "expect"]
+)
+# Where clients send a key.
+_KEY_HEADERS = frozenset(["authorization", "api-key", "x-api-key"])
+# A body is passed on decoded; cookies of the server behind are none of the client's.
+_ANSWER_HEADERS = frozenset(["content-length", "content-encoding", "set-cookie", "date", "server"])
+_EVENT_END = re.compile(rb"\n\r?\n|\r\r")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+class UpstreamFailure(Exception):
+    """There is no answer, or no whole one; the text is for the client, the status 502 or 504."""
+
+    def __init__(self, message: str, *, status: int = 502, code: str = "upstream_unavailable") -> None:
+        super().__init__(message)
+        self.message, self.status, self.code = message, status, code
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamResponse:
+    """The head of an answer; the body comes piece by piece."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    _body: ResponseBody
+    _upstream: Upstream
+
+    @property
+    def content_type(self) -> str:
+        """What the body is, without its parameters."""
+        found = next((value for name, value in self.headers if name == "content-type"), "")
+        return found.partition(";")[0].strip().lower()
+
+    async def read_chunk(self) -> bytes | None:
+        """Some more bytes, None at the end; `UpstreamFailure` when they do not come."""
+        return await self._upstream.read_chunk(self._body)
+
+    async def read_all(self) -> bytes:
+        """The rest of the body."""
+        chunks = []
+        while (chunk := await self.read_chunk()) is not None:
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Wait a moment for the end, so that the connection can be used again."""
+        with anyio.move_on_after(DRAIN_SECONDS):
+            try:
+                while await self.read_chunk() is not None:
+                    pass
+            except UpstreamFailure:
+                pass
+
+
+class Upstream:
+    """A server with the OpenAI API, by its base URL; asks it with the client's key or with its own."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = SILENCE_SECONDS,
+        http_client: Any = None,
+    ) -> None:
+        if not isinstance(url, str):
+            raise TypeError(f"upstream must be a URL, not {type(url).__name__}")
+        found = urlsplit(url)
+        if found.scheme not in ("http", "https") or not found.hostname:
+            raise ValueError("upstream must be the URL of an OpenAI API, such as https://api.openai.com/v1")
+        if found.username or found.password or found.query or found.fragment:
+            raise ValueError("upstream must be a URL without a key, a query or a fragment; give an `api_key`")
+        check_seconds("timeout", timeout)
+        self.url, self.host = url.rstrip("/"), found.netloc
+        self._secret = None if api_key is None else Secret(api_key, "api_key")
+        self._seconds, self._pool = timeout, ClientPool(http_client)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether it is asked with a key of ours, whoever the client is."""
+        return self._secret is not None
+
+    def headers(
+        self, given: Iterable[tuple[str, str]], *, api_key: str | None, is_json: bool
+    ) -> dict[str, str]:
+        """The headers of a request: the client's, without its key where another one is used."""
+        own = Secret(api_key, "api_key") if api_key is not None else self._secret
+        dropped = _HOP_HEADERS | _OWN_HEADERS | (_KEY_HEADERS if own is not None else frozenset())
+        headers: dict[str, str] = {}
+        for name, value in given:
+            name = name.lower()
+            if name not in dropped:
+                headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        if own is not None:
+            headers["authorization"] = f"Bearer {own.value}"
+        # Compressing a stream would only hold its pieces back.
+        headers["accept-encoding"] = "identity"
+        return headers | ({"content-type": "application/json"} if is_json else {})
+
+    @asynccontextmanager
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        content: bytes | AsyncIterable[bytes] | None,
+        *,
+        max_bytes: int = MAX_STREAM_BYTES,
+    ) -> AsyncIterator[UpstreamResponse]:
+        """An answer while the context is open; `UpstreamFailure` when there is none."""
+        body = await self._send(method, join_url(self.url, path, None), headers, content, max_bytes)
+        try:
+            dropped = _HOP_HEADERS | _ANSWER_HEADERS
+            found = [(name.lower(), value) for name, value in body.headers.items()]
+            kept = [(name, value) for name, value in found if name not in dropped]
+            yield UpstreamResponse(body.status, kept, body, self)
+        finally:
+            await body.aclose()
+
+    async def read_chunk(self, body: ResponseBody) -> bytes | None:
+        """Some more bytes of an answer; None at the end."""
+        failure: UpstreamFailure
+        try:
+            with anyio.fail_after(self._seconds):
+                return await body.read_chunk()
+        except TimeoutError:
+            failure = self._timed_out()
+        except UnreadableBody as unreadable:
+            failure = UpstreamFailure(f"{self.host} sent an answer that {unreadable.problem}")
+        except self._pool.errors():
+            failure = UpstreamFailure(f"{self.host} broke off its answer", code="upstream_broke_off")
+        # Out here, without its cause.
+        raise failure
+
+    async def close(self) -> None:
+        """Close the connections of the running loop."""
+        await self._pool.aclose()
+
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], content: Any, max_bytes: int
+    ) -> ResponseBody:
+        failure: UpstreamFailure
+        try:
+            lease = await self._pool.lease(url)
+        except OSError:
+            raise UpstreamFailure(
+                "the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
+            ) from None
+        sent = False
+        try:
+            timeout = (CONNECT_SECONDS, None, None, None)
+            request = lease.client.build_request(
+                method, url, headers=dict(headers), content=content, timeout=timeout
+            )
+            with anyio.fail_after(self._seconds):
+                response = await lease.client.send(request, stream=True, follow_redirects=False)
+            sent = True
+            return ResponseBody(response, max_bytes=max_bytes, on_close=lease.release)
+        except TimeoutError:
+            failure = self._timed_out()
+        except self._pool.errors() as error:
+            reason, text = connection_problem(self.host, error)
+            failure = self._timed_out() if reason == "timeout" else UpstreamFailure(text)
+        finally:
+            if not sent:
+                lease.release()
+        raise failure
+
+    def _timed_out(self) -> UpstreamFailure:
+        return UpstreamFailure(f"{self.host} did not answer in time", status=504, code="upstream_timeout")
+
+
+class StreamPiece(NamedTuple):
+    """One server-sent event: its bytes as they came, its name, and its data, None where that is no object."""
+
+    raw: bytes
+    event: str | None = None
+    data: dict[str, Any] | None = None
+    is_done: bool = False
+
+
+class EventSplitter:
+    """Divides a stream of bytes into server-sent events, wherever its pieces are divided."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    @property
+    def rest(self) -> bytes:
+        """What is no whole event yet."""
+        return bytes(self._rest)
+
+    def feed(self, chunk: bytes) -> list[StreamPiece]:
+        """The events that are whole now."""
+        # Only what is new is searched, and the bytes before it that an end may have begun with.
+        start, searched = 0, max(len(self._rest) - 2, 0)
+        self._rest += chunk
+        pieces = []
+        for found in _EVENT_END.finditer(self._rest, searched):
+            pieces.append(_read_piece(bytes(self._rest[start : found.end()])))
+            start = found.end()
+        del self._rest[:start]
+        if len(self._rest) > MAX_EVENT_BYTES:
+            raise UpstreamFailure("an event of the answer is too large")
+        return pieces
+
+
+def _read_piece(raw: bytes) -> StreamPiece:
+    name: str | None = None
+    lines: list[str] = []
+    for line in _LINE_END.split(raw.decode("utf-8", "replace").removeprefix("\ufeff")):
+        field, _, value = line.partition(":")
+        if field == "data":
+            lines.append(value.removeprefix(" "))
+        elif field == "event":
+            name = value.removeprefix(" ") or None
+    text = "\n".join(lines)
+    if text.strip() == DONE_MARKER:
+        return StreamPiece(raw, name, None, is_done=True)
+    try:
+        data = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        data = None
+    return StreamPiece(raw, name, data if isinstance(data, dict) else None)

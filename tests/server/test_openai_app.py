@@ -1,0 +1,108 @@
+"""Chat completions through the endpoint: what a client gets, what upstream is sent, what is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from models.model_server import as_json, chat, serving
+from models.provider_words import Say
+from server.endpoint import CHAT, KEY, Endpoint, answer_of, assistant, endpoint, endpoint_before
+
+from autonomy_ctx.server import openai_app
+
+RULES = {"role": "system", "content": "Be kind."}
+
+
+async def names(made: Endpoint) -> list[str]:
+    return [one.conversation for one in await made.app.memory.conversations("ana")]
+
+
+async def test_a_client_that_sends_its_whole_history_is_understood_and_stored_once() -> None:
+    async with endpoint(Say("Hello."), Say("At nine."), Say("Yes.")) as made:
+        first = await made.ask(RULES, "Hi")
+        assert answer_of(first) == "Hello."
+        second = await made.ask(RULES, "Hi", assistant("Hello."), "When?")
+        assert second.headers["x-conversation-id"] == first.headers["x-conversation-id"]
+        said = [RULES, "Hi", assistant("Hello."), "When?", assistant("At nine."), "Sure?"]
+        await made.ask(*said)
+        assert made.sent() == [
+            one if isinstance(one, dict) else {"role": "user", "content": one} for one in said
+        ]
+        assert await made.stored() == {
+            first.headers["x-conversation-id"]: ["Hi", "Hello.", "When?", "At nine.", "Sure?", "Yes."]
+        }
+
+
+async def test_a_named_conversation_takes_new_messages_only() -> None:
+    async with endpoint(Say("Hello."), Say("At nine.")) as made:
+        await made.ask(RULES, "Hi", conversation="trip")
+        answer = await made.ask(RULES, "When?", conversation="trip")
+        assert answer.headers["x-conversation-id"] == "trip"
+        assert [one["content"] for one in made.sent()] == ["Be kind.", "Hi", "Hello.", "When?"]
+        assert await made.stored() == {"trip": ["Hi", "Hello.", "When?", "At nine."]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"conversation_id": "trip"}},
+        {"metadata": {"session_id": "trip"}},
+        {"metadata": {"thread_id": "trip"}},
+        {"user": "trip"},
+    ],
+)
+async def test_a_conversation_is_named_in_the_body_too(fields: dict[str, Any]) -> None:
+    async with endpoint(Say("Hello.")) as made:
+        await made.ask("Hi", **fields)
+        assert await names(made) == ["trip"]
+        assert fields.items() <= made.upstream.seen[-1].body.items()
+
+
+async def test_the_body_goes_on_as_the_client_wrote_it() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "high"}}
+    asked = {
+        "role": "user",
+        "content": [{"type": "text", "text": "What is it?", "cache_control": {"type": "ephemeral"}}, image],
+        "name": "ana",
+        "mood": "curious",
+    }
+    fields = {"temperature": 0.25, "seed": 7, "x_unknown": {"a": [1, None]}}
+    async with serving(as_json(chat("A dog."))) as upstream, endpoint_before(upstream) as made:
+        await made.http.post(CHAT, json={"model": "served", "messages": [RULES, asked], **fields})
+        seen = made.upstream.seen[-1]
+        assert seen.body == {"model": "served", "messages": [RULES, asked], **fields}
+        assert seen.headers["authorization"] == f"Bearer {KEY}"
+        assert "x-conversation-id" not in seen.headers
+
+
+async def test_what_only_the_client_understands_is_sent_again_after_it_was_stored() -> None:
+    part = {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
+    sound = {"role": "user", "content": [part]}
+    async with serving(as_json(chat("A bell."))) as upstream, endpoint_before(upstream) as made:
+        await made.ask(sound, conversation="trip")
+        await made.ask("How loud?", conversation="trip")
+        assert made.sent()[0] == sound
+
+
+async def test_the_sdk_streams_and_goes_on() -> None:
+    async with endpoint(Say("Hello there."), Say("At nine.")) as made, made.sdk() as client:
+        said: list[Any] = [RULES, {"role": "user", "content": "Hi"}]
+        text = ""
+        async for chunk in await client.chat.completions.create(model="served", messages=said, stream=True):
+            text += (chunk.choices[0].delta.content or "") if chunk.choices else ""
+        assert text == "Hello there."
+        said += [{"role": "assistant", "content": text}, {"role": "user", "content": "When?"}]
+        whole = await client.chat.completions.with_raw_response.create(model="served", messages=said)
+        assert whole.parse().choices[0].message.content == "At nine."
+        assert list((await made.stored()).values()) == [["Hi", "Hello there.", "When?", "At nine."]]
+
+
+async def test_arguments_that_mean_nothing_are_refused() -> None:
+    for wrong in ("api.openai.com", "ftp://host/v1", "https://user:key@host/v1", "https://host/v1?key=1"):
+        with pytest.raises(ValueError, match="upstream must be"):
+            openai_app(wrong, scope="ana")
+    with pytest.raises(TypeError, match="either `authenticate`"):
+        openai_app("https://host/v1")
+    with pytest.raises(ValueError, match="scope is empty"):
+        openai_app("https://host/v1", scope="")
