@@ -8,6 +8,7 @@ only grew is compared and not hashed.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,13 +21,12 @@ from cachetools import LRUCache
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.items.formats.base import ModelReply, Usage
-from autonomy_ctx.items.message import ChatRole, new_id
+from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.server.openai_errors import OpenAIError, invalid_request
 from autonomy_ctx.server.openai_history import (
     HistoryMessage,
-    Placement,
     chain_id,
     chain_ids,
     fingerprint,
@@ -76,6 +76,8 @@ class Exchange:
     context: FrameworkContext
     # As the client is told it.
     conversation: str
+    # Whether the client is now known to send whole histories.
+    is_first_whole: bool = False
 
     def sources(self) -> dict[str, Any]:
         """The client's own messages by their ids in memory."""
@@ -103,6 +105,8 @@ class Conversations:
         self._pairs: LRUCache[tuple[str, str], Key] = LRUCache(CACHED_PAIRS)
         self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
         self._indexed = 0
+        # Requests that wait for their answer, by conversation.
+        self._active: Counter[Key] = Counter()
 
     async def begin(self, scope: str, request: ClientRequest, *, max_tokens: int | None) -> Exchange:
         """Store what is new of a request, and compose what is sent in its place."""
@@ -146,6 +150,19 @@ class Conversations:
         names = [answer.stored_id, pair, *([] if reply.id is None else [_response_name(reply.id)])]
         await self._index(branch, names, answer.stored_id)
 
+    async def leave(self, exchange: Exchange, *, answered: bool) -> None:
+        """The request has ended. Note what only later requests need."""
+        key, request = exchange.key, exchange.request
+        self._active[key] -= 1
+        if not self._active[key]:
+            del self._active[key]
+        if exchange.is_first_whole and request.conversation is not None:
+            await self._memory.store.put_records(key, STYLE_KIND, [(WHOLE_STYLE, "")], keep=1)
+        if not answered and request.conversation is None:
+            # So that it is known when it comes again.
+            branch = key._replace(conversation=exchange.context.composed.conversation)
+            await self._index(branch, [exchange.context.history[-1].stored_id], "")
+
     async def owns_response(self, scope: str, response_id: str) -> bool:
         """Whether a response was given in a scope."""
         return await self._look_up(scope, _response_name(response_id)) is not None
@@ -165,17 +182,13 @@ class Conversations:
 
     async def _place_response(self, key: Key, after: str, request: ClientRequest) -> _Place:
         said = await self._read(request)
-        window = await self._memory.read(key.scope, key.conversation, limit=len(said) + _TAIL)
-        log = [_history_message(one.message) for one in window.entries]
-        at = next((at for at, one in enumerate(log) if one.id == after), None)
-        # What waits unanswered after it was sent before.
-        waiting = [] if at is None else log[at + 1 :]
-        placed = Placement(chain_ids((fingerprint(one.message) for one in said), after), after)
-        if waiting and all(one.role is not ChatRole.ASSISTANT for one in waiting):
-            again = place_history([_history_message(one.message) for one in said], log[: len(log)])
-            placed = again if again.ids[0] == waiting[0].id else placed
-        _check_results(said, 0, [one.message for one in window.entries])
-        return _Place(key, _identify(said, placed.ids), placed.after)
+        # What was sent before after the same answer has the same ids.
+        placed = _chain_from(said, 0, after)
+        window = await self._memory.read(key.scope, key.conversation, limit=_TAIL)
+        log = [one.message for one in window.entries]
+        if any(one.id == after for one in log):
+            _check_results(request, said, 0, log)
+        return _Place(key, placed, after)
 
     async def _place_named(self, key: Key, request: ClientRequest) -> _Place:
         last = self._requests.get(key)
@@ -188,7 +201,7 @@ class Conversations:
             placed = _chain_from(said, new)
             newest = await self._memory.read(key.scope, branch, limit=1)
             if not newest.entries or any(one.stored_id == newest.entries[-1].message.id for one in placed):
-                _check_results(said, new, ())
+                _check_results(request, said, new, ())
                 return _Place(key, placed, sends_whole=True)
         limit = LOG_LIMIT if is_history or sends_whole else len(said) + _TAIL
         window = await self._memory.read(key.scope, branch, limit=limit)
@@ -198,7 +211,7 @@ class Conversations:
             is_retry=request.is_retry,
             sends_whole=sends_whole,
         )
-        _check_results(said, 0, [one.message for one in window.entries])
+        _check_results(request, said, 0, [one.message for one in window.entries])
         return _Place(key, _identify(said, found.ids), found.after, sends_whole or is_history)
 
     async def _recognise(self, scope: str, request: ClientRequest) -> _Place:
@@ -208,24 +221,23 @@ class Conversations:
             return place
         said = await self._read(request)
         prints = [fingerprint(one.message) for one in said]
-        ids = chain_ids(prints)
+        placed = _identify(said, chain_ids(prints))
         answers = [at for at, one in enumerate(said) if one.message.role is ChatRole.ASSISTANT]
-        _check_results(said, 0, ())
         for at in reversed(answers[-MAX_LOOKUPS:]):
-            found = await self._look_up(scope, ids[at])
+            found = await self._look_up(scope, placed[at].stored_id)
             if found is not None:
-                return _Place(found[0], _identify(said, ids))
+                _check_results(request, said, 0, ())
+                return _Place(found[0], placed)
         if answers and answers[-1]:
-            place = await self._find_window(
-                scope, said, pair_id(prints[answers[-1] - 1], prints[answers[-1]])
-            )
+            question, answer = prints[answers[-1] - 1 : answers[-1] + 1]
+            place = await self._find_window(scope, request, said, pair_id(question, answer))
             if place is not None:
                 return place
-        if not answers:
-            found = await self._look_up(scope, ids[-1])
-            if found is not None and await self._waits(found[0], ids[-1]) and request.is_retry:
-                return _Place(found[0], _identify(said, ids))
-        return _Place(make_key(self._memory.agent, scope, f"chat-{new_id()}"), _identify(said, ids))
+        _check_results(request, said, 0, ())
+        found = None if answers else await self._look_up(scope, placed[-1].stored_id)
+        if found is not None and await self._waits(found[0], placed[-1].stored_id, request.is_retry):
+            return _Place(found[0], placed)
+        return _Place(make_key(self._memory.agent, scope, f"chat-{new_id()}"), placed)
 
     async def _recognise_recent(self, scope: str, request: ClientRequest) -> _Place | None:
         """By the newest answer and the messages of the request before it, which this process has."""
@@ -245,10 +257,12 @@ class Conversations:
             return None
         said = await self._continue(last, request)
         new = next((at for at, one in enumerate(said) if not one.stored_id), len(said))
-        _check_results(said, new, ())
+        _check_results(request, said, new, ())
         return _Place(key, _chain_from(said, new))
 
-    async def _find_window(self, scope: str, said: list[SourcedMessage], pair: str) -> _Place | None:
+    async def _find_window(
+        self, scope: str, request: ClientRequest, said: list[SourcedMessage], pair: str
+    ) -> _Place | None:
         """By an answer with its question, for a history whose beginning the client has dropped."""
         found = await self._look_up(scope, pair)
         if found is None:
@@ -259,12 +273,16 @@ class Conversations:
             [_history_message(one.message) for one in said],
             [_history_message(one.message) for one in window.entries],
         )
-        return _Place(key, _identify(said, placed.ids), placed.after) if placed.after else None
+        if not placed.after:
+            return None
+        _check_results(request, said, 0, [one.message for one in window.entries])
+        return _Place(key, _identify(said, placed.ids), placed.after)
 
-    async def _waits(self, key: Key, message_id: str) -> bool:
-        """Whether a message is the newest of its conversation, and unanswered."""
+    async def _waits(self, key: Key, message_id: str, is_retry: bool) -> bool:
+        """Whether a message is the newest of its conversation, and nobody waits for its answer any more."""
         newest = await self._memory.read(key.scope, key.conversation, limit=1)
-        return bool(newest.entries) and newest.entries[-1].message.id == message_id
+        is_newest = bool(newest.entries) and newest.entries[-1].message.id == message_id
+        return is_newest and (is_retry or not self._active[key])
 
     async def _read_style(self, key: Key) -> bool:
         return bool(await self._memory.store.read_records(key, STYLE_KIND, limit=1))
@@ -315,18 +333,16 @@ class Conversations:
         )
         key, branch = place.key, context.composed.conversation
         before = self._requests.get(key)
-        if place.sends_whole and (before is None or not before.sends_whole) and request.conversation:
-            await self._memory.store.put_records(key, STYLE_KIND, [(WHOLE_STYLE, "")], keep=1)
         last = LastRequest(tuple(request.sources), tuple(context.history), request.size, place.sends_whole)
         if last.size <= CACHE_BYTES:
             self._requests[key] = last
-        if request.conversation is None and request.previous_response is None and not request.is_retry:
-            answers = any(one.message.role is ChatRole.ASSISTANT for one in place.said)
-            if not answers:
-                # So that a retry of a first message that failed finds it.
-                await self._index(key._replace(conversation=branch), [place.said[-1].stored_id], "")
+        self._active[key] += 1
         return Exchange(
-            request=request, key=key, context=context, conversation=request.conversation or branch
+            request=request,
+            key=key,
+            context=context,
+            conversation=request.conversation or branch,
+            is_first_whole=place.sends_whole and (before is None or not before.sends_whole),
         )
 
     async def _index(self, branch: Key, names: Sequence[str], message_id: str) -> None:
@@ -359,19 +375,21 @@ def _identify(said: Sequence[SourcedMessage], ids: Sequence[str]) -> list[Source
     return [SourcedMessage(one.message, one.source, name) for one, name in zip(said, ids, strict=True)]
 
 
-def _chain_from(said: Sequence[SourcedMessage], first: int) -> list[SourcedMessage]:
+def _chain_from(said: Sequence[SourcedMessage], first: int, before: str = "") -> list[SourcedMessage]:
     """The messages with ids, from the first on that has none."""
-    before = said[first - 1].stored_id if first else ""
+    before = said[first - 1].stored_id if first else before
     ids = chain_ids((fingerprint(one.message) for one in said[first:]), before)
     return [*said[:first], *_identify(said[first:], ids)]
 
 
-def _history_message(message: Any) -> HistoryMessage:
+def _history_message(message: Message) -> HistoryMessage:
     return HistoryMessage(fingerprint(message), message.role, message.id)
 
 
-def _check_results(said: Sequence[SourcedMessage], first: int, log: Sequence[Any]) -> None:
-    """Refuse the result of a call that nobody has made."""
+def _check_results(
+    request: ClientRequest, said: Sequence[SourcedMessage], first: int, log: Sequence[Message]
+) -> None:
+    """Refuse the result of a call that nobody has made, before anything is stored."""
     calls: set[str | None] | None = None
     for at in range(first, len(said)):
         name = said[at].message.tool_call_id
@@ -386,7 +404,7 @@ def _check_results(said: Sequence[SourcedMessage], first: int, log: Sequence[Any
         if name not in known:
             raise invalid_request(
                 f"a message of a tool answers the call {str(name)[:80]!r}, which no message before it makes",
-                param=f"messages[{at}].tool_call_id",
+                param=request.api.field,
             )
 
 

@@ -208,8 +208,8 @@ class OpenAIApp(AsyncResource):
         raw = await self._read_body(request)
         read = partial(_read_request, api, raw, request.headers)
         asked = await anyio.to_thread.run_sync(read) if len(raw) >= LARGE_BODY else read()
-        exchange = await self._exchanges.begin(tenant.scope, asked)
         headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=True)
+        exchange = await self._exchanges.begin(tenant.scope, asked)
         return ModelAnswer(self._exchanges, self._upstream, exchange, headers, self.requests)
 
     async def _pass_through(self, request: Request) -> Response:

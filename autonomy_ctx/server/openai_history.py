@@ -16,9 +16,6 @@ from typing import NamedTuple
 from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, ToolCall
 
-# How many places of a log are tried as the beginning of a client's window, the newest first.
-MAX_WINDOW_STARTS = 64
-
 
 class HistoryMessage(NamedTuple):
     """A message of a client or of a log: what it says as a hash, who says it, and its id in a log."""
@@ -105,23 +102,33 @@ def _chain(said: Sequence[HistoryMessage], before: str) -> list[str]:
 
 
 def _find_window(said: Sequence[HistoryMessage], log: Sequence[HistoryMessage]) -> list[HistoryMessage]:
-    """The messages of a log that a history begins with: those up to its end, or else the longest run."""
-    best: list[HistoryMessage] = []
-    starts = [at for at, one in enumerate(log) if one.fingerprint == said[0].fingerprint]
-    for start in reversed(starts[-MAX_WINDOW_STARTS:]):
-        length = 0
-        for one, other in zip(said, log[start:], strict=False):
-            if one.fingerprint != other.fingerprint:
-                break
+    """The messages of a log that a history begins with: up to the end of the log if it can be, and many."""
+    # Knuth, Morris and Pratt: how many of the first messages stand at each place of the log, in linear time.
+    words = [one.fingerprint for one in said]
+    borders, length, longest, end = _find_borders(words), 0, 0, 0
+    for at, one in enumerate(log):
+        while length and (length == len(words) or words[length] != one.fingerprint):
+            length = borders[length - 1]
+        if words[length] == one.fingerprint:
             length += 1
-        run = list(log[start : start + length])
+        if length >= longest:
+            longest, end = length, at + 1
+    for run in (log[len(log) - length :], log[end - longest : end]):
         # Questions alone may be asked anywhere; an answer tells the place.
-        if not any(one.role is ChatRole.ASSISTANT for one in run):
-            continue
-        if start + length == len(log):
-            return run
-        best = run if length > len(best) else best
-    return best
+        if any(one.role is ChatRole.ASSISTANT for one in run):
+            return list(run)
+    return []
+
+
+def _find_borders(words: Sequence[str]) -> list[int]:
+    """For each word, how many of the first words the words up to it end with."""
+    borders = [0] * len(words)
+    for at in range(1, len(words)):
+        length = borders[at - 1]
+        while length and words[at] != words[length]:
+            length = borders[length - 1]
+        borders[at] = length + (words[at] == words[length])
+    return borders
 
 
 def _find_end(said: Sequence[HistoryMessage], log: Sequence[HistoryMessage]) -> list[HistoryMessage]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -85,15 +85,23 @@ class Exchanges:
         encode = partial(encode_json, body)
         return await anyio.to_thread.run_sync(encode) if request.size >= LARGE_BODY else encode()
 
-    async def store_reply(self, exchange: Exchange, reply: ModelReply) -> None:
-        """Store an answer, also when its client goes away meanwhile."""
+    async def store_reply(self, exchange: Exchange, reply: ModelReply) -> bool:
+        """Store an answer, also when its client goes away meanwhile; whether there is one."""
         if not (reply.parts or reply.tool_calls):
-            return
+            return False
+        # If it fails, the client has its answer all the same, and most send it back with their next request.
+        await self._store_anyway(self._conversations.finish(exchange, reply))
+        return True
+
+    async def leave(self, exchange: Exchange, *, answered: bool) -> None:
+        """Note that a request has ended."""
+        await self._store_anyway(self._conversations.leave(exchange, answered=answered))
+
+    async def _store_anyway(self, work: Awaitable[None]) -> None:
         with anyio.move_on_after(STORE_SECONDS, shield=True) as slow:
             try:
-                await self._conversations.finish(exchange, reply)
+                await work
             except Exception as error:
-                # The client has its answer all the same, and most send it back with their next request.
                 logger.error("an answer could not be stored: %s", type(error).__name__)
         if slow.cancelled_caught:
             logger.error("an answer could not be stored in time")
@@ -121,6 +129,7 @@ class ModelAnswer(Response):
         self._exchanges, self._upstream, self._exchange = exchanges, upstream, exchange
         self._request_headers, self._requests = headers, requests
         self._sender = _Sender(exchange.conversation)
+        self._is_answered = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer; when the client goes away, upstream is left at once."""
@@ -134,6 +143,7 @@ class ModelAnswer(Response):
             if self._requests.closing and not self._sender.ended:
                 with anyio.move_on_after(LAST_SECONDS, shield=True):
                     await self._fail(ENDPOINT_CLOSING)
+            await self._exchanges.leave(self._exchange, answered=self._is_answered)
 
     async def _relay(self) -> None:
         failure: OpenAIError | None = None
@@ -208,7 +218,7 @@ class ModelAnswer(Response):
         return None
 
     async def _store_reply(self, reply: ModelReply) -> None:
-        await self._exchanges.store_reply(self._exchange, reply)
+        self._is_answered = await self._exchanges.store_reply(self._exchange, reply)
 
 
 class PassedThrough(Response):

@@ -77,6 +77,8 @@ class OpenAIApi(Protocol):
     """One of the two APIs."""
 
     path: ClassVar[str]
+    # Of a body: where its messages are.
+    field: ClassVar[str]
 
     def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
         """What a body asks for; raises when it is none."""
@@ -118,6 +120,7 @@ class ChatCompletions:
     """`/v1/chat/completions`."""
 
     path: ClassVar[str] = "/chat/completions"
+    field: ClassVar[str] = "messages"
 
     def __init__(self) -> None:
         self._format = OpenAIFormat()
@@ -201,6 +204,7 @@ class Responses:
     """`/v1/responses`."""
 
     path: ClassVar[str] = "/responses"
+    field: ClassVar[str] = "input"
 
     def __init__(self) -> None:
         self._format = ResponsesFormat()

@@ -19,6 +19,7 @@ from mutants import (
     broken_command_line,
     broken_contexts,
     broken_edges,
+    broken_endpoint,
     broken_memory,
     broken_pins_and_profiles,
     broken_postgres,
@@ -36,7 +37,7 @@ BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
     *(broken_contexts, broken_agents, broken_edges, broken_turns),
     *(broken_vectors, broken_pins_and_profiles, broken_command_line, broken_tracing, broken_replay),
-    broken_adapters,
+    *(broken_adapters, broken_endpoint),
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 

@@ -1,0 +1,65 @@
+"""Broken builds of the OpenAI endpoint: what is stored of a client's history, and what reaches whom."""
+
+from __future__ import annotations
+
+from mutants.mutant import Mutant
+
+HISTORY = "tests/server/test_openai_history.py"
+MUTANTS = [
+    Mutant(
+        "what waits for an answer is not stored again",
+        "server/openai_history.py",
+        "    waiting = _find_end(said, log)\n",
+        "    waiting: list[HistoryMessage] = []\n",
+        HISTORY,
+    ),
+    Mutant(
+        "a retry of what was answered is not stored again",
+        "server/openai_history.py",
+        "    if not waiting and is_retry and log[-1].role is ChatRole.ASSISTANT:\n",
+        "    if False:\n",
+        HISTORY,
+    ),
+    Mutant(
+        "a window without its beginning goes on in its conversation",
+        "server/openai_history.py",
+        "        return _place_after(said, window) if window else whole\n",
+        "        return whole\n",
+        HISTORY,
+    ),
+    Mutant(
+        "new messages come after the log's newest",
+        "server/openai_history.py",
+        "Placement(_chain(said, log[-1].id), log[-1].id)\n",
+        "whole\n",
+        HISTORY,
+    ),
+    Mutant(
+        "an answer is known without its thinking",
+        "server/openai_history.py",
+        "    shown = json.dumps([role.value, message.text.strip(), images, calls, message.tool_call_id])\n",
+        "    shown = json.dumps([role.value, repr(message.content), images, calls, message.tool_call_id])\n",
+        HISTORY,
+    ),
+    Mutant(
+        "an answer is found after a restart",
+        "server/openai_conversations.py",
+        "        await self._index(branch, names, answer.stored_id)\n",
+        "        return\n",
+        HISTORY,
+    ),
+    Mutant(
+        "the messages of the request before are known only as far as they are the same",
+        "server/openai_conversations.py",
+        "        if sources[:count] != list(last.sources):\n",
+        "        if len(sources) < count:\n",
+        HISTORY,
+    ),
+    Mutant(
+        "a first question that failed is known when it comes again",
+        "server/openai_conversations.py",
+        "        if not answered and request.conversation is None:\n",
+        "        if False:\n",
+        HISTORY,
+    ),
+]
