@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from autonomy_ctx.background import AsyncResource
 from autonomy_ctx.callables import await_call, check_callable
 from autonomy_ctx.engine.engine import ContextEngine, EngineOptions
+from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.app import BODY_LIMIT, ActiveRequests
 from autonomy_ctx.server.errors import RequestRefused
@@ -46,7 +47,7 @@ from autonomy_ctx.server.tenant_api import (
     answer_lifespan,
     check_scope,
 )
-from autonomy_ctx.server.upstream import SILENCE_SECONDS, Upstream
+from autonomy_ctx.server.upstream import SILENCE_SECONDS, Upstream, UpstreamFailure
 from autonomy_ctx.validation import check_int, check_seconds
 
 _KEY_NAME = "autonomy_ctx.upstream_key"
@@ -149,7 +150,7 @@ class OpenAIApp(AsyncResource):
                 Route("/v1/responses", partial(self._answer, responses), methods=["POST"]),
                 Route("/v1/{path:path}", self._pass_through, methods=_METHODS),
             ],
-            exception_handlers={HTTPException: _answer_no_route},
+            exception_handlers=_HANDLERS,
         )
         self._app.router.redirect_slashes = False
 
@@ -247,15 +248,14 @@ class OpenAIApp(AsyncResource):
     async def _read_body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise OpenAIError("send the body as it is, without a content-encoding", status=415)
-        most = self._max_body_bytes
-        length, body = request.headers.get("content-length", "0"), bytearray()
+        most, body = self._max_body_bytes, bytearray()
+        length = request.headers.get("content-length", "0")
+        is_too_large = length.isdigit() and int(length[:18]) > most
         with anyio.move_on_after(self._body_seconds) as slow:
-            is_too_large = length.isdigit() and int(length[:18]) > most
-            async for piece in () if is_too_large else request.stream():  # type: ignore[union-attr]
+            pieces = aiter(request.stream())
+            while not is_too_large and (piece := await anext(pieces, None)) is not None:
                 body += piece
                 is_too_large = len(body) > most
-                if is_too_large:
-                    break
         if slow.cancelled_caught:
             raise OpenAIError("the body of the request did not come in time", status=408)
         if is_too_large:
@@ -277,9 +277,19 @@ def _upstream_path(scope: Scope) -> str:
     raw = scope.get("raw_path") or quote(scope["path"]).encode()
     path = raw.decode("latin-1").removeprefix(quote(scope.get("root_path", "")))
     path = path.partition("?")[0].removeprefix("/v1")
-    if any(unquote(part) in (".", "..") for part in path.split("/")):
+    # Also where a server behind may read an encoded slash as one.
+    if any(part in (".", "..") for part in unquote(path).replace("\\", "/").split("/")):
         raise OpenAIError("there is nothing at this address", status=404)
     return path
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    return to_openai_error(error).response()
+
+
+async def _answer_unexpected(request: Request, error: Exception) -> Response:
+    """No more than that it failed; it is logged where it is caught in the end."""
+    return OpenAIError("the request failed inside the endpoint", status=500).response()
 
 
 async def _answer_no_route(request: Request, error: Exception) -> Response:
@@ -287,3 +297,12 @@ async def _answer_no_route(request: Request, error: Exception) -> Response:
     message = "this address takes other methods" if status == 405 else "there is nothing at this address"
     headers = dict(getattr(error, "headers", None) or {})
     return OpenAIError(message, status=status, headers=headers).response()
+
+
+_HANDLERS: dict[Any, Any] = {
+    OpenAIError: _answer_error,
+    AutonomyCtxError: _answer_error,
+    UpstreamFailure: _answer_error,
+    HTTPException: _answer_no_route,
+    Exception: _answer_unexpected,
+}

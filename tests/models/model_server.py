@@ -79,7 +79,7 @@ class ModelServer:
         head = (await reader.receive_until(b"\r\n\r\n", 65536)).decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
         data = await reader.receive_exactly(int(headers.get("content-length", "0")))
-        self.seen.append(Seen(head[0].split(" ")[1], headers, json.loads(data)))
+        self.seen.append(Seen(head[0].split(" ")[1], headers, json.loads(data) if data else None))
         self.arrived.set()
         answer = self.answer(self.seen[-1])
         if answer.before is not None:

@@ -16,8 +16,8 @@ MUTANTS = [
     Mutant(
         "a history without what was answered is refused",
         "engine/branches.py",
-        "                if not may_begin_anew and any(_is_answer(entry.message) for entry in newest.entries):\n",
-        "                if False:\n",
+        "if not may_begin_anew and any(_is_answer(entry.message) for entry in newest.entries):\n",
+        "if False:\n",
         ENGINE,
     ),
     Mutant(
