@@ -147,7 +147,9 @@ class Conversations:
         branch = await self._engine.store_reply(exchange.key, exchange.context, answer, usage=usage)
         pair = pair_id(before, said)
         self._pairs[branch.scope, pair] = exchange.key
-        names = [answer.stored_id, pair, *([] if reply.id is None else [_response_name(reply.id)])]
+        names = [answer.stored_id, pair]
+        if reply.id is not None and exchange.request.api.has_responses:
+            names.append(_response_name(reply.id))
         await self._index(branch, names, answer.stored_id)
 
     async def leave(self, exchange: Exchange, *, answered: bool) -> None:

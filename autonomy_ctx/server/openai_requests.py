@@ -79,6 +79,8 @@ class OpenAIApi(Protocol):
     path: ClassVar[str]
     # Of a body: where its messages are.
     field: ClassVar[str]
+    # Whether a later request may name an answer by its id.
+    has_responses: ClassVar[bool]
 
     def read_request(self, body: Mapping[str, Any], headers: Mapping[str, str], size: int) -> ClientRequest:
         """What a body asks for; raises when it is none."""
@@ -121,6 +123,7 @@ class ChatCompletions:
 
     path: ClassVar[str] = "/chat/completions"
     field: ClassVar[str] = "messages"
+    has_responses: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._format = OpenAIFormat()
@@ -205,6 +208,7 @@ class Responses:
 
     path: ClassVar[str] = "/responses"
     field: ClassVar[str] = "input"
+    has_responses: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._format = ResponsesFormat()
@@ -272,7 +276,7 @@ class Responses:
             found = read_input(source)
             return fingerprint(found[0].message) if len(found) == 1 else ""
 
-        stored = request.body.get("store") is not False
+        is_stored = request.body.get("store") is not False
         texts: list[str] = []
         items: list[Any] = []
         for one in (*context.instructions, *context.messages):
@@ -280,11 +284,7 @@ class Responses:
                 texts.append(one.source)
                 continue
             own = _own_source(one, sources, read)
-            items += (
-                responses_items(one.message)
-                if own is None
-                else [item for item in own if stored or not _needs_storage(item)]
-            )
+            items += responses_items(one.message) if own is None else own if is_stored else _unstored(own)
         body = {**request.body, "input": items}
         for name in ("previous_response_id", "conversation"):
             body.pop(name, None)
@@ -294,11 +294,11 @@ class Responses:
 
     def read_reply(self, body: Mapping[str, Any]) -> ModelReply:
         """What a whole answer says."""
-        return self._format.reply(body)
+        return _with_items(self._format.reply(body), as_mappings(body.get("output")))
 
     def reader(self) -> StreamReader:
         """For an answer in pieces."""
-        return self._format.reader()
+        return _ItemReader(self._format.reader())
 
     def is_preface(self, piece: StreamPiece) -> bool:
         """Whether an event comes before the model has done anything."""
@@ -337,6 +337,31 @@ class _FirstChoiceReader:
 
     def finish(self) -> ModelReply:
         return self._reader.finish()
+
+
+class _ItemReader:
+    """Reads a response, and keeps its items as they came."""
+
+    def __init__(self, reader: StreamReader) -> None:
+        self._reader = reader
+        self._items: dict[int, Mapping[str, Any]] = {}
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[Any]:
+        if data.get("type") == "response.output_item.done":
+            self._items[as_count(data.get("output_index"))] = as_mapping(data.get("item"))
+        return self._reader.feed(data, event)
+
+    def finish(self) -> ModelReply:
+        return _with_items(self._reader.finish(), [self._items[at] for at in sorted(self._items)])
+
+
+def _with_items(reply: ModelReply, items: Sequence[Mapping[str, Any]]) -> ModelReply:
+    """A reply whose message has the items that it was made of, where ours would not be the same."""
+    if not all(map(is_plain_item, items)):
+        extra = {SOURCE: [dict(item) for item in items]}
+        # As it is set when it is made: the message follows from the reply.
+        object.__setattr__(reply, "message", _with_extra(reply.message, extra))
+    return reply
 
 
 def _own_source(one: SourcedMessage, sources: Mapping[str, Any], read: Callable[[Any], str]) -> Any:
@@ -437,9 +462,13 @@ def _with_extra(message: Message, extra: Mapping[str, Any]) -> Message:
     )
 
 
-def _needs_storage(item: Mapping[str, Any]) -> bool:
-    """Whether an item says nothing by itself: the server must have stored it."""
-    return item.get("type") == "reasoning" and not item.get("encrypted_content")
+def _unstored(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Items for a server that has stored none of them: without ids, and without what says nothing itself."""
+    said = [one for one in items if one.get("type") != "reasoning" or one.get("encrypted_content")]
+    return [
+        dict(one) if one.get("type") == "reasoning" else {key: one[key] for key in one if key != "id"}
+        for one in said
+    ]
 
 
 def _is_rule(source: Mapping[str, Any]) -> bool:
