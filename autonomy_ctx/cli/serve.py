@@ -1,4 +1,4 @@
-"""`autonomy-ctx serve`: the agents of a Python file over HTTP, until Ctrl-C or a TERM signal."""
+"""`autonomy-ctx serve`: the agents of a Python file, or an OpenAI endpoint, until Ctrl-C or a TERM signal."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from autonomy_ctx.agents.agent import Agent
 from autonomy_ctx.agents.node import Node
+from autonomy_ctx.cli.endpoint import EndpointOptions, serve_endpoint
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.python_file import MODULE, load_objects, split_place
 from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
@@ -26,6 +27,8 @@ from autonomy_ctx.server.http import HttpServer, http
 
 TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
 MAIN = "main"
+# The group of the options of the endpoint in the help.
+UPSTREAM = "With --upstream"
 WHAT = "Node, async function main(node) or Agent"
 
 Main: TypeAlias = Callable[[Any], Awaitable[Any]]
@@ -34,12 +37,20 @@ Main: TypeAlias = Callable[[Any], Awaitable[Any]]
 def serve(
     output: Output,
     place: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="FILE[:NAME]",
             help="A Python file with a Node, a main(node), or agents; it is run.",
         ),
-    ],
+    ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            "--upstream",
+            metavar="URL",
+            help="Serve the OpenAI API in front of this one, such as https://api.openai.com/v1.",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
     ] = "127.0.0.1",
@@ -57,13 +68,92 @@ def serve(
         bool, typer.Option("--write", help="Let the inspector pin messages, change facts and delete.")
     ] = False,
     memory: MemoryOption = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope",
+            "-s",
+            metavar="NAME",
+            help="Whose conversations they are; default if not given.",
+            rich_help_panel=UPSTREAM,
+        ),
+    ] = None,
+    scope_by_key: Annotated[
+        bool,
+        typer.Option("--scope-by-key", help="A scope for each key of a client.", rich_help_panel=UPSTREAM),
+    ] = False,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key-env",
+            metavar="VARIABLE",
+            help="Ask upstream with the key in this variable, not with the client's.",
+            rich_help_panel=UPSTREAM,
+        ),
+    ] = None,
+    floor: Annotated[
+        int | None,
+        typer.Option(
+            "--floor", help="Messages that stay verbatim after a summary.", rich_help_panel=UPSTREAM
+        ),
+    ] = None,
+    ceiling: Annotated[
+        int | None,
+        typer.Option(
+            "--ceiling", help="Messages after which a summary is written.", rich_help_panel=UPSTREAM
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens",
+            metavar="TOKENS",
+            help="The most tokens of a context; what the model reads at once if not given.",
+            rich_help_panel=UPSTREAM,
+        ),
+    ] = None,
 ) -> None:
     """Serve the agents of a Python file over HTTP, and a page that shows their conversations.
 
     Ctrl-C or a TERM signal ends it: turns that run have a moment to finish. With --memory, agents and
     `main` work on that database; a Node has its own. The page is the inspector; its address has the token.
+
+    With --upstream and no file, it is an OpenAI endpoint: clients change their base URL, what they say is
+    stored, and their model is shown a context that stays small.
     """
     output.log_warnings()
+    own = {
+        "--scope": scope,
+        "--scope-by-key": scope_by_key or None,
+        "--api-key-env": api_key_env,
+        "--floor": floor,
+        "--ceiling": ceiling,
+        "--max-tokens": max_tokens,
+    }
+    if upstream is not None:
+        if place is not None:
+            raise WrongInput(f"--upstream serves no agents; leave out {place}, or --upstream")
+        options = EndpointOptions(
+            upstream=upstream,
+            host=host,
+            port=port,
+            token=token,
+            write=write,
+            memory=memory,
+            scope=scope,
+            scope_by_key=scope_by_key,
+            api_key_env=api_key_env,
+            floor=floor,
+            ceiling=ceiling,
+            max_tokens=max_tokens,
+        )
+        anyio.run(serve_endpoint, output, options)
+        return
+    if place is None:
+        raise WrongInput("name a Python file with agents, or give --upstream URL")
+    given = [name for name, value in own.items() if value is not None]
+    if given:
+        raise WrongInput(f"{' and '.join(given)} is for --upstream; a file says that itself")
     chosen = token or secrets.token_urlsafe(24)
     serving = http(host=host, port=port, token=chosen, inspector="write" if write else "read")
     announcement = Announcement(output, serving, token=chosen, is_token_known=bool(token))

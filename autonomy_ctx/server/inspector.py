@@ -276,12 +276,12 @@ def inspector_app(
 
 
 class InspectedServer:
-    """The API of a node with the inspector of its memory beside it, at `/inspector/`."""
+    """An API with the inspector of its memory beside it, at `/inspector/`."""
 
     def __init__(
         self,
         api: ASGIApp,
-        node: Node,
+        memory_or_node: Memory | Node,
         *,
         token: str,
         write: bool,
@@ -290,7 +290,9 @@ class InspectedServer:
     ) -> None:
         self._api = api
         access = InspectorAccess(token=token, hosts=frozenset(own_names(host)))
-        self._inspector = Inspector(node, access, write=write, poll_seconds=POLL_SECONDS, requests=requests)
+        self._inspector = Inspector(
+            memory_or_node, access, write=write, poll_seconds=POLL_SECONDS, requests=requests
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

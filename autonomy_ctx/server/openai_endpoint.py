@@ -6,7 +6,8 @@ its place, and its answer comes back as it is. Other requests of the API are pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
@@ -27,8 +28,11 @@ from autonomy_ctx.engine.engine import ContextEngine, EngineOptions
 from autonomy_ctx.errors import AutonomyCtxError
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.app import BODY_LIMIT, ActiveRequests
+from autonomy_ctx.server.auth import Access, AccessPolicy
 from autonomy_ctx.server.errors import RequestRefused
-from autonomy_ctx.server.limits import BODY_SECONDS
+from autonomy_ctx.server.inspector import InspectedServer
+from autonomy_ctx.server.limits import BODY_SECONDS, GRACE_SECONDS, ServerLimits
+from autonomy_ctx.server.listener import run_server
 from autonomy_ctx.server.openai_conversations import Conversations
 from autonomy_ctx.server.openai_errors import ENDPOINT_CLOSING, OpenAIError, to_openai_error
 from autonomy_ctx.server.openai_relay import LARGE_BODY, Exchanges, ModelAnswer, PassedThrough
@@ -48,7 +52,7 @@ from autonomy_ctx.server.tenant_api import (
     check_scope,
 )
 from autonomy_ctx.server.upstream import SILENCE_SECONDS, Upstream, UpstreamFailure
-from autonomy_ctx.validation import check_int, check_seconds
+from autonomy_ctx.validation import check_int, check_seconds, is_loopback
 
 _KEY_NAME = "autonomy_ctx.upstream_key"
 # What is nobody's: these may be asked with a key that all tenants share.
@@ -263,6 +267,37 @@ class OpenAIApp(AsyncResource):
                 f"a body may have {most:,} bytes; send less, or a reference to a file", status=413
             )
         return bytes(body)
+
+
+class _LocalEndpoint:
+    """An endpoint that no web page of another site reaches."""
+
+    def __init__(self, app: OpenAIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._access.refusal(scope.get("path", ""), scope.get("headers", ()))
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await to_openai_error(RequestRefused(refusal)).response()(scope, receive, send)
+
+
+@asynccontextmanager
+async def endpoint_server(
+    app: OpenAIApp, *, host: str, port: int, token: str, write: bool
+) -> AsyncIterator[int]:
+    """Run an endpoint with the inspector of its memory while the context is open, and give the port."""
+    host = "127.0.0.1" if host.lower() == "localhost" else host
+    guarded = _LocalEndpoint(app, AccessPolicy(loopback=is_loopback(host)))
+    inspected = InspectedServer(
+        guarded, app.memory, token=token, write=write, host=host, requests=app.requests
+    )
+    running = run_server(
+        inspected, app.requests, host=host, port=port, grace_seconds=GRACE_SECONDS, limits=ServerLimits()
+    )
+    async with running as found:
+        yield found
 
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
