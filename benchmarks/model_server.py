@@ -15,10 +15,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 from zlib import crc32
 
 from autonomy_ctx.items.token_estimate import estimate_tokens
@@ -36,6 +36,8 @@ SLOW = 100
 CACHED_PROMPTS = 64
 # One question in so many is answered with a tool call first.
 TOOL_EVERY = 3
+# Method, path and body of a request in, the answer's body out; None where there is no such path.
+Answer: TypeAlias = Callable[[str, str, dict[str, Any]], Awaitable[Mapping[str, Any] | None]]
 
 
 class Closed(Exception):
@@ -60,6 +62,20 @@ class Server:
         self.batches: Counter[str] = Counter()
         self._prompts: list[str] = []
         self._random = Random(7)
+
+    async def answer(self, method: str, path: str, body: dict[str, Any]) -> Mapping[str, Any] | None:
+        match method, path:
+            case "POST", "/v1/chat/completions":
+                return await self.completion(body)
+            case "POST", "/mode" if body.get("mode") in MODES:
+                self.mode = body["mode"]
+                return {}
+            case "GET", "/stats":
+                return self.stats | {
+                    "summary_batches": len(self.batches),
+                    "summary_batch_most_calls": max(self.batches.values(), default=0),
+                }
+        return None
 
     async def completion(self, asked: dict[str, Any]) -> dict[str, Any]:
         messages = asked["messages"]
@@ -145,8 +161,8 @@ def garbage(number: int, messages: list[Any]) -> str:
     return (noise, called, "", str(messages[-1]["content"]))[number % 4]
 
 
-async def _serve(server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """HTTP/1.1 with connections kept alive; bodies with a length, which is all our client sends."""
+async def serve(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """HTTP/1.1 with connections kept alive; bodies with a length, which is all that clients here send."""
     try:
         while line := await reader.readline():
             method, path, _ = line.decode().split()
@@ -155,28 +171,19 @@ async def _serve(server: Server, reader: asyncio.StreamReader, writer: asyncio.S
                 name, _, value = header.decode().partition(":")
                 length = int(value) if name.lower() == "content-length" else length
             body = json.loads(await reader.readexactly(length)) if length else {}
-            status, answer = 200, {}
+            reply: Mapping[str, Any] | None
             try:
-                match method, path:
-                    case "POST", "/v1/chat/completions":
-                        answer = await server.completion(body)
-                    case "POST", "/mode" if body.get("mode") in MODES:
-                        server.mode = body["mode"]
-                    case "GET", "/stats":
-                        answer = server.stats | {
-                            "summary_batches": len(server.batches),
-                            "summary_batch_most_calls": max(server.batches.values(), default=0),
-                        }
-                    case _:
-                        status, answer = 404, {"error": f"{method} {path}"}
+                reply = await answer(method, path, body)
+                status = "404 Not Found" if reply is None else "200 OK"
             except Failed:
-                status, answer = 500, {"error": "internal error"}
+                status, reply = "500 Failed", {"error": "internal error"}
             except Cut:
                 writer.write(b'HTTP/1.1 200 -\r\ncontent-length: 1000\r\n\r\n{"object": "chat.')
                 await writer.drain()
                 raise Closed from None
-            data = json.dumps(answer).encode()
-            writer.write(f"HTTP/1.1 {status} -\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+            data = json.dumps({"error": f"no {method} {path}"} if reply is None else reply).encode()
+            head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(data)}"
+            writer.write(f"{head}\r\n\r\n".encode() + data)
             await writer.drain()
     except (Closed, ConnectionError, asyncio.IncompleteReadError):
         pass
@@ -184,9 +191,9 @@ async def _serve(server: Server, reader: asyncio.StreamReader, writer: asyncio.S
         writer.close()
 
 
-async def main() -> None:
-    server = Server()
-    listening = await asyncio.start_server(lambda r, w: _serve(server, r, w), "127.0.0.1", 0)
+async def run(answer: Answer) -> None:
+    """Listen on a free port, print it, and answer until the input is closed."""
+    listening = await asyncio.start_server(lambda r, w: serve(answer, r, w), "127.0.0.1", 0, limit=2**24)
     print(listening.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     # Hung answers would hold up an orderly end.
@@ -194,9 +201,9 @@ async def main() -> None:
 
 
 @contextmanager
-def running() -> Iterator[str]:
+def running(module: str = "benchmarks.model_server") -> Iterator[str]:
     """A server in a process of its own; its address."""
-    command = [sys.executable, "-m", "benchmarks.model_server"]
+    command = [sys.executable, "-m", module]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -205,4 +212,4 @@ def running() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(run(Server().answer))
