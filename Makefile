@@ -9,6 +9,9 @@ ADAPTERS_1 := .venv-adapters-1
 ADAPTERS_2 := .venv-adapters-2
 FRAMEWORKS_1 := langchain,openai-agents,pydantic-ai,google-adk,agent-framework,llama-index,strands
 FRAMEWORKS_2 := litellm
+# Other frameworks with their own memory, to be measured beside; the client of LlamaIndex needs an older `openai`.
+PEERS := .venv-peers
+PEERS_LLAMA_INDEX := .venv-peers-llama-index
 PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 TELL_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 VERSION := $(shell $(PYTHON) $(TELL_VERSION))
@@ -17,7 +20,7 @@ CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.
 # Tests start many processes, and without compiled files each compiles the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-adapters check nightly bench format clean
+.PHONY: demo test test-adapters check nightly bench bench-peers format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
@@ -42,12 +45,16 @@ nightly: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
+# The versions are those of benchmarks/peers/constraints*.txt. `make bench-peers ARGS="--markdown langchain"` for some.
+bench-peers: $(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready
+	$(PEERS)/bin/python -m benchmarks.peers $(ARGS)
+
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv $(DEMO) $(ADAPTERS_1) $(ADAPTERS_2) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml .venv/.made-with-$(VERSION)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
@@ -67,6 +74,17 @@ $(ADAPTERS_2)/.ready: FRAMEWORKS = $(FRAMEWORKS_2)
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(@D)/bin/python -m pip install --quiet --constraint tests/adapters/constraints-$*.txt --editable ".[$(FRAMEWORKS)]" --group adapters-$*
+	@touch $@
+
+$(PEERS)/.ready: GROUP = peers
+$(PEERS)/.ready: benchmarks/peers/constraints.txt
+$(PEERS_LLAMA_INDEX)/.ready: GROUP = peers-llama-index
+$(PEERS_LLAMA_INDEX)/.ready: benchmarks/peers/constraints-llama-index.txt
+$(PEERS)/.ready $(PEERS_LLAMA_INDEX)/.ready: pyproject.toml
+	@$(CHECK_VERSION)
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(@D)/bin/python -m pip install --quiet --constraint $(filter benchmarks/%,$^) --editable . --group $(GROUP)
 	@touch $@
 
 .venv/.made-with-$(VERSION):
