@@ -1,4 +1,7 @@
-"""Many conversations in one process: memory of idle ones, files, and composes per second."""
+"""Many conversations in one process: memory of idle ones, files, and composes per second.
+
+On SQLite beside bare sqlite3; in process beside lists of dicts with strings of their own.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,24 @@ import time
 import tracemalloc
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from autonomy_ctx import ContextTemplate, ConversationHistorySection, Memory
 from autonomy_ctx.items import wire
-from benchmarks.corpus import copy_as_dicts, fill_many
+from benchmarks.corpus import copy_as_dicts, fill_many, spoken
 from benchmarks.table import Figure
+from benchmarks.talk import said
 
 CONVERSATIONS, MESSAGES, WINDOW = 10_000, 50, 20
+# Conversations whose memory in process is measured: each takes as much as any other.
+WEIGHED = 200
 
 
 async def measure(folder: Path) -> list[Figure]:
+    return [*await on_disk(folder), await weigh(), await in_process()]
+
+
+async def on_disk(folder: Path) -> list[Figure]:
     path = folder / "many.db"
     memory = Memory(f"sqlite:///{path}")
     await memory.health_check()
@@ -76,6 +87,81 @@ async def measure(folder: Path) -> list[Figure]:
             bound=0.5,
             at_most=False,
         ),
+        Figure(
+            name="composes/s over 10,000 conversations on SQLite, in thousands",
+            ours=f"{4000 / ours:,.0f}/s",
+            floor=f"{4000 / floor:,.0f}/s with bare sqlite3",
+            value=4 / ours,
+            bound=5,
+            at_most=False,
+        ),
+    ]
+
+
+async def weigh() -> Figure:
+    """What a conversation takes that is kept in process alone, beside its dicts."""
+    memory, lists = Memory(), []
+    await memory.add_messages("many", "first", [spoken(0)])
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for number in range(WEIGHED):
+        await memory.add_messages("many", f"c{number}", _talk())
+    gc.collect()
+    ours = tracemalloc.get_traced_memory()[0] - before
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(WEIGHED):
+        lists.append(_talk())
+    gc.collect()
+    floor = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    await memory.close()
+    return Figure(
+        name=f"a conversation of {MESSAGES} in process: bytes / {MESSAGES} dicts",
+        ours=f"{ours / WEIGHED / 1000:.1f} KB",
+        floor=f"{floor / WEIGHED / 1000:.1f} KB",
+        value=ours / floor,
+        bound=1.2,
+    )
+
+
+async def in_process() -> Figure:
+    """Composes per second where nothing is on disk, beside the ends of lists."""
+    memory, lists = Memory(), {}
+    for number in range(CONVERSATIONS):
+        talk = [spoken(n) for n in range(MESSAGES)]
+        await memory.add_messages("many", f"c{number}", talk)
+        lists["many", f"c{number}"] = talk
+    template = ContextTemplate([ConversationHistorySection(max_messages=WINDOW)])
+    order = list(range(CONVERSATIONS))
+    Random(7).shuffle(order)
+    ours = floor = 0.0
+    for start in range(0, CONVERSATIONS, 200):
+        chosen = order[start : start + 200]
+        began = time.perf_counter()
+        for number in chosen:
+            await template.compose(memory, "many", f"c{number}")
+        ours += time.perf_counter() - began
+        began = time.perf_counter()
+        for number in chosen:
+            list(lists["many", f"c{number}"][-WINDOW:])
+        floor += time.perf_counter() - began
+    await memory.close()
+    return Figure(
+        name="composes/s over 10,000 conversations in process, in thousands",
+        ours=f"{CONVERSATIONS / ours:,.0f}/s",
+        floor=f"{CONVERSATIONS / floor:,.0f}/s from lists",
+        value=CONVERSATIONS / ours / 1000,
+        bound=30,
+        at_most=False,
+    )
+
+
+def _talk() -> list[dict[str, Any]]:
+    """A conversation with strings of its own, about 300 characters a message."""
+    return [
+        {"role": "assistant" if number % 2 else "user", "content": said(number, 75)}
+        for number in range(MESSAGES)
     ]
 
 
