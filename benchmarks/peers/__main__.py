@@ -33,7 +33,7 @@ NOTES = f"""\
 {TURNS} turns, {CALLS} tool calls of {RESULT_TOKENS} tokens, {len(FACTS)} planted facts; {{load}} before.
 One model for all, over HTTP: {REPLY_SECONDS * 1000:.0f} ms for a reply (a turn with a call has two), \
 {SUMMARY_SECONDS * 1000:.0f} ms for a summary,
-which has a fifth of what it is made of and at most {SUMMARY_TOKENS:,} tokens.
+which has a fifth of what it is made of, earlier summaries included, and at most {SUMMARY_TOKENS:,} tokens.
 Users write on when background work is done.
 
 level     20/10: a summary is due above 20 messages, 10 stay as they are; in tokens {MESSAGE_TOKENS} a message

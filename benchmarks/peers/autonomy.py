@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import Agent, Memory, Model, tool
-from benchmarks.peers.settings import INSTRUCTIONS, MODEL, Level, find_order
+from benchmarks.peers.settings import INSTRUCTIONS, LEVELS, MODEL, Level, find_order
 
 SCOPE, CONVERSATION = "shop", "orders"
 
@@ -33,7 +33,9 @@ class Conversation:
 
 
 async def start(url: str, folder: Path, level: Level | str) -> Conversation:
-    levels: Any = level if isinstance(level, str) else {"floor": level.floor, "ceiling": level.ceiling}
+    summary: Any = level
+    if isinstance(level, Level):
+        summary = True if level == LEVELS[0] else {"floor": level.floor, "ceiling": level.ceiling}
     memory = Memory(f"sqlite:///{folder / 'memory.db'}")
     agent = Agent(
         "shop",
@@ -43,6 +45,6 @@ async def start(url: str, folder: Path, level: Level | str) -> Conversation:
         tools=[tool(find_order)],
         # The others have no tools of their own either.
         builtin_tools=(),
-        context_summary=levels,
+        context_summary=summary,
     )
     return Conversation(agent, memory)

@@ -69,15 +69,15 @@ AUTONOMY = Peer(
     module="autonomy",
     level=LEVELS[0],
     package="autonomy-ctx",
-    memory='Agent(context_summary={"floor": ..., "ceiling": ...}), at 20/10 the same as True; SQLite file',
+    memory='Agent(context_summary=True), at 40/10 {"floor": 10, "ceiling": 40}; SQLite file',
 )
 LANGCHAIN = Peer(
     title="LangChain",
     module="langchain",
     level=LEVELS[0],
     package="langchain",
-    memory="create_agent with SummarizationMiddleware(trigger, keep) in messages; AsyncSqliteSaver, SQLite "
-    "file; messages that were summarized are in older checkpoints only",
+    memory="create_agent with SummarizationMiddleware(trigger, keep, trim_tokens_to_summarize=None); "
+    "AsyncSqliteSaver, SQLite file; messages that were summarized are in older checkpoints only",
 )
 LLAMA_INDEX = Peer(
     title="LlamaIndex",
