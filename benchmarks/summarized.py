@@ -14,7 +14,7 @@ from benchmarks.talk import said
 SHORT, LONG, WINDOW, SEGMENTS = 100, 100_000, 15, 4
 
 
-async def _summarize(memory: Memory, conversation: str, count: int) -> None:
+async def summarize(memory: Memory, conversation: str, count: int) -> None:
     """Commit segments over all but the window, of the same length for every conversation."""
     key, store = Key("", "ana", conversation), memory.store
     lease = await store.claim(key, owner="benchmark", task="benchmark", seconds=60)
@@ -35,7 +35,7 @@ async def measure(folder: Path) -> list[Figure]:
     memory = Memory(f"sqlite:///{folder / 'summarized.db'}")
     for name, count in (("short", SHORT), ("long", LONG)):
         await fill(memory, "ana", name, count)
-        await _summarize(memory, name, count)
+        await summarize(memory, name, count)
     section = SummarizedHistorySection(None)
     template = ContextTemplate([section])
     for name in ("short", "long"):
