@@ -38,27 +38,28 @@ def find_order(batch: int) -> str:
     return said(batch)
 
 
-def _answer(message: dict[str, Any], stop: str) -> bytes:
+def _answer(message: dict[str, Any], stop: str, asked: int) -> bytes:
+    tokens = asked // 4
     body = json.dumps(
         {
             "id": "chatcmpl-1",
             "object": "chat.completion",
             "model": "shop",
             "choices": [{"index": 0, "message": {"role": "assistant", **message}, "finish_reason": stop}],
-            "usage": {"prompt_tokens": 0, "completion_tokens": 20, "total_tokens": 20},
+            "usage": {"prompt_tokens": tokens, "completion_tokens": 20, "total_tokens": tokens + 20},
         }
     ).encode()
     head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
-def _call(number: int) -> bytes:
+def _call(number: int, asked: int) -> bytes:
     function = {"name": find_order.name, "arguments": '{"batch": 12}'}
     call = {"id": f"call_{number}", "type": "function", "function": function}
-    return _answer({"content": None, "tool_calls": [call]}, "tool_calls")
+    return _answer({"content": None, "tool_calls": [call]}, "tool_calls", asked)
 
 
-ANSWERING = _answer({"content": said(7)}, "stop")
+ANSWER = said(7)
 
 
 class ShopModel(asyncio.Protocol):
@@ -83,9 +84,11 @@ class ShopModel(asyncio.Protocol):
         if len(self._data) >= end + 4 + length:
             asked = json.loads(self._data[end + 4 : end + 4 + length])
             del self._data[: end + 4 + length]
-            is_question = asked["messages"][-1]["role"] == "user"
-            self._calls += is_question
-            self._transport.write(_call(self._calls) if is_question else ANSWERING)
+            if asked["messages"][-1]["role"] == "user":
+                self._calls += 1
+                self._transport.write(_call(self._calls, length))
+            else:
+                self._transport.write(_answer({"content": ANSWER}, "stop", length))
 
 
 async def main() -> None:

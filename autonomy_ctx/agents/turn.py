@@ -43,7 +43,7 @@ from autonomy_ctx.errors import (
 from autonomy_ctx.hooks import fire, hooks_for_event
 from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, Usage
 from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import ChatRole, Message, ToolCall
+from autonomy_ctx.items.message import TOOL, ChatRole, Message, ToolCall
 from autonomy_ctx.items.model_info import context_window_of, model_name
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
@@ -294,7 +294,7 @@ class TurnRunner:
         for one in composed.messages:
             if one.tool_calls:
                 calls.update(call.id for call in one.tool_calls)
-            if one.role is ChatRole.TOOL:
+            if one.role is TOOL:
                 shown.add(one.tool_call_id)
         missing = calls - shown
         if not missing:

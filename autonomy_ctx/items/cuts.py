@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.events import AgentConfigUpdate, AgentHandoff
-from autonomy_ctx.items.message import ChatRole, Message, TextContent, ThinkingContent
+from autonomy_ctx.items.message import (
+    ASSISTANT,
+    TOOL,
+    USER,
+    ChatRole,
+    Message,
+    TextContent,
+    ThinkingContent,
+)
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.wire import Item
 
@@ -123,8 +131,6 @@ def removable_groups(items: Sequence[Item], *, keep_newest_user: bool = True) ->
 
 
 def _find_links(items: Sequence[Item]) -> _Links:
-    # Contexts of many thousand items are edited: here the roles are looked up once, and each item once.
-    assistant, tool, user = ChatRole.ASSISTANT, ChatRole.TOOL, ChatRole.USER
     calls: dict[int, int] = {}
     latest: dict[str, int] = {}
     waiting: dict[str, int] = {}
@@ -141,7 +147,7 @@ def _find_links(items: Sequence[Item]) -> _Links:
         summarizes = (item.__class__ is not Message or bool(item.extra)) and is_summary(item)
         if summarizes or role in _INSTRUCTION_ROLES:
             lasting.append(index)
-        if role is assistant:
+        if role is ASSISTANT:
             if last_thinking >= 0:
                 thinking.append((last_thinking, index))
             if item.tool_calls:
@@ -151,9 +157,9 @@ def _find_links(items: Sequence[Item]) -> _Links:
             else:
                 settled = settled if summarizes else newest_user
                 thinks = _only_thinking(item)
-        elif role is user:
+        elif role is USER:
             newest_user = index
-        elif role is tool:
+        elif role is TOOL:
             result = item.tool_call_id
             if result and result in latest:
                 calls[index] = latest[result]

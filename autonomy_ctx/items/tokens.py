@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.message import Message, TextContent, ThinkingContent
+from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.token_estimate import estimate_tokens
 
 MIN_REPORT_WEIGHT = 0.2
@@ -98,6 +99,10 @@ PER_MESSAGE = 4
 PER_CALL = 5
 PER_TOOL = 8
 PER_IMAGE = 300
+
+# Counts of tool descriptions, by the counter and the text.
+_tool_counts: TextCache[int] = TextCache(256)
+MAX_CACHED_TOOL = 8000
 
 
 class TextCounter(Protocol):
@@ -190,7 +195,13 @@ class TokenCounter:
         return count
 
     def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        return sum(PER_TOOL + self.text_counter.count(json.dumps(tool, ensure_ascii=False)) for tool in tools)
+        return sum(PER_TOOL + self._count_tool(json.dumps(tool, ensure_ascii=False)) for tool in tools)
+
+    def _count_tool(self, text: str) -> int:
+        # An agent offers the same tools with every request.
+        if len(text) > MAX_CACHED_TOOL:
+            return self.text_counter.count(text)
+        return _tool_counts.get_or_make((self.text_counter.name, text), lambda: self.text_counter.count(text))
 
     def _count(self, message: Message) -> int:
         count = self.text_counter.count

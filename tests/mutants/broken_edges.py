@@ -368,8 +368,8 @@ MUTANTS = [
     Mutant(
         "a result without its call is left out",
         "items/formats/outgoing.py",
-        "        if message.role is ChatRole.TOOL:\n            continue\n",
-        "        if message.role is ChatRole.TOOL:\n            if message.tool_call_id not in "
+        "        if role is TOOL:\n            continue\n",
+        "        if role is TOOL:\n            if message.tool_call_id not in "
         "[call.id for one in messages for call in one.tool_calls]:\n"
         "                out.append(message)\n            continue\n",
         PREPARED,

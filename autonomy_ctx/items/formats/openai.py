@@ -48,7 +48,17 @@ from autonomy_ctx.items.formats.outgoing import (
     wire_tool_name,
     wire_tool_names,
 )
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, TextContent, ToolCall, new_id
+from autonomy_ctx.items.message import (
+    ASSISTANT,
+    TOOL,
+    USER,
+    ChatRole,
+    ImageContent,
+    Message,
+    TextContent,
+    ToolCall,
+    new_id,
+)
 
 _STOP_REASONS = {
     "stop": "end",
@@ -282,13 +292,15 @@ def openai_messages(
     # Images of results: a tool's message holds text only, so a user's after all results shows them.
     pending: list[dict[str, Any]] = []
     for message in ready.messages:
-        if message.role is ChatRole.TOOL:
+        role = message.role
+        if role is TOOL:
             out.append(_tool_message(message, pending, repairs))
             continue
-        _flush_images(pending, out)
-        if message.role is ChatRole.USER:
+        if pending:
+            _flush_images(pending, out)
+        if role is USER:
             out.append(_user_message(message, repairs))
-        elif message.role is ChatRole.ASSISTANT:
+        elif role is ASSISTANT:
             text = message_text(message, repairs)
             calls = [
                 _encode_call(call, names, repairs, send_extra_content=send_extra_content)
@@ -300,7 +312,7 @@ def openai_messages(
                 out.append({"role": "assistant", "content": text})
             else:
                 note_omission(message, repairs)
-        elif message.role in INSTRUCTION_ROLES:
+        elif role in INSTRUCTION_ROLES:
             text = message_text(message, repairs)
             if text:
                 out.append({"role": "developer" if reasoning_model else "system", "content": text})

@@ -20,7 +20,16 @@ from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.formats.base import WireRequest
 from autonomy_ctx.items.json_values import validate_json
-from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part, TextContent, ToolCall
+from autonomy_ctx.items.message import (
+    ASSISTANT,
+    TOOL,
+    ChatRole,
+    ImageContent,
+    Message,
+    Part,
+    TextContent,
+    ToolCall,
+)
 from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.transcript import nonce, wrap_untrusted
@@ -377,9 +386,10 @@ def repair_messages(
     renamed: list[str] = []
     out: list[Message] = []
     for index, message in enumerate(messages):
-        if message.role is ChatRole.TOOL:
+        role = message.role
+        if role is TOOL:
             continue
-        if message.role is not ChatRole.ASSISTANT or not message.tool_calls:
+        if role is not ASSISTANT or not message.tool_calls:
             out.append(summary_record(message) if isinstance(message, Summary) else message)
             continue
         calls = _assign_call_ids(message, ids, renamed)
@@ -398,9 +408,12 @@ def _results_by_call(messages: Sequence[Message], repairs: list[str]) -> dict[tu
     calls: dict[str, int] = {}
     results: dict[tuple[int, str], Message] = {}
     for index, message in enumerate(messages):
-        if message.role is ChatRole.ASSISTANT:
-            calls.update({call.id: index for call in message.tool_calls if call.id})
-        elif message.role is ChatRole.TOOL:
+        role = message.role
+        if role is ASSISTANT:
+            for call in message.tool_calls:
+                if call.id:
+                    calls[call.id] = index
+        elif role is TOOL:
             name = message.tool_call_id or ""
             if name not in calls:
                 repairs.append(f"a result for {message.tool_call_id!r} has no call before it: left out")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from autonomy_ctx.errors import ConflictingMessage
-from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.message import USER
 from autonomy_ctx.memory.encoding import (
     UnreadableRow,
     check_complete,
@@ -132,7 +132,7 @@ class Transaction:
                 continue
             row.position += 1
             positions.append(row.position)
-            if draft.message.role is ChatRole.USER:
+            if draft.message.role is USER:
                 row.last_user = row.position
         if not row.count and row.position > before:
             self._connection.execute("UPDATE conversation SET has_messages = 1 WHERE id = ?", (row.id,))
@@ -204,7 +204,7 @@ class Transaction:
             position,
             message.id,
             to_microseconds(message.created_at),
-            message.role is ChatRole.USER,
+            message.role is USER,
             draft.tokens,
             draft.counter,
             draft.size,
