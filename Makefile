@@ -4,6 +4,8 @@
 BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv-demo
+DOCS := .venv-docs
+PACKAGE := .venv-package
 # The frameworks that the adapters are for; not all of them can be installed together.
 ADAPTERS_1 := .venv-adapters-1
 ADAPTERS_2 := .venv-adapters-2
@@ -20,18 +22,27 @@ CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit("autonomy_ctx needs Python 3.
 # Tests start many processes, and without compiled files each compiles the library again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-adapters check nightly bench bench-peers format clean
+.PHONY: demo test test-adapters test-package check nightly bench bench-peers docs docs-serve format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly" --ignore=tests/docs_site
 
 # The versions are those of tests/adapters/constraints-*.txt.
 test-adapters: $(ADAPTERS_1)/.ready $(ADAPTERS_2)/.ready
 	$(ADAPTERS_1)/bin/python -m pytest -q -n 2 tests/adapters --ignore=tests/adapters/test_litellm.py
 	$(ADAPTERS_2)/bin/python -m pytest -q tests/adapters/test_litellm.py
+
+# The site, into site/: without a network, and no broken link, anchor or reference. Then it is opened in a browser.
+docs: $(READY) $(DOCS)/.ready
+	PYTHONPATH=docs/theme $(DOCS)/bin/zensical build --clean --strict
+	$(DOCS)/bin/python docs/check_site.py site
+	$(BIN)/python -m pytest -q tests/docs_site
+
+docs-serve: $(DOCS)/.ready
+	PYTHONPATH=docs/theme $(DOCS)/bin/zensical serve
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -54,7 +65,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv $(DEMO) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(DOCS) $(PACKAGE) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml .venv/.made-with-$(VERSION)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
@@ -65,6 +76,13 @@ $(DEMO)/.ready: pyproject.toml
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(DEMO)
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,server]'
+	@touch $@
+
+$(DOCS)/.ready: pyproject.toml docs/constraints.txt
+	@$(CHECK_VERSION)
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(DOCS)/bin/python -m pip install --quiet --constraint docs/constraints.txt --group docs
 	@touch $@
 
 $(ADAPTERS_1)/.ready: FRAMEWORKS = $(FRAMEWORKS_1)

@@ -21,6 +21,8 @@ REFERENCE = {
 PROMISES = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
 
 _SIGNED = re.compile(r"`(?:await )?(\w+)\(([^`]*)\)(?: -> [^`]*)?`")
+# What the site takes from the source: signature, docstring and members.
+_DIRECTIVE = re.compile(r"^::: ([\w.]+)\.(\w+)$", re.MULTILINE)
 # A file or a folder, as a page names it: `items/cuts.py`, `items/formats/`, or in a figure without marks.
 _PATH = re.compile(r"(?:(?<=`)|(?<= ))((?:[\w.]+/)*(?:[\w.*<>]+\.py|[\w.]+/(?=`)))")
 _TEST = re.compile(r"`((?:tests|autonomy_ctx)/[\w/]+\.py)((?:::\w+)*)`")
@@ -84,6 +86,26 @@ def methods(kind: type) -> list[str]:
 @pytest.mark.parametrize("name", sorted({name for _, name in PUBLIC}))
 def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert any(f"`{name}`" in text or f"`{name}(" in text for text in REFERENCE.values())
+
+
+def test_every_public_name_is_taken_from_the_source_once() -> None:
+    taken = [found for text in REFERENCE.values() for found in _DIRECTIVE.findall(text)]
+    # Under its shortest name: the root before a submodule.
+    wanted = {name: module for module, name in reversed(PUBLIC)}
+    assert sorted(taken) == sorted((module, name) for name, module in wanted.items())
+
+
+@pytest.mark.parametrize(("heading", "body"), list(entries()), ids=lambda text: text[:40].split("(")[0])
+def test_below_a_heading_is_what_it_names(heading: str, body: str) -> None:
+    named = re.findall(r"`(\w+)[`(]", heading)
+    below = re.match(r"(?:\n::: [\w.]+\n)*", body)
+    assert below is not None
+    taken = [name for _, name in _DIRECTIVE.findall(below[0])]
+    # Errors have a page of their own, and the hooks of agents are on that of agents.
+    elsewhere = {name for module, name in PUBLIC if module == "autonomy_ctx.errors"} | {"AgentHook"}
+    assert taken == named or (not taken and set(named) <= elsewhere), (
+        f"put `::: module.Name` below it, for each of {named}"
+    )
 
 
 def test_the_reference_says_where_each_name_is_imported_from() -> None:

@@ -34,6 +34,10 @@ def _format_time(at: datetime) -> str:
     return f"{at.isoformat(timespec='seconds')} ({_DAYS[at.weekday()]})"
 
 
+get_current_time_utc: TimeTool
+"""A tool: the current date and time in UTC, in ISO 8601, with the day of the week."""
+get_current_time: TimeTool
+"""A tool: the current local date and time, in ISO 8601, with the day of the week."""
 get_current_time_utc, get_current_time = time_tools()
 ToolRegistry.register(get_current_time_utc)
 ToolRegistry.register(get_current_time)
