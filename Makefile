@@ -5,7 +5,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv-demo
 DOCS := .venv-docs
-PACKAGE := .venv-package
+# Every environment has its exact versions: what is green today is green next year.
+EXACTLY := --constraint tests/constraints.txt --build-constraint tests/constraints.txt
 # The frameworks that the adapters are for; not all of them can be installed together.
 ADAPTERS_1 := .venv-adapters-1
 ADAPTERS_2 := .venv-adapters-2
@@ -28,12 +29,16 @@ demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly" --ignore=tests/docs_site
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly" --ignore=tests/docs_site --ignore=tests/package
 
 # The versions are those of tests/adapters/constraints-*.txt.
 test-adapters: $(ADAPTERS_1)/.ready $(ADAPTERS_2)/.ready
 	$(ADAPTERS_1)/bin/python -m pytest -q -n 2 tests/adapters --ignore=tests/adapters/test_litellm.py
 	$(ADAPTERS_2)/bin/python -m pytest -q tests/adapters/test_litellm.py
+
+# Wheel and sdist, each installed in a fresh environment; every extra in one of its own, those of adapters at night.
+test-package: $(READY)
+	$(BIN)/python -m pytest -q -n 2 -m "not nightly" tests/package
 
 # The site, into site/: without a network, and no broken link, anchor or reference. Then it is opened in a browser.
 docs: $(READY) $(DOCS)/.ready
@@ -65,17 +70,17 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv $(DEMO) $(DOCS) $(PACKAGE) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml .venv/.made-with-$(VERSION)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+$(READY): pyproject.toml tests/constraints.txt .venv/.made-with-$(VERSION)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.3"
+	$(BIN)/python -m pip install --quiet $(EXACTLY) --editable . --group dev
 	@touch $@
 
-$(DEMO)/.ready: pyproject.toml
+$(DEMO)/.ready: pyproject.toml tests/constraints.txt
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(DEMO)
-	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[cli,server]'
+	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --constraint tests/constraints.txt --editable '.[cli,server]'
 	@touch $@
 
 $(DOCS)/.ready: pyproject.toml docs/constraints.txt
@@ -90,8 +95,8 @@ $(ADAPTERS_2)/.ready: FRAMEWORKS = $(FRAMEWORKS_2)
 .venv-adapters-%/.ready: pyproject.toml tests/adapters/constraints-%.txt
 	@$(CHECK_VERSION)
 	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(@D)/bin/python -m pip install --quiet --constraint tests/adapters/constraints-$*.txt --editable ".[$(FRAMEWORKS)]" --group adapters-$*
+	$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.3"
+	$(@D)/bin/python -m pip install --quiet --constraint tests/adapters/constraints-$*.txt --build-constraint tests/constraints.txt --editable ".[$(FRAMEWORKS)]" --group adapters-$*
 	@touch $@
 
 $(PEERS)/.ready: GROUP = peers

@@ -24,8 +24,9 @@ def list_benchmarks() -> str:
 
 
 def main() -> None:
-    before, _, _ = PAGE.read_text(encoding="utf-8").partition(HEAD)
-    PAGE.write_text(before + HEAD + list_benchmarks(), encoding="utf-8")
+    before, _, old = PAGE.read_text(encoding="utf-8").partition(HEAD)
+    _, blank, after = old.partition("\n\n")
+    PAGE.write_text(before + HEAD + list_benchmarks().rstrip() + "\n" + blank[1:] + after, encoding="utf-8")
 
 
 if __name__ == "__main__":
