@@ -10,6 +10,9 @@ EXACTLY := --constraint tests/constraints.txt --build-constraint tests/constrain
 # The frameworks that the adapters are for; not all of them can be installed together.
 ADAPTERS_1 := .venv-adapters-1
 ADAPTERS_2 := .venv-adapters-2
+# The OpenAI SDK for Node, for tests of the endpoint.
+NODE := tests/server/node
+NODE_READY := $(NODE)/node_modules/.package-lock.json
 FRAMEWORKS_1 := langchain,openai-agents,pydantic-ai,google-adk,agent-framework,llama-index,strands
 FRAMEWORKS_2 := litellm
 # Other frameworks with their own memory, to be measured beside; the client of LlamaIndex needs an older `openai`.
@@ -28,7 +31,7 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/autonomy-ctx demo
 
-test: $(READY)
+test: $(READY) $(NODE_READY)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly" --ignore=tests/docs_site --ignore=tests/package
 
 # The versions are those of tests/adapters/constraints-*.txt.
@@ -70,7 +73,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(DEMO) $(DOCS) $(ADAPTERS_1) $(ADAPTERS_2) $(PEERS) $(PEERS_LLAMA_INDEX) $(NODE)/node_modules site dist .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml tests/constraints.txt .venv/.made-with-$(VERSION)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.3"
@@ -89,6 +92,11 @@ $(DOCS)/.ready: pyproject.toml docs/constraints.txt
 	$(DOCS)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(DOCS)/bin/python -m pip install --quiet --constraint docs/constraints.txt --group docs
 	@touch $@
+
+# Without npm the tests that need it are skipped; in CI they fail.
+$(NODE_READY): $(NODE)/package-lock.json
+	@if command -v npm >/dev/null; then npm ci --silent --ignore-scripts --prefix $(NODE) && touch $@; \
+	else echo "npm is missing: tests with the OpenAI SDK for Node are skipped"; fi
 
 $(ADAPTERS_1)/.ready: FRAMEWORKS = $(FRAMEWORKS_1)
 $(ADAPTERS_2)/.ready: FRAMEWORKS = $(FRAMEWORKS_2)

@@ -87,7 +87,7 @@ def _is_ours(headers: Mapping[str, str]) -> bool:
 
 
 def _chat_as_we_write(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A body of chat completions without the names of speakers, and with text in one piece."""
+    """A body of chat completions with text in one piece, without names of speakers and empty fields."""
     messages = []
     for message in body["messages"]:
         one = dict(message)
@@ -95,19 +95,35 @@ def _chat_as_we_write(body: Mapping[str, Any]) -> dict[str, Any]:
             one["content"] = _joined(one.get("content"), "text")
         if one["role"] == "assistant":
             one.pop("name", None)
+            if one.get("refusal") is None:
+                one.pop("refusal", None)
+            if one.get("tool_calls"):
+                one["content"] = one["content"] or None
         messages.append(one)
     return {**body, "messages": messages}
 
 
 def _input_as_we_write(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A body of responses whose messages say their type, and have an answer as one text."""
+    """A body of responses whose messages say their type, and have rules and answers as one text.
+
+    Custom tools take a text. Here they are functions with one argument; tools of the provider are left out.
+    """
     items = []
     for item in body["input"]:
         one = {"type": "message", **item}
-        if one["type"] == "message" and one["role"] == "assistant":
-            one["content"] = _joined(one["content"], "output_text")
+        match one["type"]:
+            case "message" if one["role"] == "assistant":
+                one["content"] = _joined(one["content"], "output_text")
+            case "message" if one["role"] != "user":
+                one["content"] = _joined(one["content"], "input_text")
+            case "custom_tool_call":
+                assert isinstance(one["input"], str), "a custom tool takes a text"
+                one |= {"type": "function_call", "arguments": json.dumps({"input": one["input"]})}
+            case "custom_tool_call_output":
+                one["type"] = "function_call_output"
         items.append(one)
-    return {**body, "input": items}
+    tools = [one for one in body.get("tools", ()) if one["type"] == "function"]
+    return {**body, "input": items, "tools": tools}
 
 
 def _joined(content: Any, kind: str) -> Any:
@@ -251,6 +267,10 @@ class Responses:
             added = {**item, **empty[item["type"]], "status": "in_progress"}
             made.append({"type": "response.output_item.added", "output_index": index, "item": added})
             if item["type"] == "message":
+                part = {"type": "output_text", "text": "", "annotations": []}
+                made.append(
+                    {"type": "response.content_part.added", **about, "content_index": 0, "part": part}
+                )
                 kind = {"type": "response.output_text.delta", "content_index": 0}
                 made += [{**kind, **about, "delta": one} for one in halves(say.text)]
             elif item["type"] == "function_call":
@@ -261,7 +281,15 @@ class Responses:
                 made += [{**kind, **about, "delta": one} for one in halves(say.thinking)]
             made.append({"type": "response.output_item.done", "output_index": index, "item": item})
         made.append({"type": "response.completed", "response": whole})
-        return [sse({**one, "sequence_number": at}, one["type"]) for at, one in enumerate(made)]
+        pieces: list[bytes] = []
+        for at, one in enumerate(made):
+            event = sse({**one, "sequence_number": at}, one["type"])
+            # A message and its first part begin together.
+            if one["type"] == "response.content_part.added":
+                pieces[-1] += event
+            else:
+                pieces.append(event)
+        return pieces
 
     def asked(self, body: Any) -> Asked:
         said: list[tuple[str, str]] = []
