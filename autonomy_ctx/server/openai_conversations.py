@@ -20,7 +20,7 @@ from cachetools import LRUCache
 
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
-from autonomy_ctx.items.formats.base import ModelReply, Usage
+from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import ChatRole, Message, new_id
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key, make_key
@@ -33,7 +33,7 @@ from autonomy_ctx.server.openai_history import (
     pair_id,
     place_history,
 )
-from autonomy_ctx.server.openai_requests import ClientRequest
+from autonomy_ctx.server.openai_requests import ClientRequest, UpstreamAnswer
 
 # The index of a scope stands beside a log that nobody writes to.
 INDEX_CONVERSATION = "autonomy_ctx:openai"
@@ -138,19 +138,19 @@ class Conversations:
         )
         return replace(exchange, context=context)
 
-    async def finish(self, exchange: Exchange, reply: ModelReply) -> None:
+    async def finish(self, exchange: Exchange, answer: UpstreamAnswer) -> None:
         """Store an answer, and note how to find it."""
-        question = exchange.context.history[-1]
-        said, before = fingerprint(reply.message), fingerprint(question.message)
-        answer = SourcedMessage(reply.message, None, chain_id(question.stored_id, said))
+        question, reply = exchange.context.history[-1], answer.reply
+        said = _chain_from([SourcedMessage(one) for one in answer.messages], 0, question.stored_id)
         usage = None if reply.usage == Usage() else reply.usage
-        branch = await self._engine.store_reply(exchange.key, exchange.context, answer, usage=usage)
-        pair = pair_id(before, said)
+        branch = await self._engine.store_reply(exchange.key, exchange.context, *said, usage=usage)
+        before, last = [fingerprint(one.message) for one in (question, *said)][-2:]
+        pair, name = pair_id(before, last), said[-1].stored_id
         self._pairs[branch.scope, pair] = exchange.key
-        names = [answer.stored_id, pair]
+        names = [name, pair]
         if reply.id is not None and exchange.request.api.has_responses:
             names.append(_response_name(reply.id))
-        await self._index(branch, names, answer.stored_id)
+        await self._index(branch, names, name)
 
     async def leave(self, exchange: Exchange, *, answered: bool) -> None:
         """The request has ended. Note what only later requests need."""

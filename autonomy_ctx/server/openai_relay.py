@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from autonomy_ctx.agents.turn import RETRY_SHARE, WINDOW_SHARE
 from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.errors import BudgetExceeded
-from autonomy_ctx.items.formats.base import ModelReply, StreamReader
+from autonomy_ctx.items.formats.base import ModelReply
 from autonomy_ctx.items.formats.overflow import Overflow, find_overflow
 from autonomy_ctx.models.catalog import find_context_window
 from autonomy_ctx.server.app import ActiveRequests
@@ -30,7 +30,12 @@ from autonomy_ctx.server.errors import encode_json
 from autonomy_ctx.server.events import LAST_SECONDS, cancel_on_disconnect, send_piece
 from autonomy_ctx.server.openai_conversations import Conversations, Exchange
 from autonomy_ctx.server.openai_errors import ENDPOINT_CLOSING, OpenAIError, to_openai_error
-from autonomy_ctx.server.openai_requests import CONVERSATION_HEADER, ClientRequest
+from autonomy_ctx.server.openai_requests import (
+    CONVERSATION_HEADER,
+    AnswerReader,
+    ClientRequest,
+    UpstreamAnswer,
+)
 from autonomy_ctx.server.upstream import (
     EventSplitter,
     StreamPiece,
@@ -85,12 +90,12 @@ class Exchanges:
         encode = partial(encode_json, body)
         return await anyio.to_thread.run_sync(encode) if request.size >= LARGE_BODY else encode()
 
-    async def store_reply(self, exchange: Exchange, reply: ModelReply) -> bool:
+    async def store_answer(self, exchange: Exchange, answer: UpstreamAnswer) -> bool:
         """Store an answer, also when its client goes away meanwhile; whether there is one."""
-        if not (reply.parts or reply.tool_calls):
+        if not answer.messages:
             return False
         # If it fails, the client has its answer all the same, and most send it back with their next request.
-        await self._store_anyway(self._conversations.finish(exchange, reply))
+        await self._store_anyway(self._conversations.finish(exchange, answer))
         return True
 
     async def leave(self, exchange: Exchange, *, answered: bool) -> None:
@@ -181,7 +186,7 @@ class ModelAnswer(Response):
             if overflow is not None and may_retry:
                 return _Refusal(overflow, response, body)
             if is_good:
-                await self._store_reply(api.read_reply(data))
+                await self._store_answer(api.read_answer(data))
             await self._sender.send_all(response, body)
         return None
 
@@ -201,24 +206,24 @@ class ModelAnswer(Response):
                 if api.is_last(piece):
                     await sender.send_some(response, waiting)
                     if not has_failed:
-                        await self._store_reply(reader.finish())
+                        await self._store_answer(reader.finish())
                     await sender.end(piece.raw)
                     await response.drain()
                     return None
                 waiting += piece.raw
                 if sender.started or not api.is_preface(piece):
                     await sender.send_some(response, waiting)
-        reply = reader.finish()
-        if not has_failed and reply.stop is None:
+        answer = reader.finish()
+        if not has_failed and answer.reply.stop is None:
             raise UpstreamFailure(f"{self._upstream.host} broke off its answer", code="upstream_broke_off")
         if not has_failed:
-            await self._store_reply(reply)
+            await self._store_answer(answer)
         await sender.send_some(response, waiting)
         await sender.end(splitter.rest)
         return None
 
-    async def _store_reply(self, reply: ModelReply) -> None:
-        self._is_answered = await self._exchanges.store_reply(self._exchange, reply)
+    async def _store_answer(self, answer: UpstreamAnswer) -> None:
+        self._is_answered = await self._exchanges.store_answer(self._exchange, answer)
 
 
 class PassedThrough(Response):
@@ -316,7 +321,7 @@ class _Sender:
 class _TolerantReader:
     """Puts an answer together for memory; what it does not understand is the client's matter."""
 
-    def __init__(self, reader: StreamReader) -> None:
+    def __init__(self, reader: AnswerReader) -> None:
         self._reader, self._is_damaged = reader, False
 
     def feed(self, piece: StreamPiece) -> None:
@@ -327,11 +332,12 @@ class _TolerantReader:
         except Exception:  # a format may stumble in any way over what is none of its own
             self._is_damaged = True
 
-    def finish(self) -> ModelReply:
+    def finish(self) -> UpstreamAnswer:
+        damaged = UpstreamAnswer(ModelReply(stop="error"))
         try:
-            return ModelReply(stop="error") if self._is_damaged else self._reader.finish()
+            return damaged if self._is_damaged else self._reader.finish()
         except Exception:  # as above
-            return ModelReply(stop="error")
+            return damaged
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

@@ -10,16 +10,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 from urllib.parse import unquote
 
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.errors import InvalidMessage
-from autonomy_ctx.items.formats.base import ModelReply, StreamReader
+from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, StreamReader
 from autonomy_ctx.items.formats.incoming import as_count, as_mapping, as_mappings, as_nonempty_text
 from autonomy_ctx.items.formats.openai import EXTRA_CONTENT, OpenAIFormat, openai_message
 from autonomy_ctx.items.formats.openai_responses import (
     ResponsesFormat,
+    ResponsesReader,
     is_plain_item,
     read_input,
     responses_items,
@@ -73,6 +74,23 @@ class ClientRequest:
         return next(filter(None, (as_count(self.body.get(name)) for name in names)), 0)
 
 
+class UpstreamAnswer(NamedTuple):
+    """An answer, and its messages as they are read when the client sends them back."""
+
+    reply: ModelReply
+    messages: Sequence[Message] = ()
+
+
+class AnswerReader(Protocol):
+    """Puts an answer in pieces together again."""
+
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
+        """Take in one event."""
+
+    def finish(self) -> UpstreamAnswer:
+        """The answer, once the stream has ended."""
+
+
 class OpenAIApi(Protocol):
     """One of the two APIs."""
 
@@ -99,10 +117,10 @@ class OpenAIApi(Protocol):
     ) -> dict[str, Any]:
         """The body with a context in place of its messages; `sources` has the client's own by their ids."""
 
-    def read_reply(self, body: Mapping[str, Any]) -> ModelReply:
+    def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
         """What a whole answer says."""
 
-    def reader(self) -> StreamReader:
+    def reader(self) -> AnswerReader:
         """For an answer in pieces."""
 
     def is_preface(self, piece: StreamPiece) -> bool:
@@ -178,11 +196,11 @@ class ChatCompletions:
         ]
         return {**request.body, "messages": messages}
 
-    def read_reply(self, body: Mapping[str, Any]) -> ModelReply:
+    def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
         """What a whole answer says."""
-        return self._format.reply(body)
+        return _chat_answer(self._format.reply(body))
 
-    def reader(self) -> StreamReader:
+    def reader(self) -> AnswerReader:
         """For an answer in pieces: of several answers, the first."""
         return _FirstChoiceReader(self._format.reader())
 
@@ -292,13 +310,13 @@ class Responses:
             body["instructions"] = "\n\n".join(texts) or None
         return body
 
-    def read_reply(self, body: Mapping[str, Any]) -> ModelReply:
+    def read_answer(self, body: Mapping[str, Any]) -> UpstreamAnswer:
         """What a whole answer says."""
-        return _with_items(self._format.reply(body), as_mappings(body.get("output")))
+        return _response_answer(self._format.reply(body), as_mappings(body.get("output")))
 
-    def reader(self) -> StreamReader:
+    def reader(self) -> AnswerReader:
         """For an answer in pieces."""
-        return _ItemReader(self._format.reader())
+        return _ResponseReader(self._format.reader())
 
     def is_preface(self, piece: StreamPiece) -> bool:
         """Whether an event comes before the model has done anything."""
@@ -329,39 +347,39 @@ class _FirstChoiceReader:
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
 
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[Any]:
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
         choices = as_mappings(data.get("choices"))
         if any(one.get("index") for one in choices):
             data = {**data, "choices": [one for one in choices if not one.get("index")]}
         return self._reader.feed(data, event)
 
-    def finish(self) -> ModelReply:
-        return self._reader.finish()
+    def finish(self) -> UpstreamAnswer:
+        return _chat_answer(self._reader.finish())
 
 
-class _ItemReader:
-    """Reads a response, and keeps its items as they came."""
+class _ResponseReader:
+    """Reads the items of a response."""
 
-    def __init__(self, reader: StreamReader) -> None:
+    def __init__(self, reader: ResponsesReader) -> None:
         self._reader = reader
-        self._items: dict[int, Mapping[str, Any]] = {}
 
-    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[Any]:
-        if data.get("type") == "response.output_item.done":
-            self._items[as_count(data.get("output_index"))] = as_mapping(data.get("item"))
+    def feed(self, data: Mapping[str, Any], event: str | None = None) -> Sequence[StreamEvent]:
         return self._reader.feed(data, event)
 
-    def finish(self) -> ModelReply:
-        return _with_items(self._reader.finish(), [self._items[at] for at in sorted(self._items)])
+    def finish(self) -> UpstreamAnswer:
+        return _response_answer(self._reader.finish(), self._reader.output)
 
 
-def _with_items(reply: ModelReply, items: Sequence[Mapping[str, Any]]) -> ModelReply:
-    """A reply whose message has the items that it was made of, where ours would not be the same."""
-    if not all(map(is_plain_item, items)):
-        extra = {SOURCE: [dict(item) for item in items]}
-        # As it is set when it is made: the message follows from the reply.
-        object.__setattr__(reply, "message", _with_extra(reply.message, extra))
-    return reply
+def _chat_answer(reply: ModelReply) -> UpstreamAnswer:
+    return UpstreamAnswer(reply, [reply.message] if reply.parts or reply.tool_calls else [])
+
+
+def _response_answer(reply: ModelReply, output: Sequence[Mapping[str, Any]]) -> UpstreamAnswer:
+    """An answer with items of any kind, which are kept where ours would not be the same."""
+    if all(map(is_plain_item, output)):
+        return _chat_answer(reply)
+    messages = [_with_extra(one.message, {SOURCE: list(one.items)}) for one in read_input(output)]
+    return UpstreamAnswer(reply, messages)
 
 
 def _own_source(one: SourcedMessage, sources: Mapping[str, Any], read: Callable[[Any], str]) -> Any:

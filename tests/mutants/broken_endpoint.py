@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutant import Mutant
 
 HISTORY = "tests/server/test_openai_history.py"
+RECORDINGS = "tests/server/test_openai_recordings.py"
 MUTANTS = [
     Mutant(
         "what waits for an answer is not stored again",
@@ -44,7 +45,7 @@ MUTANTS = [
     Mutant(
         "an answer is found after a restart",
         "server/openai_conversations.py",
-        "        await self._index(branch, names, answer.stored_id)\n",
+        "        await self._index(branch, names, name)\n",
         "        return\n",
         HISTORY,
     ),
@@ -61,5 +62,12 @@ MUTANTS = [
         "        if not answered and request.conversation is None:\n",
         "        if False:\n",
         HISTORY,
+    ),
+    Mutant(
+        "a call of a custom tool is stored, and known when the client sends it back",
+        "server/openai_requests.py",
+        "    if all(map(is_plain_item, output)):\n",
+        "    if True:\n",
+        RECORDINGS,
     ),
 ]

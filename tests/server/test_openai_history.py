@@ -24,7 +24,7 @@ from autonomy_ctx.server.openai_history import (
     fingerprint,
     place_history,
 )
-from autonomy_ctx.server.openai_requests import ChatCompletions
+from autonomy_ctx.server.openai_requests import ChatCompletions, UpstreamAnswer
 
 ROLES = {"u": ChatRole.USER, "a": ChatRole.ASSISTANT, "t": ChatRole.TOOL}
 
@@ -184,7 +184,7 @@ class Client:
         text = self.word("answer")
         calls = (ToolCall(self.word("call"), "look", "{}"),) if with_calls else ()
         reply = ModelReply(parts=(TextContent(text),), tool_calls=calls, stop="end")
-        await self.conversations.finish(exchange, reply)
+        await self.conversations.finish(exchange, UpstreamAnswer(reply, [reply.message]))
         await self.conversations.leave(exchange, answered=True)
         made: dict[str, Any] = {"role": "assistant", "content": text}
         if calls:

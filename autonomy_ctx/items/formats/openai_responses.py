@@ -131,11 +131,15 @@ class ResponsesReader:
             return []
         return self._delta(kind, at, data)
 
+    @property
+    def output(self) -> list[Mapping[str, Any]]:
+        """The items that have come."""
+        # Some servers leave the output of the last event empty.
+        return as_mappings(self._response.get("output")) or [self._items[at] for at in sorted(self._items)]
+
     def finish(self) -> ModelReply:
         """The reply, with what came when the stream ended too early."""
-        # Some servers leave the output of the last event empty.
-        output = self._response.get("output") or [self._items[at] for at in sorted(self._items)]
-        return responses_reply({**self._response, "output": output}, self._new_id)
+        return responses_reply({**self._response, "output": self.output}, self._new_id)
 
     def _delta(self, kind: str, at: int, data: Mapping[str, Any]) -> list[StreamEvent]:
         piece = as_text(data.get("delta"))
@@ -369,6 +373,12 @@ def _as_output(item: Mapping[str, Any]) -> Mapping[str, Any]:
     kind = as_text(item.get("type")) or "message"
     if kind in ("reasoning", "function_call"):
         return item
+    if kind == "custom_tool_call":
+        return {
+            **item,
+            "type": "function_call",
+            "arguments": json.dumps({"input": as_text(item.get("input"))}),
+        }
     if kind == "message" and isinstance(item.get("content"), list):
         return {**item, "type": kind}
     if kind != "message" and item.get("call_id"):
