@@ -65,6 +65,9 @@ class LastRequest:
     said: Sequence[SourcedMessage]
     size: int
     sends_whole: bool
+    # As the client wrote them.
+    instructions: Sequence[Any]
+    tools: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ class Conversations:
             async with self._lock(key):
                 place = await self._place_named(key, request)
                 return await self._compose(place, request, max_tokens)
-        place = await self._recognise(scope, request)
+        place = await self._set_apart(await self._recognise(scope, request), request)
         async with self._lock(place.key):
             return await self._compose(place, request, max_tokens)
 
@@ -239,7 +242,23 @@ class Conversations:
         found = None if answers else await self._look_up(scope, placed[-1].stored_id)
         if found is not None and await self._waits(found[0], placed[-1].stored_id, request.is_retry):
             return _Place(found[0], placed)
-        return _Place(make_key(self._memory.agent, scope, f"chat-{new_id()}"), placed)
+        return _Place(make_key(self._memory.agent, scope, _new_conversation()), placed)
+
+    async def _set_apart(self, place: _Place, request: ClientRequest) -> _Place:
+        """The place of a request, in a fork if it is of somebody else than the requests before.
+
+        Agents have helpers that are given the whole talk, with instructions and tools of their own. What they
+        say is no part of it.
+        """
+        last = self._requests.get(place.key)
+        if last is None or last.instructions == _instructions(request):
+            return place
+        if last.tools == _tools(request):
+            return place
+        key = place.key
+        branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
+        name = await self._memory.fork(key.scope, branch, name=_new_conversation())
+        return replace(place, key=key._replace(conversation=name))
 
     async def _recognise_recent(self, scope: str, request: ClientRequest) -> _Place | None:
         """By the newest answer and the messages of the request before it, which this process has."""
@@ -335,7 +354,14 @@ class Conversations:
         )
         key, branch = place.key, context.composed.conversation
         before = self._requests.get(key)
-        last = LastRequest(tuple(request.sources), tuple(context.history), request.size, place.sends_whole)
+        last = LastRequest(
+            tuple(request.sources),
+            tuple(context.history),
+            request.size,
+            place.sends_whole,
+            _instructions(request),
+            _tools(request),
+        )
         if last.size <= CACHE_BYTES:
             self._requests[key] = last
         self._active[key] += 1
@@ -419,6 +445,18 @@ def _is_answer(source: Mapping[str, Any]) -> bool:
     """Whether a message, or an item of a response, is the assistant's."""
     kind = source.get("type") or "message"
     return source.get("role") == "assistant" or (kind != "message" and not str(kind).endswith("_output"))
+
+
+def _new_conversation() -> str:
+    return f"chat-{new_id()}"
+
+
+def _instructions(request: ClientRequest) -> list[Any]:
+    return [one.source for one in request.instructions]
+
+
+def _tools(request: ClientRequest) -> frozenset[str]:
+    return frozenset(str(one["name"]) for one in request.api.tools(request.body))
 
 
 def _first_number(request: ClientRequest) -> int:

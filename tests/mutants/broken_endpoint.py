@@ -64,6 +64,13 @@ MUTANTS = [
         HISTORY,
     ),
     Mutant(
+        "what an agent's helper says about a talk is no part of the talk",
+        "server/openai_conversations.py",
+        "        if last is None or last.instructions == _instructions(request):\n",
+        "        if True:\n",
+        RECORDINGS,
+    ),
+    Mutant(
         "a call of a custom tool is stored, and known when the client sends it back",
         "server/openai_requests.py",
         "    if all(map(is_plain_item, output)):\n",

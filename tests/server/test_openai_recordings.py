@@ -26,7 +26,7 @@ from autonomy_ctx.server import openai_app
 
 FOLDER = Path(__file__).parent / "recorded"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-WITH_SIDE_REQUESTS = ["opencode"]
+WITH_SIDE_REQUESTS = ["opencode", "qwen-code"]
 
 
 def read(name: str) -> Any:
