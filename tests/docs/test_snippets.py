@@ -17,7 +17,7 @@ from docs.snippets import PAGES, ROOT, run, shown, snippets
 from models.provider_server import providing
 from models.provider_words import Asked, Call, Say
 
-FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml", "```yaml")
+FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml", "```yaml", "```javascript")
 
 # What a reader copies warns of nothing.
 pytestmark = pytest.mark.filterwarnings("error")
@@ -30,7 +30,9 @@ OWN_CLIENT = ROOT / "docs" / "how-to" / "use-your-own-client.md"
 POSTGRESQL = ROOT / "docs" / "how-to" / "use-postgresql.md"
 # It sets a tracer provider, which a process has for good.
 TRACES = ROOT / "docs" / "how-to" / "trace.md"
-APART = (OWN_CLIENT, POSTGRESQL, TRACES)
+# Its snippets, in three languages, ask a running endpoint: `tests/server/test_openai_page.py` runs them.
+ENDPOINT = ROOT / "docs" / "how-to" / "put-it-in-front-of-your-model.md"
+APART = (OWN_CLIENT, POSTGRESQL, TRACES, ENDPOINT)
 # Their snippets need the frameworks: `tests/adapters` runs them.
 USE_WITH = ROOT / "docs" / "use-with"
 ADDRESSES = {

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
+from server.node_sdk import find_package
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """One value: with two, anyio's auto mode would let pytest-asyncio run every test twice."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def node_folder() -> Path:
+    """The folder with the OpenAI SDK for Node."""
+    return find_package()
 
 
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> None:

@@ -7,43 +7,23 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 import pytest
 from models.model_server import as_json, chat, serving
 from models.provider_server import Fault, ProviderServer, Step, providing
 from models.provider_words import Asked, Call, Say
+from server.node_sdk import PACKAGE
 from server.tenants import uvicorn_client
 
 from autonomy_ctx import Memory
 from autonomy_ctx.server import openai_app
 
-PACKAGE = Path(__file__).parent / "node"
 RUN_SECONDS = 60
 NINE = "pier 3: nine"
-
-
-def report_missing(problem: str) -> NoReturn:
-    """In CI nothing is skipped; elsewhere the reason is shown."""
-    if os.environ.get("CI") or os.environ.get("AUTONOMY_CTX_CI"):
-        pytest.fail(problem, pytrace=False)
-    pytest.skip(problem)
-
-
-@pytest.fixture(scope="session")
-def node_folder() -> Path:
-    """The folder with the script, and the SDK in the version of the lock."""
-    if shutil.which("node") is None:
-        report_missing("node is missing; on Debian `apt-get install nodejs npm` installs it")
-    wanted = json.loads((PACKAGE / "package-lock.json").read_text())["packages"]["node_modules/openai"]
-    manifest = PACKAGE / "node_modules" / "openai" / "package.json"
-    if not manifest.exists() or json.loads(manifest.read_text())["version"] != wanted["version"]:
-        report_missing("the OpenAI SDK for Node is missing; `npm ci --prefix tests/server/node` installs it")
-    return PACKAGE
 
 
 async def ask(folder: Path, case: str, upstream: str, memory: Memory, **options: Any) -> Any:
