@@ -18,7 +18,13 @@ from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.memory.compose_cache import ComposeStates
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, make_key
-from autonomy_ctx.sections.section import ContributingSection, Contribution, Omission, Params
+from autonomy_ctx.sections.section import (
+    ContributingSection,
+    Contribution,
+    Omission,
+    Params,
+    extend_contribution,
+)
 from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]
@@ -99,7 +105,7 @@ class ConversationHistorySection(ContributingSection):
                 if not new:
                     return known.contribution
                 messages, positions = [entry.message for entry in new], [entry.position for entry in new]
-                found = known.contribution.extend(messages, positions)
+                found = extend_contribution(known.contribution, messages, positions)
                 self._keep(memory, key, epoch, head, None, found)
                 return found
         head, entries = await memory.read(scope, conversation)

@@ -73,7 +73,7 @@ class Contribution:
     shorter: Callable[[int], Message | None] | None = None
     # How many of the last messages are worth more than the summary before them.
     floor: int = 0
-    # What the first messages cost before calibration, and by which counter; see `counts_by`.
+    # What the first messages cost before calibration, and by which counter; see `known_counts`.
     _counts: tuple[str, tuple[int, ...]] = field(default=("", ()), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,22 +88,30 @@ class Contribution:
         """Whether it cannot change any more: then it may be compared with a later one by identity."""
         return type(self.messages) is tuple and (self.positions is None or type(self.positions) is tuple)
 
-    def counts_by(self, counter: str) -> tuple[int, ...]:
-        """What is known of the tokens of its first messages, by the name of the counter."""
-        name, counts = self._counts
-        return counts if name == counter else ()
 
-    def note_counts(self, counter: str, counts: tuple[int, ...]) -> None:
-        """Keep what its messages cost, as long as it cannot change."""
-        if self.is_frozen:
-            object.__setattr__(self, "_counts", (counter, counts))
+def known_counts(contribution: Contribution, counter: str) -> tuple[int, ...]:
+    """What is known of the tokens of its first messages, by the name of the counter."""
+    name, counts = contribution._counts
+    return counts if name == counter else ()
 
-    def extend(self, messages: Sequence[Message], positions: Sequence[int]) -> Contribution:
-        """The same with further messages of the log, which alone will be counted."""
-        assert self.positions is not None
-        longer = replace(self, messages=(*self.messages, *messages), positions=(*self.positions, *positions))
-        object.__setattr__(longer, "_counts", self._counts)
-        return longer
+
+def note_counts(contribution: Contribution, counter: str, counts: tuple[int, ...]) -> None:
+    """Keep what its messages cost, as long as it cannot change."""
+    if contribution.is_frozen:
+        object.__setattr__(contribution, "_counts", (counter, counts))
+
+
+def extend_contribution(
+    contribution: Contribution, messages: Sequence[Message], positions: Sequence[int]
+) -> Contribution:
+    """The same with further messages of the log, which alone will be counted."""
+    before = contribution.positions
+    assert before is not None
+    longer = replace(
+        contribution, messages=(*contribution.messages, *messages), positions=(*before, *positions)
+    )
+    object.__setattr__(longer, "_counts", contribution._counts)
+    return longer
 
 
 def data_message(text: str) -> Message:

@@ -170,28 +170,6 @@ class ComposedContext:
         self._sections: tuple[SectionReport, ...] | None = reports
         self._shared_prefix = shared if previous is None else self.shared_prefix(previous)
 
-    @classmethod
-    def of_layout(
-        cls,
-        layout: ContextLayout,
-        times: Sequence[float],
-        *,
-        scope: str,
-        conversation: str,
-        calibration: float,
-        previous: ComposedContext | None,
-        budget: BudgetReport | None,
-        params: Mapping[str, Any],
-    ) -> ComposedContext:
-        """The context with a layout; `times` are the milliseconds that each section took this time."""
-        made = cls.__new__(cls)
-        made.scope, made.conversation = scope, conversation
-        made.calibration, made.budget = calibration, budget
-        made.params = MappingProxyType(dict(params)) if params else EMPTY
-        made._layout, made._times, made._sections = layout, times, None
-        made._shared_prefix = None if previous is None else made.shared_prefix(previous)
-        return made
-
     @property
     def sections(self) -> tuple[SectionReport, ...]:
         """What each section did, in order."""
@@ -366,6 +344,27 @@ class ComposedContext:
 
     def __repr__(self) -> str:
         return f"ComposedContext({len(self._layout.messages)} messages, {self.tokens} tokens)"
+
+
+def context_of_layout(
+    layout: ContextLayout,
+    times: Sequence[float],
+    *,
+    scope: str,
+    conversation: str,
+    calibration: float,
+    previous: ComposedContext | None,
+    budget: BudgetReport | None,
+    params: Mapping[str, Any],
+) -> ComposedContext:
+    """The context with a layout; `times` are the milliseconds that each section took this time."""
+    made = ComposedContext.__new__(ComposedContext)
+    made.scope, made.conversation = scope, conversation
+    made.calibration, made.budget = calibration, budget
+    made.params = MappingProxyType(dict(params)) if params else EMPTY
+    made._layout, made._times, made._sections = layout, times, None
+    made._shared_prefix = None if previous is None else made.shared_prefix(previous)
+    return made
 
 
 def without_params(composed: ComposedContext) -> ComposedContext:

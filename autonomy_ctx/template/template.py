@@ -23,7 +23,7 @@ from autonomy_ctx.items.tokens import TokenCounter, token_counter_of
 from autonomy_ctx.memory.compose_cache import ComposeCache, ComposeStates
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
-from autonomy_ctx.sections.section import ComposeParams, Contribution
+from autonomy_ctx.sections.section import ComposeParams, Contribution, known_counts, note_counts
 from autonomy_ctx.template.budget import FittedSection, Measure, SectionContent, fit_sections
 from autonomy_ctx.template.cache_order import (
     CacheWarning,
@@ -33,7 +33,13 @@ from autonomy_ctx.template.cache_order import (
     arrange_for_cache,
     lint_order,
 )
-from autonomy_ctx.template.composed import BudgetReport, ComposedContext, ContextLayout, SectionReport
+from autonomy_ctx.template.composed import (
+    BudgetReport,
+    ComposedContext,
+    ContextLayout,
+    SectionReport,
+    context_of_layout,
+)
 from autonomy_ctx.template.running import (
     DISABLED_OUTCOME,
     SectionArguments,
@@ -302,7 +308,7 @@ class ContextTemplate(AsyncResource):
             if cache is not None and all(outcome.contribution.is_frozen for outcome in outcomes):
                 state = _KnownLayout(section_options, outcomes, conditions, layout)
                 self._keep_layout(cache, Key(memory.agent, scope, conversation), epoch, state)
-        composed = ComposedContext.of_layout(
+        composed = context_of_layout(
             layout,
             [outcome.milliseconds for outcome in outcomes],
             scope=scope,
@@ -424,14 +430,14 @@ class ContextTemplate(AsyncResource):
 async def _count_messages(measure: Measure, contribution: Contribution) -> tuple[int, ...]:
     """The tokens of each message; those that were counted before are not counted again."""
     counter, factor, messages = measure.counter, measure.factor, contribution.messages
-    known = contribution.counts_by(counter.name)
+    known = known_counts(contribution, counter.name)
     if len(known) < len(messages):
         count, new = counter.count_uncalibrated, messages[len(known) :]
         if len(new) <= CHUNK_SIZE:
             known = (*known, *map(count, new))
         else:
             known = (*known, *[count(message) async for some in Chunks(new) for message in some])
-        contribution.note_counts(counter.name, known)
+        note_counts(contribution, counter.name, known)
     return known if factor == 1.0 else tuple([ceil(tokens * factor) for tokens in known])
 
 

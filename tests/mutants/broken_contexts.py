@@ -221,7 +221,7 @@ MUTANTS = [
     Mutant(
         "the newest user message is there",
         "sections/summarized.py",
-        "        if newest and newest <= view.last_hidden:",
+        "        if newest and newest <= last_hidden:",
         "        if False:",
         SUMMARIZED,
     ),
