@@ -535,8 +535,8 @@ MUTANTS = [
     Mutant(
         "a record of another past is refused",
         "memory/sqlite/records.py",
-        "        if generation != (0 if found is None else found[1].generation):",
-        "        if False:",
+        "    if generation not in (None, 0 if found is None else found[1].generation):",
+        "    if False:",
         STORES,
     ),
     Mutant(

@@ -52,11 +52,10 @@ def put_records(
     """Store records at the end, or none of them when the conversation has another generation."""
     bodies = [encode_text(body) for _, body in records]
     connection = transaction.flushed_connection()
-    if generation is not None:
-        found = find_conversation(connection, key)
-        if generation != (0 if found is None else found[1].generation):
-            return []
-    conversation_id = transaction.conversation_id(key)
+    found = find_conversation(connection, key)
+    if generation not in (None, 0 if found is None else found[1].generation):
+        return []
+    conversation_id = transaction.conversation_id(key) if found is None else found[0]
     numbers: list[int] = []
     for (name, _), body in zip(records, bodies, strict=True):
         row = (conversation_id, kind, name, now, derived, len(body.encode()), body)
