@@ -172,12 +172,10 @@ class Transaction:
 
     def flush(self) -> None:
         """Write the conversations' rows; done before the commit."""
-        if self._open_rows:
-            self._connection.executemany(
-                _UPDATE_HEAD,
-                [(row.position, row.count, row.last_user, row.id) for row in self._open_rows.values()],
-            )
-            self._open_rows.clear()
+        execute = self._connection.execute
+        for row in self._open_rows.values():
+            execute(_UPDATE_HEAD, (row.position, row.count, row.last_user, row.id))
+        self._open_rows.clear()
 
     def count(self) -> Progress | None:
         """Count this transaction, as the last thing before its commit; None when it has changed nothing."""
