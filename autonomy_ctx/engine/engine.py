@@ -166,18 +166,28 @@ class ContextEngine(AsyncResource):
         after: str = "",
         model: str | None = None,
         may_begin_anew: bool = False,
+        record: bool = True,
     ) -> FrameworkContext:
         """Store what is new of a framework's whole history, and compose the context of its next call.
 
         `max_tokens` is a budget for this call, instead of the template's. With `after`, the history is only
         what comes after the stored message of this id. `model` is the name of the model that is asked.
         A history that shares nothing with the stored one is refused, unless it `may_begin_anew`.
+        Without `record`, `explain` is not told of it until `record` is called.
         """
         said = identify(history, after)
         async with self._branches.lock(key):
             branch = await self._branches.store_history(key, said, after, may_begin_anew=may_begin_anew)
         context = await self._compose(
-            key, branch, [*instructions, *said], len(instructions), tools, params, max_tokens, model=model
+            key,
+            branch,
+            [*instructions, *said],
+            len(instructions),
+            tools,
+            params,
+            max_tokens,
+            model=model,
+            record=record,
         )
         return replace(context, history=said)
 
@@ -200,12 +210,29 @@ class ContextEngine(AsyncResource):
             key, branch, instructions, len(instructions), tools, params, model=model, record=record
         )
 
-    async def record(self, key: Key, context: FrameworkContext) -> None:
-        """Let `explain` know that a context was sent, in the turn of the newest user message."""
-        branch = await self._branches.current(key)
-        head = await self.memory.head(branch.scope, branch.conversation)
-        turn = await self._read_turn(key, branch, head.last_user)
-        await self._record(turn, context.composed, head.generation, None)
+    async def record(
+        self,
+        key: Key,
+        context: FrameworkContext,
+        *,
+        model: str | None = None,
+        usage: Usage | None = None,
+        is_current: bool = False,
+    ) -> None:
+        """Let `explain` know that a context was sent, in the turn of the newest user message.
+
+        With `is_current`, in the turn that it was composed for.
+        """
+        if is_current:
+            branch = key._replace(conversation=context.composed.conversation)
+            position, generation = context.turn_position, context.generation
+        else:
+            branch = await self._branches.current(key)
+            head = await self.memory.head(branch.scope, branch.conversation)
+            position, generation = head.last_user, head.generation
+        turn = await self._read_turn(key, branch, position)
+        self._observe(context, usage)
+        await self._record(turn, context.composed, generation, model, usage)
 
     async def store_reply(
         self,
@@ -362,27 +389,37 @@ class ContextEngine(AsyncResource):
             )
         if record:
             await self._record(turn, composed, head.generation, model)
-        return replace(framework_context(composed, said), tools=tools)
+        made = framework_context(composed, said)
+        return replace(made, tools=tools, turn_position=head.last_user, generation=head.generation)
 
     async def _record(
-        self, turn: _TurnContexts, composed: ComposedContext, generation: int, model: str | None
+        self,
+        turn: _TurnContexts,
+        composed: ComposedContext,
+        generation: int,
+        model: str | None,
+        usage: Usage | None = None,
     ) -> None:
         turn.previous = without_params(composed)
         bounds = window_bounds(self.template.sections)
-        turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds))
+        turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds, usage=usage))
         turn.generation = generation
         await self._records.save(turn.branch, turn.name, generation, turn.steps)
 
     async def _record_usage(self, key: Key, context: FrameworkContext, usage: Usage) -> None:
         """Note the tokens that a provider counted: in the record of the call, and for counts to come."""
-        if usage.input_tokens:
-            counter = self.memory.token_counter
-            counter.observe(context.composed.messages, usage.input_tokens, tools=context.tools)
+        self._observe(context, usage)
         turn = self._turns.get(key)
         # Another call of the conversation may have come in between.
         if turn and turn.steps and turn.steps[-1].context.digest() == context.composed.digest():
             turn.steps[-1] = replace(turn.steps[-1], usage=usage)
             await self._records.save(turn.branch, turn.name, turn.generation, turn.steps)
+
+    def _observe(self, context: FrameworkContext, usage: Usage | None) -> None:
+        """Learn from what a provider counted."""
+        if usage is not None and usage.input_tokens:
+            counter = self.memory.token_counter
+            counter.observe(context.composed.messages, usage.input_tokens, tools=context.tools)
 
     async def _read_turn(self, key: Key, branch: Key, position: int) -> _TurnContexts:
         """The turn that answers the user's message at a position, with its contexts so far."""

@@ -34,6 +34,9 @@ class FrameworkContext:
     # The framework's own history, under the ids that its messages have in memory.
     history: Sequence[SourcedMessage] = ()
     tools: Sequence[Mapping[str, Any]] = ()
+    # The position of the user's message that it answers, and the past that it was made from.
+    turn_position: int = 0
+    generation: int = 0
 
     @property
     def instructions_text(self) -> str:

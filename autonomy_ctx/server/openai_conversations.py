@@ -138,7 +138,9 @@ class Conversations:
             tools=exchange.context.tools,
             model=request.model,
             max_tokens=max_tokens,
+            record=False,
         )
+        await self._record(exchange, None)
         return replace(exchange, context=context)
 
     async def finish(self, exchange: Exchange, answer: UpstreamAnswer) -> None:
@@ -146,7 +148,8 @@ class Conversations:
         question, reply = exchange.context.history[-1], answer.reply
         said = _chain_from([SourcedMessage(one) for one in answer.messages], 0, question.stored_id)
         usage = None if reply.usage == Usage() else reply.usage
-        branch = await self._engine.store_reply(exchange.key, exchange.context, *said, usage=usage)
+        branch = await self._engine.store_reply(exchange.key, exchange.context, *said)
+        await self._record(exchange, usage)
         before, last = [fingerprint(one.message) for one in (question, *said)][-2:]
         pair, name = pair_id(before, last), said[-1].stored_id
         self._pairs[branch.scope, pair] = exchange.key
@@ -161,6 +164,8 @@ class Conversations:
         self._active[key] -= 1
         if not self._active[key]:
             del self._active[key]
+        if not answered:
+            await self._record(exchange, None)
         if exchange.is_first_whole and request.conversation is not None:
             await self._memory.store.put_records(key, STYLE_KIND, [(WHOLE_STYLE, "")], keep=1)
         if not answered and request.conversation is None:
@@ -351,6 +356,8 @@ class Conversations:
             model=request.model,
             max_tokens=max_tokens,
             may_begin_anew=True,
+            # Not now, when the client waits for the first byte.
+            record=False,
         )
         key, branch = place.key, context.composed.conversation
         before = self._requests.get(key)
@@ -372,6 +379,11 @@ class Conversations:
             conversation=request.conversation or branch,
             is_first_whole=place.sends_whole and (before is None or not before.sends_whole),
         )
+
+    async def _record(self, exchange: Exchange, usage: Usage | None) -> None:
+        """Let `explain` know what was sent."""
+        model, context = exchange.request.model, exchange.context
+        await self._engine.record(exchange.key, context, model=model, usage=usage, is_current=True)
 
     async def _index(self, branch: Key, names: Sequence[str], message_id: str) -> None:
         key = branch._replace(conversation=INDEX_CONVERSATION)
