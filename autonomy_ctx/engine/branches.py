@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 
+from autonomy_ctx.background import Chunks
 from autonomy_ctx.engine.framework_context import SourcedMessage
 from autonomy_ctx.errors import HistoryMismatch, InvalidFork
 from autonomy_ctx.items.message import ChatRole, Message
@@ -75,7 +76,9 @@ class Branches:
             await self.memory.store.put_records(
                 key, BRANCH_RECORD, [("current", branch.conversation)], keep=1
             )
-        new = [to_store(one) for one in said[start:]]
+        new: list[Message] = []
+        async for some in Chunks(said[start:]):
+            new += [to_store(one) for one in some]
         if new:
             await self.memory.append(branch.scope, branch.conversation, *new)
         return branch

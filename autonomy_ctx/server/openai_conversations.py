@@ -53,6 +53,8 @@ CACHED_PAIRS = 8192
 _LONG_HISTORY = 200
 # How far back a log is read to place messages that are not at its end.
 LOG_LIMIT = 4096
+# How much of a history that the log has is compared with it.
+TAIL_MESSAGES = 128
 # Beside the messages themselves: calls that results may answer.
 _TAIL = 16
 
@@ -77,14 +79,17 @@ class Exchange:
     request: ClientRequest
     key: Key
     context: FrameworkContext
+    # All messages of the request; the context has the end of them.
+    said: Sequence[SourcedMessage]
     # As the client is told it.
     conversation: str
     # Whether the client is now known to send whole histories.
     is_first_whole: bool = False
 
     def sources(self) -> dict[str, Any]:
-        """The client's own messages by their ids in memory."""
-        return {one.stored_id: one.source for one in self.context.history}
+        """The client's own messages by their ids in memory, as far as the context may show them."""
+        shown = {one.message.id for one in self.context.messages if one.source is None}
+        return {one.stored_id: one.source for one in self.said if one.stored_id in shown}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +235,7 @@ class Conversations:
         if place is not None:
             return place
         said = await self._read(request)
-        prints = [fingerprint(one.message) for one in said]
+        prints = await _fingerprints(said)
         placed = _identify(said, chain_ids(prints))
         answers = [at for at, one in enumerate(said) if one.message.role is ChatRole.ASSISTANT]
         for at in reversed(answers[-MAX_LOOKUPS:]):
@@ -349,7 +354,7 @@ class Conversations:
     async def _compose(self, place: _Place, request: ClientRequest, max_tokens: int | None) -> Exchange:
         context = await self._engine.compose(
             place.key,
-            place.said,
+            await self._find_tail(place),
             after=place.after,
             instructions=request.instructions,
             tools=request.api.tools(request.body),
@@ -363,7 +368,7 @@ class Conversations:
         before = self._requests.get(key)
         last = LastRequest(
             tuple(request.sources),
-            tuple(context.history),
+            tuple(place.said),
             request.size,
             place.sends_whole,
             _instructions(request),
@@ -376,9 +381,20 @@ class Conversations:
             request=request,
             key=key,
             context=context,
+            said=place.said,
             conversation=request.conversation or branch,
             is_first_whole=place.sends_whole and (before is None or not before.sends_whole),
         )
+
+    async def _find_tail(self, place: _Place) -> Sequence[SourcedMessage]:
+        """The messages that the log may not have, and some before them: a whole history is long to compare."""
+        tail = place.said[-TAIL_MESSAGES:]
+        if len(tail) < len(place.said):
+            branch = await self._engine.current_conversation(place.key.conversation, scope=place.key.scope)
+            newest = await self._memory.read(place.key.scope, branch, limit=1)
+            if newest.entries and any(one.stored_id == newest.entries[-1].message.id for one in tail):
+                return tail
+        return place.said
 
     async def _record(self, exchange: Exchange, usage: Usage | None) -> None:
         """Let `explain` know what was sent."""
@@ -409,6 +425,14 @@ class Conversations:
         if lock is None:
             lock = self._locks[key] = anyio.Lock()
         return lock
+
+
+async def _fingerprints(said: Sequence[SourcedMessage]) -> list[str]:
+    """What messages say, as hashes; of a long history in a thread."""
+    messages = [one.message for one in said]
+    if len(messages) < _LONG_HISTORY:
+        return list(map(fingerprint, messages))
+    return await anyio.to_thread.run_sync(lambda: list(map(fingerprint, messages)))
 
 
 def _identify(said: Sequence[SourcedMessage], ids: Sequence[str]) -> list[SourcedMessage]:

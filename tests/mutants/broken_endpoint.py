@@ -6,6 +6,8 @@ from mutants.mutant import Mutant
 
 HISTORY = "tests/server/test_openai_history.py"
 RECORDINGS = "tests/server/test_openai_recordings.py"
+FAULTS = "tests/server/test_openai_faults.py"
+TENANTS = "tests/server/test_openai_tenants.py"
 MUTANTS = [
     Mutant(
         "what waits for an answer is not stored again",
@@ -76,5 +78,55 @@ MUTANTS = [
         "    if all(map(is_plain_item, output)):\n",
         "    if True:\n",
         RECORDINGS,
+    ),
+    Mutant(
+        "an answer is stored before the client sees its end",
+        "server/openai_relay.py",
+        "                    await sender.send_some(response, waiting)\n                    if not has_failed:\n",
+        "                    await sender.send_some(response, waiting + piece.raw)\n"
+        "                    if not has_failed:\n                        await response.drain()\n",
+        FAULTS,
+    ),
+    Mutant(
+        "an answer that broke off is an error",
+        "server/openai_relay.py",
+        "        if not has_failed and reply.stop is None:\n",
+        "        if False:\n",
+        FAULTS,
+    ),
+    Mutant(
+        "a request that is too long is tried once more",
+        "server/openai_relay.py",
+        "            refusal = await self._ask(may_retry=True)\n",
+        "            refusal = await self._ask(may_retry=False)\n",
+        FAULTS,
+    ),
+    Mutant(
+        "a result without a call is refused",
+        "server/openai_conversations.py",
+        "        if name not in known:\n",
+        "        if False:\n",
+        FAULTS,
+    ),
+    Mutant(
+        "a client's key goes no further where another one is used",
+        "server/upstream.py",
+        "(_KEY_HEADERS if own is not None else frozenset())\n",
+        "frozenset()\n",
+        TENANTS,
+    ),
+    Mutant(
+        "with one key for all, nobody reads a response of another",
+        "server/openai_endpoint.py",
+        "        if not (self._shares_key and tenant.api_key is None) or first in _SHARED_PATHS:\n",
+        "        if True:\n",
+        TENANTS,
+    ),
+    Mutant(
+        "answers are found in the scope of the client alone",
+        "server/openai_conversations.py",
+        "        key = make_key(self._memory.agent, scope, INDEX_CONVERSATION)\n        records",
+        '        key = make_key(self._memory.agent, "ana", INDEX_CONVERSATION)\n        records',
+        TENANTS,
     ),
 ]

@@ -255,7 +255,7 @@ async def test_usage_is_explained() -> None:
             assert report.usage.input_tokens == 900
 
 
-async def test_two_hundred_streams_at_once_and_no_wait_for_a_summary() -> None:
+async def test_two_hundred_streams_at_once_all_come_to_their_end() -> None:
     gate, count = anyio.Event(), 200
     told = events(*chat_events("Hello."), before=gate)
     answers: list[str] = []
