@@ -17,6 +17,7 @@ from rich.text import Text
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.target import memory_url
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.models.providers import sends_in_clear
 from autonomy_ctx.validation import format_url, is_loopback
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ class EndpointOptions:
         """Refuse options that do not go together."""
         if self.scope_by_key and self.scope is not None:
             raise WrongInput("--scope is one scope for all clients; leave it out, or --scope-by-key")
+        if self.api_key_env is not None and sends_in_clear(self.upstream):
+            raise WrongInput(
+                f"the key of {self.api_key_env} would go to another machine without encryption; "
+                f"give an --upstream with https"
+            )
         if is_loopback(self.host):
             return
         if not self.scope_by_key:

@@ -387,7 +387,7 @@ class Conversations:
         )
 
     async def _find_tail(self, place: _Place) -> Sequence[SourcedMessage]:
-        """The messages that the log may not have, and some before them: a whole history is long to compare."""
+        """The messages that the log may not have, and some before them: to compare all takes long."""
         tail = place.said[-TAIL_MESSAGES:]
         if len(tail) < len(place.said):
             branch = await self._engine.current_conversation(place.key.conversation, scope=place.key.scope)

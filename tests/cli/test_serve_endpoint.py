@@ -111,6 +111,7 @@ async def test_the_key_of_a_variable_goes_upstream(tmp_path: Path) -> None:
         (("--upstream", "https://host/v1", "--host", "0.0.0.0"), "give --scope-by-key"),
         (("--upstream", "https://host/v1", "--scope-by-key", "-s", "ana"), "leave it out"),
         (("--upstream", "https://host/v1", "--api-key-env", "NOT_SET"), "NOT_SET is not set"),
+        (("--upstream", "http://host/v1", "--api-key-env", "PATH"), "without encryption"),
         (
             ("--upstream", "https://h/v1", "--host", "0.0.0.0", "--scope-by-key", "--api-key-env", "PATH"),
             "anybody there could use your key",

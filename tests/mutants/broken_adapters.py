@@ -51,8 +51,8 @@ MUTANTS = [
     Mutant(
         "each step of a turn can be explained",
         "engine/engine.py",
-        "        turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds))\n",
-        "        turn.steps = [Step(context=turn.previous, model=model, bounds=bounds)]\n",
+        "        turn.steps.append(Step(context=turn.previous, model=model, bounds=bounds, usage=usage))\n",
+        "        turn.steps = [Step(context=turn.previous, model=model, bounds=bounds, usage=usage)]\n",
         ENGINE,
     ),
     Mutant(

@@ -63,7 +63,7 @@ MUTANTS = [
         "server/openai_conversations.py",
         "        if not answered and request.conversation is None:\n",
         "        if False:\n",
-        HISTORY,
+        FAULTS,
     ),
     Mutant(
         "what an agent's helper says about a talk is no part of the talk",
@@ -82,9 +82,10 @@ MUTANTS = [
     Mutant(
         "an answer is stored before the client sees its end",
         "server/openai_relay.py",
-        "                    await sender.send_some(response, waiting)\n                    if not has_failed:\n",
-        "                    await sender.send_some(response, waiting + piece.raw)\n"
-        "                    if not has_failed:\n                        await response.drain()\n",
+        "                    if not has_failed:\n                        await self._store_reply",
+        "                    await sender.end(piece.raw)\n"
+        "                    await response.drain()\n"
+        "                    if not has_failed:\n                        await self._store_reply",
         FAULTS,
     ),
     Mutant(

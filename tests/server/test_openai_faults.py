@@ -105,6 +105,14 @@ async def test_a_stream_that_is_cut_ends_with_an_error_and_is_not_stored(path: s
         assert await made.stored() == {"trip": ["Hi", "Whole."]}
 
 
+async def test_a_stream_that_ends_before_the_model_has_finished_is_cut_too() -> None:
+    told = events(*chat_events("Hel", stop=None), done=False)
+    async with serving(told) as upstream, endpoint_before(upstream) as made:
+        answer = await made.ask("Hi", stream=True)
+        assert "broke off its answer" in answer.text
+        assert list((await made.stored()).values()) == [["Hi"]]
+
+
 async def test_the_sdk_raises_when_a_stream_is_cut() -> None:
     async with endpoint(Fault.CUT_AFTER_FIRST_TOKEN) as made, made.sdk() as client:
         said: list[Any] = [user("Hi")]
