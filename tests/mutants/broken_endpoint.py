@@ -82,16 +82,16 @@ MUTANTS = [
     Mutant(
         "an answer is stored before the client sees its end",
         "server/openai_relay.py",
-        "                    if not has_failed:\n                        await self._store_reply",
+        "                    if not has_failed:\n                        await self._store_answer",
         "                    await sender.end(piece.raw)\n"
         "                    await response.drain()\n"
-        "                    if not has_failed:\n                        await self._store_reply",
+        "                    if not has_failed:\n                        await self._store_answer",
         FAULTS,
     ),
     Mutant(
         "an answer that broke off is an error",
         "server/openai_relay.py",
-        "        if not has_failed and reply.stop is None:\n",
+        "        if not has_failed and answer.reply.stop is None:\n",
         "        if False:\n",
         FAULTS,
     ),
