@@ -13,7 +13,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
@@ -21,6 +21,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeAlias, Union, assert_never, get_args, get_origin
+from urllib.parse import unquote
 from uuid import UUID
 
 from autonomy_ctx.errors import InvalidResult
@@ -35,6 +36,29 @@ _REST = re.compile(
 )
 _NUMPY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
 _NUMPY_TITLES = {"parameters", "other parameters", "attributes"}
+# Where schemas are in a schema: by name, in lists, alone. All other keywords hold data.
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_SCHEMA_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
+_SUBSCHEMAS = frozenset(
+    {
+        "items",
+        "additionalProperties",
+        "additionalItems",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "propertyNames",
+        "contains",
+        "not",
+        "if",
+        "then",
+        "else",
+    }
+)
+_REFERENCE_KEYS = frozenset(
+    {"$ref", "$defs", "definitions", "$schema", "$id", "$anchor", "$comment", "$dynamicRef", "$dynamicAnchor"}
+)
+# How many places of a schema references may make, and how deep they may lead.
+MAX_SCHEMA_PLACES, MAX_SCHEMA_DEPTH = 2_000, 32
 _SCALARS = (str, int, float, bool, type(None))
 _LISTS = (
     list,
@@ -458,7 +482,7 @@ def _schema(shape: Shape, inside: tuple[Any, ...]) -> dict[str, Any]:
             return {"type": "string"} | ({"format": kind.format} if kind.format else {})
         case ModelClass():
             own: dict[str, Any] = kind.model.model_json_schema()
-            return dict(_inline_definitions(own, own.get("$defs", {}), ()))
+            return inline_references(own)
         case ObjectKind():
             if any(shape.annotation is outer for outer in inside):
                 return {"type": "object"}
@@ -481,20 +505,88 @@ def _fixed_list_schema(kind: FixedList, inside: tuple[Any, ...]) -> dict[str, An
     return {**schema, "prefixItems": items} if items else schema
 
 
-def _inline_definitions(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
-    """A schema with its definitions put where they are used."""
-    if isinstance(schema, list):
-        return [_inline_definitions(one, definitions, inside) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
-    kept = {
-        key: _inline_definitions(value, definitions, inside)
-        for key, value in schema.items()
-        if key not in ("$ref", "$defs")
-    }
-    if name in inside:
-        return {"type": "object", **kept}
-    if name in definitions:
-        return {**_inline_definitions(definitions[name], definitions, (*inside, name)), **kept}
-    return kept
+class _ReferenceInliner:
+    """Puts what a schema refers to in the place of each reference.
+
+    A reference to what is around it, to another document, or one too many becomes a plain type: schemas
+    come from strangers, and references to references may multiply without end.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._places_left = MAX_SCHEMA_PLACES
+
+    def inline(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
+        """A schema without references; `inside` are the references that led here."""
+        if not isinstance(schema, Mapping):
+            return schema
+        self._places_left -= 1
+        here = {
+            key: self._inline_keyword(key, value, inside)
+            for key, value in schema.items()
+            if key not in _REFERENCE_KEYS
+        }
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return here
+        target = self._resolve(reference)
+        if reference in inside or self._places_left <= 0 or len(inside) >= MAX_SCHEMA_DEPTH:
+            kind = target.get("type", "object") if isinstance(target, Mapping) else "object"
+            return {"type": kind, **here}
+        if not isinstance(target, Mapping):
+            return here
+        return {**self.inline(target, (*inside, reference)), **here}
+
+    def _inline_keyword(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
+        if key in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            return {name: self.inline(one, inside) for name, one in value.items()}
+        if key in _SCHEMA_LISTS and isinstance(value, list):
+            return [self.inline(one, inside) for one in value]
+        # Anything else is data, such as a default, even if it looks like a schema.
+        return self.inline(value, inside) if key in _SUBSCHEMAS else value
+
+    def _resolve(self, reference: str) -> Any:
+        """What a reference within this document points to; None for any other."""
+        found: Any = self._root
+        if reference == "#":
+            return found
+        if not reference.startswith("#/"):
+            return None
+        for part in unquote(reference[2:]).split("/"):
+            name = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            elif isinstance(found, Mapping):
+                found = found.get(name)
+            else:
+                return None
+        return found
+
+
+def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema with what it refers to put where it is used, and without the definitions."""
+    made: dict[str, Any] = _ReferenceInliner(schema).inline(schema)
+    return made
+
+
+def parameters_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of parameters as every provider takes it: of an object, without references.
+
+    Providers refuse `anyOf`, `oneOf` and `allOf` at the top: the properties of all alternatives are then
+    properties, required where all alternatives require them.
+    """
+    made = inline_references(schema)
+    properties: dict[str, Any] = dict(made.pop("properties", None) or {})
+    required = set(made.pop("required", None) or ())
+    for key in ("allOf", "anyOf", "oneOf"):
+        alternatives = [one for one in made.pop(key, None) or () if isinstance(one, Mapping)]
+        for one in alternatives:
+            found = one.get("properties")
+            properties = {**(found if isinstance(found, Mapping) else {}), **properties}
+        demands = [set(one.get("required") or ()) for one in alternatives]
+        if demands:
+            required |= set.union(*demands) if key == "allOf" else set.intersection(*demands)
+    for key in ("if", "then", "else", "not", "dependentSchemas", "enum"):
+        made.pop(key, None)
+    named = [name for name in properties if name in required]
+    return {**made, "type": "object", "properties": properties, **({"required": named} if named else {})}

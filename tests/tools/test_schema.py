@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import json
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from enum import Enum, IntEnum
@@ -22,7 +23,7 @@ from uuid import UUID
 
 import pytest
 
-from autonomy_ctx.tools.schema import Shape, schema_of
+from autonomy_ctx.tools.schema import Shape, parameters_schema, schema_of
 from autonomy_ctx.tools.tool import tool
 
 if TYPE_CHECKING:
@@ -304,3 +305,85 @@ def test_a_pydantic_model_has_its_own_schema_and_checks() -> None:
     with pytest.raises(ValueError, match=r"argument `value.inner.size` was refused by `Outer`") as caught:
         made.bind({"value": {"inner": {"size": "a secret text"}}}, {})
     assert "secret" not in str(caught.value)
+
+
+# -- schemas that others wrote ---------------------------------------------------------------------------
+
+NAME = {"type": "string", "description": "A name."}
+
+
+def test_references_are_replaced_by_what_they_point_to() -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"Name": NAME},
+        "definitions": {"a/b": {"type": "integer"}},
+        "properties": {
+            "who": {"$ref": "#/$defs/Name", "description": "Who it is."},
+            "size": {"$ref": "#/definitions/a~1b"},
+            "same": {"$ref": "#/properties/who"},
+            "some": {"type": "array", "items": {"$ref": "#/$defs/Name"}},
+            "other": {"$ref": "https://example.com/other.json", "description": "Not here."},
+        },
+        "required": ["who"],
+    }
+    assert parameters_schema(schema) == {
+        "type": "object",
+        "properties": {
+            "who": {"type": "string", "description": "Who it is."},
+            "size": {"type": "integer"},
+            "same": {"type": "string", "description": "Who it is."},
+            "some": {"type": "array", "items": NAME},
+            "other": {"description": "Not here."},
+        },
+        "required": ["who"],
+    }
+
+
+def test_names_and_data_that_look_like_references_are_left_alone() -> None:
+    properties = {
+        "$ref": {"type": "string"},
+        "definitions": {"type": "string", "default": {"$ref": "#/x"}},
+        "kind": {"const": {"$ref": "#/$defs/Name"}},
+    }
+    assert parameters_schema({"type": "object", "properties": properties})["properties"] == properties
+
+
+def test_a_schema_that_holds_itself_ends() -> None:
+    schema = {
+        "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
+        "properties": {"node": {"$ref": "#/$defs/Node"}, "all": {"$ref": "#"}},
+    }
+    node = {"type": "object", "properties": {"next": {"type": "object"}}}
+    assert parameters_schema(schema)["properties"]["node"] == node
+
+
+def test_references_that_multiply_are_cut_short() -> None:
+    definitions = {
+        f"d{n}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/d{n + 1}"} for side in "lr"}}
+        for n in range(40)
+    }
+    made = parameters_schema({"$defs": definitions, "properties": {"top": {"$ref": "#/$defs/d0"}}})
+    text = json.dumps(made)
+    assert "$ref" not in text
+    assert len(text) < 200_000
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "string"}, {"properties": None}])
+def test_parameters_are_always_an_object_with_properties(schema: dict[str, Any]) -> None:
+    assert parameters_schema(schema) == {"type": "object", "properties": {}}
+
+
+def test_alternatives_at_the_top_become_properties() -> None:
+    by_name = {"properties": {"name": NAME, "deep": {"type": "boolean"}}, "required": ["name", "deep"]}
+    by_id = {
+        "properties": {"id": {"type": "integer"}, "deep": {"type": "boolean"}},
+        "required": ["id", "deep"],
+    }
+    schema = {"properties": {"x": {"type": "number"}}, "required": ["x"]}
+    made = parameters_schema({**schema, "oneOf": [by_name, by_id]})
+    assert set(made["properties"]) == {"x", "name", "id", "deep"}
+    assert made["required"] == ["deep", "x"]
+    made = parameters_schema({**schema, "allOf": [by_name, by_id]})
+    assert set(made["required"]) == {"x", "name", "id", "deep"}
+    assert not {"oneOf", "allOf"} & made.keys()
