@@ -1,4 +1,4 @@
-"""The output of a tool as text for the model: rendered, cleaned, and capped in bytes with a marker."""
+"""The output of a tool for the model: text, cleaned and capped in bytes with a marker, and images beside it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,33 @@ from autonomy_ctx.callables import YieldedValues
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.containers.pool import render_catalogue
 from autonomy_ctx.items.json_values import encode_json_text
+from autonomy_ctx.items.message import Content, ImageContent, TextContent
 
 # Longer text is read and written outside the event loop.
 SMALL_TEXT = 50_000
 # The most bytes of one output that a model is shown, and that an agent's log keeps.
 OUTPUT_LIMIT = 64_000
 KEPT_LIMIT = 1_000_000
+# The most characters of all images of one output, and how many images.
+IMAGE_LIMIT, MAX_IMAGES = 5_000_000, 8
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedOutput:
-    """A result as text, with the items beside it, and all of the text if it was too long."""
+    """A result as text, with images and items beside it, and all of the text if it was too long."""
 
     text: str
+    images: tuple[ImageContent, ...]
     items: tuple[ContextItem[Any], ...]
     value: Any
     full: str | None
+
+    @property
+    def content(self) -> Content:
+        """What the message of the result has: text, or text and images."""
+        if not self.images:
+            return self.text
+        return (*([TextContent(self.text)] if self.text else []), *self.images)
 
 
 async def render_output(value: Any, limit: int) -> RenderedOutput:
@@ -40,12 +51,33 @@ def _render(value: Any, limit: int) -> RenderedOutput:
     if isinstance(value, YieldedValues):
         value = pieces = value.values
     else:
-        has_items = isinstance(value, list | tuple) and any(isinstance(one, ContextItem) for one in value)
-        pieces = list(value) if has_items else [value]
+        parts = (ContextItem, ImageContent)
+        has_parts = isinstance(value, list | tuple) and any(isinstance(one, parts) for one in value)
+        pieces = list(value) if has_parts else [value]
     items = tuple(piece for piece in pieces if isinstance(piece, ContextItem))
-    full = clean_text("\n".join(map(_piece_text, pieces)))
+    images, texts = _split_images(pieces)
+    full = clean_text("\n".join(texts))
     text = cap_text(full, limit)
-    return RenderedOutput(text, items, value, full if text is not full else None)
+    return RenderedOutput(text, images, items, value, full if text is not full else None)
+
+
+def _split_images(pieces: list[Any]) -> tuple[tuple[ImageContent, ...], list[str]]:
+    """The images that there is room for, and everything else as text; an image too many is a line of it."""
+    images: list[ImageContent] = []
+    texts: list[str] = []
+    room = IMAGE_LIMIT
+    for piece in pieces:
+        if not isinstance(piece, ImageContent):
+            texts.append(_piece_text(piece))
+        elif len(piece.image) > room or len(images) == MAX_IMAGES:
+            texts.append(
+                f"[An image of {len(piece.image):,} characters is not shown: a result has room for "
+                f"{MAX_IMAGES} images with {IMAGE_LIMIT:,} in all.]"
+            )
+        else:
+            images.append(piece)
+            room -= len(piece.image)
+    return tuple(images), texts
 
 
 def _piece_text(value: Any) -> str:

@@ -21,7 +21,7 @@ from autonomy_ctx.callables import collect_call, describe_error
 from autonomy_ctx.containers.item import ContextItem
 from autonomy_ctx.errors import ToolTimeout, UnknownTool
 from autonomy_ctx.items.json_values import EMPTY
-from autonomy_ctx.items.message import ChatRole, Message, ToolCall, new_id, now
+from autonomy_ctx.items.message import ChatRole, Content, Message, ToolCall, new_id, now
 from autonomy_ctx.tools.output import (
     OUTPUT_LIMIT,
     SMALL_TEXT,
@@ -106,7 +106,7 @@ class _CallRunner:
             return self._failure(call, error, began)
         return CallOutcome(
             call=call,
-            message=self._message(call, rendered.text),
+            message=self._message(call, rendered.content),
             items=rendered.items,
             full=rendered.full,
             value=rendered.value,
@@ -136,9 +136,9 @@ class _CallRunner:
             seconds=anyio.current_time() - began,
         )
 
-    def _message(self, call: ToolCall, text: str, *, is_error: bool = False) -> Message:
+    def _message(self, call: ToolCall, content: Content, *, is_error: bool = False) -> Message:
         return result_message(
-            call, text, is_error=is_error, message_id=self.new_id(), created_at=self.clock()
+            call, content, is_error=is_error, message_id=self.new_id(), created_at=self.clock()
         )
 
 
@@ -190,12 +190,12 @@ async def run_calls(
 
 
 def result_message(
-    call: ToolCall, text: str, *, is_error: bool, message_id: str, created_at: datetime
+    call: ToolCall, content: Content, *, is_error: bool, message_id: str, created_at: datetime
 ) -> Message:
     """What a model is told of its call."""
     return Message(
         ChatRole.TOOL,
-        text,
+        content,
         tool_call_id=call.id,
         name=call.name,
         is_error=is_error,

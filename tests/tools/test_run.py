@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx import ContextItem, ContextPool, Memory, Message
+from autonomy_ctx import ContextItem, ContextPool, ImageContent, Memory, Message, TextContent
 from autonomy_ctx.errors import InvalidTool, ToolTimeout
 from autonomy_ctx.items.message import ToolCall
 from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input, open_questions
-from autonomy_ctx.tools.output import OUTPUT_LIMIT, cap_text
+from autonomy_ctx.tools.output import IMAGE_LIMIT, MAX_IMAGES, OUTPUT_LIMIT, cap_text
 from autonomy_ctx.tools.run import CallOutcome, run_calls
 from autonomy_ctx.tools.tool import Tool, tool
 
@@ -596,3 +596,36 @@ async def test_each_call_is_told_once_with_what_is_returned(count: int) -> None:
     calls = [calling("double", str(n), n=n) for n in range(count)]
     done = await run_calls(calls, [double], done=ended.append)
     assert sorted(ended, key=lambda ran: str(ran.call.id)) == done
+
+
+PICTURE = ImageContent.from_bytes(b"\x89PNG\r\n\x1a\n", "image/png")
+
+
+async def test_images_of_a_result_are_parts_of_its_message() -> None:
+    message = (await ran_one(returning(["A chart:", PICTURE]))).message
+    assert message is not None
+    assert message.parts == (TextContent("A chart:"), PICTURE)
+    alone = (await ran_one(returning(PICTURE))).message
+    assert alone is not None
+    assert alone.parts == (PICTURE,)
+
+
+async def test_an_image_that_a_result_has_no_room_for_is_a_line_of_its_text() -> None:
+    large = ImageContent(f"data:image/png;base64,{'A' * IMAGE_LIMIT}")
+    message = (await ran_one(returning([large, PICTURE]))).message
+    assert message is not None
+    text, image = message.parts
+    assert image == PICTURE
+    assert "An image of 5,000,022 characters is not shown" in message.text
+    message = (await ran_one(returning([PICTURE] * (MAX_IMAGES + 2)))).message
+    assert message is not None
+    assert sum(isinstance(part, ImageContent) for part in message.parts) == MAX_IMAGES
+    assert message.text.count("is not shown") == 2
+
+
+async def test_the_text_beside_an_image_is_capped_like_any_other() -> None:
+    ran = await ran_one(returning(["x" * 10_000, PICTURE]), output_limit=1_000)
+    assert ran.message is not None
+    assert ran.message.parts[1] == PICTURE
+    assert len(ran.message.text.encode()) <= 1_000
+    assert ran.full == "x" * 10_000
