@@ -46,6 +46,9 @@ __all__ = [
     "KnowledgeError",
     "LimitNotMet",
     "MailboxFull",
+    "McpConnectionLost",
+    "McpServerUnavailable",
+    "McpToolFailed",
     "MessageTooLarge",
     "MissingKey",
     "ModelError",
@@ -653,6 +656,34 @@ class ToolTimeout(AutonomyCtxError, TimeoutError):
             f"`{tool}` was given up after {seconds:g} s and may have been half done; ask for less at a time"
         )
         self.tool, self.seconds = tool, seconds
+
+
+class McpServerUnavailable(AutonomyCtxError, ConnectionError):
+    """An MCP server cannot be reached or did not start; nothing was asked of it."""
+
+    def __init__(self, server: str, problem: str, *, retry_seconds: float | None = None) -> None:
+        again = "" if retry_seconds is None else f"; it can be tried again in {max(retry_seconds, 0.1):.1f} s"
+        super().__init__(f"MCP server {server!r} is not available: {problem}{again}")
+        self.server, self.problem, self.retry_seconds = server, problem, retry_seconds
+
+
+class McpConnectionLost(AutonomyCtxError, ConnectionError):
+    """The connection to an MCP server ended during a call, which is not made again by itself."""
+
+    def __init__(self, server: str, tool: str) -> None:
+        super().__init__(
+            f"the connection to MCP server {server!r} was lost while `{tool}` ran, so it may or may not have "
+            f"been done; check before you call it again"
+        )
+        self.server, self.tool = server, tool
+
+
+class McpToolFailed(AutonomyCtxError):
+    """A tool of an MCP server answered with an error; the text is the server's."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 class InvalidResult(AutonomyCtxError, TypeError):

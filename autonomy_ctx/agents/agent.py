@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 import anyio
 
 from autonomy_ctx.agents import serialization
+from autonomy_ctx.agents.agent_tools import AgentTools, own_tools
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import EXPLAIN_SECONDS, EXPLAIN_TURNS, ContextRecords
 from autonomy_ctx.agents.metrics import AgentMetrics
@@ -28,7 +29,6 @@ from autonomy_ctx.agents.options import (
     AgentOptions,
     TurnEnvironment,
     TurnLimits,
-    agent_tools,
     check_agent_name,
     check_mail,
     check_memory,
@@ -203,16 +203,15 @@ class Agent(AsyncResource):
             background=self._background,
         )
         given = context_queue is not None or context_pool is not None
-        reads_items = given or bool(self.options.tools)
-        self._tools = agent_tools(self.options, self._subagents.tools, reads_items=reads_items)
-        self._specs = [tool.spec for tool in self._tools.values()]
+        reads_items = given or bool(own_tools(self.options))
+        self._tools = AgentTools(self.options, self._subagents.tools, reads_items=reads_items)
         self.context_template = context_template or create_default_template(
             self.instructions,
             context_summary=context_summary,
             model=model,
             background=self._background,
             subagent_configs=subagents if self._subagents.tools else None,
-            tools=list(self._tools.values()),
+            tools=list(self._tools.fixed.values()),
             enable_ask_for_user_input=enable_ask_for_user_input,
             enable_filesystem=enable_filesystem,
             filesystem_visibility=filesystem_visibility,
@@ -247,8 +246,9 @@ class Agent(AsyncResource):
         _check_host(name, node)
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
         node.host(agent)
-        # Its queue and pool have at once what earlier turns put there.
+        # Its queue and pool have at once what earlier turns put there; no turn waits for a server.
         await agent._items.load(agent._key(SCOPE, CONVERSATION))
+        await agent._tools.prepare()
         return agent
 
     # -- turns ----------------------------------------------------------------------------------
@@ -346,7 +346,8 @@ class Agent(AsyncResource):
             raise TypeError(f"put takes a Turn, not {type(turn).__name__}")
         if self._closed:
             raise AgentClosed(self.name)
-        check_tool_name(turn.tool, self._tools)
+        await self._tools.prepare()
+        check_tool_name(turn.tool, self._tools.listing.tools)
         self.waiting.append(turn)
 
     def run(self) -> AsyncIterator[tuple[Turn, Any]]:
@@ -388,7 +389,8 @@ class Agent(AsyncResource):
     @property
     def tools(self) -> list[Tool[..., Any]]:
         """All tools, the given and the built-in ones; the one that reads items with a queue or a pool."""
-        return [tool for name, tool in self._tools.items() if self._items.given or name != ITEM_TOOL]
+        known = self._tools.listing.tools
+        return [tool for name, tool in known.items() if self._items.given or name != ITEM_TOOL]
 
     def get_metrics(self) -> dict[str, int | float]:
         """Counters since the agent was made; with a summarized history also those of its summaries."""
@@ -554,6 +556,7 @@ class Agent(AsyncResource):
                     steps.push_async_callback(self._background.aclose)
                 if self.options.context_template is None:
                     steps.push_async_callback(self.context_template.close)
+                steps.push_async_callback(self._tools.close)
                 steps.push_async_callback(self._subagents.close)
                 steps.push_async_callback(self._items.close)
                 steps.push_async_callback(self._turn_queue.close)
@@ -565,6 +568,7 @@ class Agent(AsyncResource):
         self, message: Message, key: Key, params: Mapping[str, Any] | None, listener: Listener | None
     ) -> AgentReply:
         check_turn(self.name, self.model, params)
+        await self._tools.prepare()
         lease, turn = self._new_lease(key), self._new_id()
         runner = TurnRunner(self._environment(key), key, turn, params=params, lease=lease, listener=listener)
         with turn_span(
@@ -623,8 +627,8 @@ class Agent(AsyncResource):
             memory=self.memory if hold is None else self.memory.in_turn(hold),
             model=self.model,
             template=self.context_template,
-            tools=self._tools,
-            specs=self._specs,
+            tools=self._tools.listing.tools,
+            specs=self._tools.listing.specs,
             items=self._items,
             records=self._records,
             limits=self.limits,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
@@ -30,7 +29,7 @@ from autonomy_ctx.memory.store import MAX_LEASE_SECONDS, Key, check_name
 from autonomy_ctx.template.template import ContextTemplate
 from autonomy_ctx.tools.output import OUTPUT_LIMIT
 from autonomy_ctx.tools.run import PARALLEL, TIMEOUT_SECONDS
-from autonomy_ctx.tools.tool import Tool, tools_by_name
+from autonomy_ctx.tools.tool import Tool
 from autonomy_ctx.validation import check_int, check_seconds
 
 if TYPE_CHECKING:
@@ -174,41 +173,6 @@ class TurnEnvironment:
             "scope": key.scope,
             "conversation": key.conversation,
         }
-
-
-def agent_tools(
-    options: AgentOptions, subagent_tools: Sequence[Tool[..., Any]], *, reads_items: bool
-) -> dict[str, Tool[..., Any]]:
-    """All tools of an agent by name: those it was given come first, then the built-in ones."""
-    tools: list[Any] = list(options.tools)
-    # Built-in tools are made when their modules are imported; an agent has few of them.
-    if options.builtin_tools:
-        from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
-
-        time = {tool.name: tool for tool in (get_current_time_utc, get_current_time)}
-        tools += [time[name] for name in options.builtin_tools]
-    if reads_items:
-        from autonomy_ctx.tools.builtin.lookup import read_context_item
-
-        tools.append(read_context_item)
-    if options.enable_filesystem:
-        from autonomy_ctx.tools.builtin.files import filesystem_tools
-
-        root = options.filesystem_root or Path(FILES_FOLDER)
-        tools += filesystem_tools(root, options.filesystem_visibility)  # type: ignore[arg-type]  # checked there
-    if options.enable_recall:
-        from autonomy_ctx.tools.builtin.recall import recall_tools
-
-        tools += recall_tools()
-    if options.enable_pins:
-        from autonomy_ctx.tools.builtin.pins import pin_message
-
-        tools.append(pin_message)
-    if options.enable_ask_for_user_input:
-        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
-
-        tools.append(ask_user_for_input)
-    return tools_by_name([*tools, *subagent_tools])
 
 
 def check_agent_name(name: Any) -> str:

@@ -1,7 +1,7 @@
 """An agent as JSON and back.
 
-Tools and hooks are saved by name and found again in their registries. A model, a template and memory
-are not data: they are given again.
+Tools and hooks are saved by name and found again in their registries. A model, a template, memory and
+servers of tools are not data: they are given again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from autonomy_ctx.agents.agent_tools import own_tools
 from autonomy_ctx.agents.options import AgentOptions
 from autonomy_ctx.agents.tool_runner import Turn
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.containers.queue import ContextQueue
 from autonomy_ctx.errors import InvalidAgent, InvalidContainer
 from autonomy_ctx.hooks import hooks_from_names, hooks_to_names
-from autonomy_ctx.tools.tool import ToolRegistry, tools_by_name
+from autonomy_ctx.tools.tool import ToolRegistry, ToolSource, tools_by_name
 
 if TYPE_CHECKING:
     from autonomy_ctx.agents.agent import Agent
@@ -49,7 +50,8 @@ def to_dict(agent: Agent) -> dict[str, Any]:
         "name": agent.name,
         "description": agent.description,
         "instructions": agent.instructions,
-        "tools": list(tools_by_name(given.tools)),
+        "tools": list(tools_by_name(own_tools(given))),
+        "tool_sources": [one.name for one in given.tools if isinstance(one, ToolSource)],
         "subagents": list(given.subagents or {}),
         "options": options,
         "hooks": hooks_to_names(agent.hooks),
@@ -65,7 +67,8 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise InvalidContainer("Agent", "name", "is missing")
     name = data["name"]
-    shapes = (("options", Mapping), ("hooks", Mapping), ("tools", list), ("subagents", list), ("turns", list))
+    lists = ("tools", "tool_sources", "subagents", "turns")
+    shapes = [("options", Mapping), ("hooks", Mapping), *[(field, list) for field in lists]]
     for field, shape in shapes:
         if not isinstance(data.get(field), shape | None):
             raise InvalidContainer("Agent", field, f"must not be of type {type(data[field]).__name__}")
@@ -73,6 +76,10 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
     if missing:
         raise InvalidAgent(
             name, f"was saved with the sub-agents {', '.join(missing)}; give `subagents` again"
+        )
+    if data.get("tool_sources") and "tools" not in given:
+        raise InvalidAgent(
+            name, f"was saved with the servers {', '.join(data['tool_sources'])}; give `tools` again"
         )
     options: dict[str, Any] = {**(data.get("options") or {})}
     unknown = sorted(str(option) for option in options if option not in AgentOptions.names())

@@ -1,4 +1,4 @@
-"""The output of a tool for the model: text, cleaned and capped in bytes with a marker, and images beside it."""
+"""The output of a tool for the model: text, cleaned and capped in bytes with a marker, and images."""
 
 from __future__ import annotations
 

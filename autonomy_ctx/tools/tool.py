@@ -9,11 +9,22 @@ import logging
 import re
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MethodType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 
 from autonomy_ctx.containers.pool import ContextPool
 from autonomy_ctx.errors import InvalidArguments, InvalidTool, UnregisteredToolError
@@ -30,6 +41,7 @@ INJECTED_NAMES = frozenset({"pool", "memory", "scope", "conversation", "agent"})
 P = ParamSpec("P")
 R = TypeVar("R")
 # What every provider takes.
+MAX_NAME_LENGTH = 64
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # A marker and a little of both ends must fit.
 MIN_OUTPUT_LIMIT = 256
@@ -222,6 +234,12 @@ class Tool(Generic[P, R]):
         bound.apply_defaults()
         return bound
 
+    def renamed(self, name: str) -> Self:
+        """The same tool under another name."""
+        other = copy.copy(self)
+        other.name = _check_tool_name(self.function, name)
+        return other
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
@@ -245,6 +263,24 @@ class Tool(Generic[P, R]):
             name: resolve_annotation(self.function, hints.get(name, parameter.annotation), names)
             for name, parameter in self.signature.parameters.items()
         }
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Where tools come from that are known only while it runs, such as an MCP server."""
+
+    @property
+    def name(self) -> str:
+        """What stands before the name of a tool that another one has already."""
+
+    async def prepare(self, user: object) -> None:
+        """Be of use to this user. Its first time waits until the tools are known, or cannot be for now."""
+
+    def listed_tools(self) -> Sequence[Tool[..., Any]]:
+        """The tools there are now: the same object as long as they are the same."""
+
+    async def release(self, user: object) -> None:
+        """Do without this user; with the last one, let go of connections."""
 
 
 @overload

@@ -614,7 +614,7 @@ async def test_an_image_that_a_result_has_no_room_for_is_a_line_of_its_text() ->
     large = ImageContent(f"data:image/png;base64,{'A' * IMAGE_LIMIT}")
     message = (await ran_one(returning([large, PICTURE]))).message
     assert message is not None
-    text, image = message.parts
+    _, image = message.parts
     assert image == PICTURE
     assert "An image of 5,000,022 characters is not shown" in message.text
     message = (await ran_one(returning([PICTURE] * (MAX_IMAGES + 2)))).message

@@ -1,0 +1,141 @@
+"""The tools of one agent: those it was made with, and those of servers, which may change between two turns.
+
+A turn sees the tools that there were when it began. Tools of servers come last, in the order in which they
+were first seen, and a name that a tool once has it keeps: so what a model is told of the tools stays the
+same as long as possible, and a provider's cache of it is of use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from autonomy_ctx.agents.options import FILES_FOLDER, AgentOptions
+from autonomy_ctx.tools.tool import MAX_NAME_LENGTH, Tool, ToolSource, tools_by_name
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListing:
+    """Tools by name, and what a model is told of them."""
+
+    tools: Mapping[str, Tool[..., Any]]
+    specs: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, tools: Mapping[str, Tool[..., Any]]) -> ToolListing:
+        """A listing of these tools."""
+        return cls(tools, [tool.spec for tool in tools.values()])
+
+
+class AgentTools:
+    """All tools of an agent, by name; `prepare` before a turn, `close` at the end."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        subagent_tools: Sequence[Tool[..., Any]],
+        *,
+        reads_items: bool,
+    ) -> None:
+        self._fixed = ToolListing.of(make_tools(options, subagent_tools, reads_items=reads_items))
+        self._sources = [one for one in options.tools if isinstance(one, ToolSource)]
+        # What each source listed when the listing was made, and the names that its tools have here.
+        self._seen: list[Sequence[Tool[..., Any]]] = [() for _ in self._sources]
+        self._names: dict[tuple[int, str], str] = {}
+        self._listing = self._fixed
+        self._closed = False
+
+    @property
+    def fixed(self) -> Mapping[str, Tool[..., Any]]:
+        """The tools that are always there."""
+        return self._fixed.tools
+
+    @property
+    def listing(self) -> ToolListing:
+        """The tools as they were when a turn was last prepared."""
+        return self._listing
+
+    async def prepare(self) -> None:
+        """Take in what the sources have now; the first time, wait until each has answered or has failed."""
+        if not self._sources or self._closed:
+            return
+        async with anyio.create_task_group() as group:
+            for source in self._sources:
+                group.start_soon(source.prepare, self)
+        listed = [source.listed_tools() for source in self._sources]
+        if any(now is not before for now, before in zip(listed, self._seen, strict=True)):
+            self._seen = listed
+            self._listing = ToolListing.of(self._merge(listed))
+
+    async def close(self) -> None:
+        """Let go of all sources."""
+        self._closed = True
+        async with AsyncExitStack() as steps:
+            for source in self._sources:
+                steps.push_async_callback(source.release, self)
+
+    def _merge(self, listed: Sequence[Sequence[Tool[..., Any]]]) -> dict[str, Tool[..., Any]]:
+        found: dict[str, Tool[..., Any]] = {}
+        for index, tools in enumerate(listed):
+            for tool in tools:
+                name = self._name_for(index, tool.name)
+                found[name] = tool if name == tool.name else tool.renamed(name)
+        # In the order in which they were first seen.
+        return {**self.fixed, **{name: found[name] for name in self._names.values() if name in found}}
+
+    def _name_for(self, index: int, own_name: str) -> str:
+        if (index, own_name) not in self._names:
+            taken = {*self.fixed, *self._names.values()}
+            prefixed = f"{self._sources[index].name}_{own_name}"
+            digest = hashlib.sha256(f"{index} {prefixed}".encode()).hexdigest()[:8]
+            names = (own_name, prefixed, f"{prefixed[: MAX_NAME_LENGTH - 9]}_{digest}")
+            self._names[index, own_name] = next(
+                name for name in names if name not in taken and len(name) <= MAX_NAME_LENGTH
+            )
+        return self._names[index, own_name]
+
+
+def make_tools(
+    options: AgentOptions, subagent_tools: Sequence[Tool[..., Any]], *, reads_items: bool
+) -> dict[str, Tool[..., Any]]:
+    """The tools of an agent that need no server: those it was given come first, then the built-in ones."""
+    tools: list[Any] = own_tools(options)
+    # Built-in tools are made when their modules are imported; an agent has few of them.
+    if options.builtin_tools:
+        from autonomy_ctx.tools.builtin.time import get_current_time, get_current_time_utc
+
+        time = {tool.name: tool for tool in (get_current_time_utc, get_current_time)}
+        tools += [time[name] for name in options.builtin_tools]
+    if reads_items:
+        from autonomy_ctx.tools.builtin.lookup import read_context_item
+
+        tools.append(read_context_item)
+    if options.enable_filesystem:
+        from autonomy_ctx.tools.builtin.files import filesystem_tools
+
+        root = options.filesystem_root or Path(FILES_FOLDER)
+        tools += filesystem_tools(root, options.filesystem_visibility)  # type: ignore[arg-type]  # checked there
+    if options.enable_recall:
+        from autonomy_ctx.tools.builtin.recall import recall_tools
+
+        tools += recall_tools()
+    if options.enable_pins:
+        from autonomy_ctx.tools.builtin.pins import pin_message
+
+        tools.append(pin_message)
+    if options.enable_ask_for_user_input:
+        from autonomy_ctx.tools.builtin.ask_user import ask_user_for_input
+
+        tools.append(ask_user_for_input)
+    return tools_by_name([*tools, *subagent_tools])
+
+
+def own_tools(options: AgentOptions) -> list[Any]:
+    """The functions and tools that an agent was given, without servers."""
+    return [one for one in options.tools if not isinstance(one, ToolSource)]

@@ -1,0 +1,406 @@
+"""Tools of MCP servers: `mcp_server` makes one that agents are given among their tools.
+
+A server is connected when its first agent starts and let go with its last one. It may be down, die, or
+change its tools: none of that fails an agent. This module needs no SDK; the connection does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio.to_thread
+
+from autonomy_ctx.background import AsyncResource, Background, current_loop
+from autonomy_ctx.errors import McpServerUnavailable, McpToolFailed
+from autonomy_ctx.items.json_values import EMPTY
+from autonomy_ctx.tools.mcp_content import error_text, result_value, valid_name, valid_names
+from autonomy_ctx.tools.output import SMALL_TEXT
+from autonomy_ctx.tools.tool import Tool
+from autonomy_ctx.validation import check_seconds
+
+if TYPE_CHECKING:
+    from autonomy_ctx.tools.mcp_connection import McpConnection
+
+logger = logging.getLogger("autonomy_ctx.tools.mcp")
+
+CONNECT_SECONDS = 30.0
+# After a failure, nothing is tried for so long; twice as long after each further one.
+BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
+MAX_SERVER_NAME = 32
+# Shorter values may be part of any text; they are no secrets.
+MIN_SECRET = 6
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,32}")
+# What only starts another program.
+_LAUNCHERS = frozenset(
+    {
+        "uvx",
+        "uv",
+        "npx",
+        "pipx",
+        "bunx",
+        "pnpm",
+        "dlx",
+        "run",
+        "tool",
+        "python",
+        "python3",
+        "node",
+        "deno",
+        "env",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpSettings:
+    """How to reach a server. What may be secret is in no text that is made of it."""
+
+    name: str
+    command: str = ""
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default=EMPTY, repr=False)
+    cwd: str | None = None
+    url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
+    connect_timeout_seconds: float = CONNECT_SECONDS
+
+    def redact(self, text: str) -> str:
+        """A text without the values of environment variables, headers and addresses that were given."""
+        parts = urlsplit(self.url or "")
+        values = {*self.env.values(), *self.headers.values(), parts.username or "", parts.password or ""}
+        values |= {value for _, value in parse_qsl(parts.query)}
+        # The token after `Bearer`, too.
+        values |= {word for value in self.headers.values() for word in value.split()}
+        for value in sorted(values, key=len, reverse=True):
+            if len(value) >= MIN_SECRET:
+                text = text.replace(value, "***")
+        return text
+
+
+class McpTool(Tool[..., Any]):
+    """A tool of a server: its schema is the server's, and so is the check of arguments."""
+
+    def __init__(
+        self,
+        server: McpServer,
+        own_name: str,
+        *,
+        name: str,
+        description: str,
+        schema: Mapping[str, Any],
+        timeout: float | None,
+    ) -> None:
+        async def call(**arguments: Any) -> Any:
+            return await server.call(own_name, arguments)
+
+        super().__init__(call, name=name, description=description, timeout=timeout)
+        self.own_name = own_name
+        # In the place of what would be read from the function.
+        vars(self)["_schema"] = dict(schema)
+
+
+class McpServer(AsyncResource):
+    """An MCP server whose tools agents use; `mcp_server` makes it. Agents that share it share a connection.
+
+    It is connected when its first agent starts, and closed with its last one.
+    """
+
+    def __init__(
+        self,
+        settings: McpSettings,
+        *,
+        tools: frozenset[str] | None = None,
+        exclude: frozenset[str] = frozenset(),
+        timeout_seconds: float | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._settings = settings
+        self._chosen, self._excluded = tools, exclude
+        self._timeout, self._clock = timeout_seconds, clock
+        self._users: set[object] = set()
+        self._tools: tuple[McpTool, ...] = ()
+        # Whether the tools are known, or could not be listed when they were first wanted.
+        self._was_tried = False
+        # The newest connection, and the newest whose end was noticed.
+        self._connection: McpConnection | None = None
+        self._noted: McpConnection | None = None
+        self._background = Background(grace_seconds=0.0)
+        self._failures = 0
+        self._retry_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """Its name in logs and errors, and before the name of a tool that another one has already."""
+        return self._settings.name
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        connection = self._connection
+        return connection is not None and connection.was_ready and not connection.is_over
+
+    @property
+    def error(self) -> McpServerUnavailable | None:
+        """Why there is no connection; None while there is one, or before the first."""
+        return None if self._connection is None or self.is_connected else self._connection.error
+
+    def listed_tools(self) -> Sequence[McpTool]:
+        """The tools as the server listed them last; also while it is away."""
+        return self._tools
+
+    async def connect(self) -> None:
+        """Connect now, or raise `McpServerUnavailable`; agents do it by themselves, and go on without it."""
+        await self._connect()
+
+    async def prepare(self, user: object) -> None:
+        """Be of use to an agent. Its first turn waits for the tools; after a failure none waits."""
+        self._users.add(user)
+        if not self._was_tried:
+            try:
+                await self._connect()
+            except McpServerUnavailable as error:
+                logger.warning("%s; the agent goes on without its tools, and later turns try again", error)
+            self._was_tried = True
+        elif not self._tools and not self.is_connected and self._clock() >= self._retry_at:
+            # No turn waits for it: the turn after it came back has its tools.
+            self._start_connection()
+
+    async def release(self, user: object) -> None:
+        """Do without an agent; with the last one the connection is closed, and the server's process ends."""
+        self._users.discard(user)
+        if not self._users:
+            await self.close()
+
+    async def close(self) -> None:
+        """End the connection, and the process of the server if this one started it."""
+        background, self._background = self._background, Background(grace_seconds=0.0)
+        self._connection, self._was_tried = None, False
+        await background.aclose()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        """What a tool of the server gives, by the server's own name for it; connects if need be.
+
+        A call that is interrupted is never made again: it may have had effects.
+        """
+        connection = await self._connect()
+        result = await connection.call(tool, arguments)
+        if result.is_error:
+            raise McpToolFailed(self._settings.redact(error_text(result)))
+        size = sum(len(getattr(block, "data", "")) for block in result.content)
+        if size <= SMALL_TEXT:
+            return result_value(result)
+        return await anyio.to_thread.run_sync(result_value, result, abandon_on_cancel=True)
+
+    async def _connect(self) -> McpConnection:
+        """The connection, or a new one; whoever else waits for it waits for the same."""
+        connection = self._usable_connection()
+        if connection is None:
+            seconds = self._retry_at - self._clock()
+            if self._failures and seconds > 0:
+                problem = "the connection was lost" if self.error is None else self.error.problem
+                raise McpServerUnavailable(self.name, problem, retry_seconds=seconds)
+            await anyio.to_thread.run_sync(_import_connection)
+            connection = self._start_connection()
+        await connection.ready.wait()
+        if connection.error is not None:
+            raise connection.error
+        return connection
+
+    def _usable_connection(self) -> McpConnection | None:
+        connection = self._connection
+        if connection is None or connection.loop is not current_loop():
+            return None
+        if connection.is_over:
+            self._note_end(connection)
+            return None
+        return connection
+
+    def _start_connection(self) -> McpConnection:
+        connection = self._usable_connection()
+        if connection is not None:
+            return connection
+        self._connection = made = _import_connection()(self._settings, self._take_tools)
+
+        async def run() -> None:
+            await made.run()
+            self._note_end(made)
+
+        self._background.start(run, daemon=True)
+        return made
+
+    def _note_end(self, connection: McpConnection) -> None:
+        """A connection ended by itself: one that was of use is made again at once, others after some time."""
+        if connection is self._noted:
+            return
+        self._noted = connection
+        if connection.was_ready:
+            logger.warning("MCP server %r: the connection was lost; the next call connects again", self.name)
+        self._failures = 0 if connection.was_used else self._failures + 1
+        wait = BACKOFF_SECONDS * 2.0 ** min(self._failures - 1, 16) if self._failures else 0.0
+        self._retry_at = self._clock() + min(wait, MAX_BACKOFF_SECONDS)
+
+    def _take_tools(self, listed: Sequence[Any]) -> None:
+        """Take in what the server lists. Tools that are as before stay the same, in the same order."""
+        from autonomy_ctx.tools.schema import parameters_schema
+
+        names = valid_names(one.name for one in listed)
+        before = {tool.own_name: tool for tool in self._tools}
+        found: dict[str, McpTool] = {}
+        for one in listed:
+            if not self._is_chosen(one.name) or one.name in found:
+                continue
+            try:
+                schema = parameters_schema(one.input_schema)
+            except (TypeError, ValueError, AttributeError, RecursionError):
+                logger.warning("MCP server %r: its tool %r has no usable schema", self.name, one.name[:80])
+                continue
+            made = McpTool(
+                self,
+                one.name,
+                name=names[one.name],
+                description=one.description or one.title or f"`{one.name}` of the server {self.name}.",
+                schema=schema,
+                timeout=self._timeout,
+            )
+            known = before.get(one.name)
+            found[one.name] = known if known is not None and known.spec == made.spec else made
+        self._warn_of_missing(found)
+        tools = tuple(
+            [found[name] for name in before if name in found]
+            + [tool for name, tool in found.items() if name not in before]
+        )
+        if tools != self._tools:
+            if before:
+                logger.info("MCP server %r: %s", self.name, _describe_changes(before, found))
+            self._tools = tools
+
+    def _is_chosen(self, name: str) -> bool:
+        return name not in self._excluded and (self._chosen is None or name in self._chosen)
+
+    def _warn_of_missing(self, found: Mapping[str, McpTool]) -> None:
+        missing = sorted((self._chosen or frozenset()) - found.keys())
+        if missing:
+            logger.warning(
+                "MCP server %r has no tool %s; it has %s",
+                self.name,
+                ", ".join(missing),
+                ", ".join(found) or "none of those that are wanted",
+            )
+
+    def __repr__(self) -> str:
+        return f"McpServer({self.name!r})"
+
+
+def mcp_server(
+    command: str | None = None,
+    *,
+    args: Sequence[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    name: str | None = None,
+    tools: Iterable[str] | None = None,
+    exclude: Iterable[str] = (),
+    timeout_seconds: float | None = None,
+    connect_timeout_seconds: float = CONNECT_SECONDS,
+    clock: Callable[[], float] = monotonic,
+) -> McpServer:
+    """The tools of an MCP server, to be given to agents: a command to run, or the `url` of a running one.
+
+    A command without `args` is a line as in a shell. `env` is added to the few variables that a server
+    gets. `tools` and `exclude` choose by the server's own names.
+    """
+    if find_spec("mcp") is None:
+        raise ImportError("tools of MCP servers need the SDK: pip install 'autonomy-ctx[mcp]'")
+    if (command is None) == (url is None):
+        raise ValueError("mcp_server takes a command, or url=..., and not both")
+    for option, texts in (("env", env), ("headers", headers)):
+        _check_texts(option, texts)
+    check_seconds("timeout_seconds", timeout_seconds, endless=True, optional=True, where="mcp_server")
+    check_seconds("connect_timeout_seconds", connect_timeout_seconds, where="mcp_server")
+    words: list[str] = []
+    if command is not None:
+        if headers:
+            raise ValueError("mcp_server: headers go with url=...; give a command its secrets with env")
+        words = [command, *args] if args is not None else shlex.split(command)
+        if not words or not words[0].strip():
+            raise ValueError("mcp_server: the command is empty; give one, such as 'uvx mcp-server-git'")
+    elif args is not None or env or cwd is not None:
+        raise ValueError("mcp_server: args, env and cwd go with a command, not with url=...")
+    elif urlsplit(str(url)).scheme not in ("http", "https") or not urlsplit(str(url)).hostname:
+        raise ValueError("mcp_server: the url must begin with http:// or https:// and name a host")
+    if name is not None and not _NAME.fullmatch(name):
+        raise ValueError(
+            f"mcp_server: the name {name[:40]!r} must be 1 to {MAX_SERVER_NAME} letters, digits, _ and -"
+        )
+    settings = McpSettings(
+        name=name or _default_name(words, url),
+        command=words[0] if words else "",
+        args=tuple(words[1:]),
+        env=dict(env or {}),
+        cwd=None if cwd is None else os.fspath(cwd),
+        url=url,
+        headers=dict(headers or {}),
+        connect_timeout_seconds=connect_timeout_seconds,
+    )
+    return McpServer(
+        settings,
+        tools=None if tools is None else _check_names("tools", tools),
+        exclude=_check_names("exclude", exclude),
+        timeout_seconds=timeout_seconds,
+        clock=clock,
+    )
+
+
+def _check_texts(option: str, value: Any) -> None:
+    if not isinstance(value, Mapping | None):
+        raise TypeError(f"mcp_server: {option} must be a dict of texts, not {type(value).__name__}")
+    for key, text in (value or {}).items():
+        # The value itself is not repeated: it may be secret.
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise TypeError(f"mcp_server: {option} must be a dict of texts; {str(key)[:40]!r} has none")
+
+
+def _check_names(option: str, value: Any) -> frozenset[str]:
+    names = None if isinstance(value, str) else list(value)
+    if names is None or not all(isinstance(one, str) for one in names):
+        raise TypeError(f"mcp_server: {option} must be a list of names of tools, such as ['read_file']")
+    return frozenset(names)
+
+
+def _default_name(words: Sequence[str], url: str | None) -> str:
+    """What a server is called by its command or its host, without arguments that may be secret."""
+    if url is not None:
+        return valid_name(str(urlsplit(url).hostname))[:MAX_SERVER_NAME]
+    named = [os.path.basename(word) for word in words if not word.startswith("-")]
+    chosen = next((word for word in named if word.lower() not in _LAUNCHERS), named[0] if named else "mcp")
+    stem = os.path.splitext(chosen)[0] if chosen.endswith((".py", ".js", ".ts", ".sh")) else chosen
+    return valid_name(stem)[:MAX_SERVER_NAME]
+
+
+def _describe_changes(before: Mapping[str, McpTool], after: Mapping[str, McpTool]) -> str:
+    """Which tools are new, gone or different. Models are told of all tools first, so caches begin anew."""
+    changes = {
+        "new": [name for name in after if name not in before],
+        "gone": [name for name in before if name not in after],
+        "changed": [name for name, tool in after.items() if before.get(name, tool) is not tool],
+    }
+    told = "; ".join(f"{what}: {', '.join(names)}" for what, names in changes.items() if names)
+    return f"its tools changed ({told}); the next turns have them, and the provider's cache begins anew"
+
+
+def _import_connection() -> type[McpConnection]:
+    """The part that needs the SDK, which takes more than a second to import."""
+    from autonomy_ctx.tools.mcp_connection import McpConnection
+
+    return McpConnection

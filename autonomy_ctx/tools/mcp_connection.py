@@ -1,0 +1,347 @@
+"""One connection to an MCP server, in a task of its own, by the official SDK; needs the extra `mcp`.
+
+The SDK's contexts are entered and left in that task: any other may make calls, and any may end the
+connection. The process of a server lives as long as the connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib import metadata
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import httpx2
+import mcp_types
+from anyio.abc import TaskGroup
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from autonomy_ctx.background import current_loop
+from autonomy_ctx.errors import McpConnectionLost, McpServerUnavailable, McpToolFailed
+
+if TYPE_CHECKING:
+    from autonomy_ctx.tools.mcp import McpSettings
+
+logger = logging.getLogger("autonomy_ctx.tools.mcp")
+
+# Of what a server writes to stderr: the longest line that is logged, and how many lines an error repeats.
+MAX_LINE, LINES_REPEATED = 2_000, 3
+MAX_PAGES = 100
+# How long to wait before listening again for changes, after a stream of them was cut.
+LISTEN_AGAIN_SECONDS, MAX_LISTEN_SECONDS = 1.0, 60.0
+# What the SDK says when an HTTP server does not know the session any more.
+SESSION_TERMINATED = "Session terminated"
+Listener = Callable[[list[mcp_types.Tool]], None]
+
+
+class McpConnection:
+    """A connection that lives while `run` does: `ready` when its tools are known, or when it has failed."""
+
+    def __init__(self, settings: McpSettings, on_tools: Listener) -> None:
+        self.loop = current_loop()
+        self.ready = anyio.Event()
+        # Why there is no connection.
+        self.error: McpServerUnavailable | None = None
+        # Whether it ever was there, and answered a call.
+        self.was_ready = self.was_used = False
+        self._settings, self._on_tools = settings, on_tools
+        self._client: Client | None = None
+        self._lost = anyio.Event()
+        self._tools_changed = anyio.Event()
+        self._last_lines: deque[str] = deque(maxlen=LINES_REPEATED)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more calls can be made, because it failed or was lost."""
+        return self.error is not None or self._lost.is_set()
+
+    async def run(self) -> None:
+        """Connect, list the tools, and stay until the server or the caller ends it."""
+        seconds = self._settings.connect_timeout_seconds
+        problem = f"it did not answer within {seconds:g} s"
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + seconds) as scope:
+                async with (
+                    self._open_transport() as transport,
+                    Client(
+                        transport,
+                        cache=None,
+                        client_info=mcp_types.Implementation(
+                            name="autonomy-ctx", version=metadata.version("autonomy-ctx")
+                        ),
+                        message_handler=self._handle_message,
+                        logging_callback=self._log_message,
+                    ) as client,
+                ):
+                    self._on_tools(await _list_tools(client))
+                    scope.deadline = math.inf
+                    self._client, self.was_ready = client, True
+                    self.ready.set()
+                    await self._watch(client)
+                    problem = "it ended"
+        except Exception as error:
+            problem = _describe(error)
+        except BaseException:
+            problem = "the connection was closed"
+            raise
+        finally:
+            self._client = None
+            lines = "".join(f"; it wrote: {line}" for line in self._last_lines)
+            self.error = McpServerUnavailable(self._settings.name, self._settings.redact(problem + lines))
+            self.ready.set()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+        """The result of one call. A caller that is cancelled tells the server so."""
+        client = self._client
+        if client is None:
+            raise self.error or McpServerUnavailable(self._settings.name, "it is not connected")
+        params = mcp_types.CallToolRequestParams(name=tool, arguments=dict(arguments))
+        try:
+            # Not `call_tool`, which drops a result that does not fit the server's own schema.
+            result = await client.session.send_request(
+                mcp_types.CallToolRequest(params=params), mcp_types.CallToolResult
+            )
+        except MCPError as error:
+            if error.code == mcp_types.CONNECTION_CLOSED or error.message == SESSION_TERMINATED:
+                self._lost.set()
+                raise McpConnectionLost(self._settings.name, tool) from None
+            raise McpToolFailed(self._settings.redact(error.message)) from None
+        except ValueError:
+            problem = "the server's answer is no result of a tool that this program understands"
+            raise McpToolFailed(problem) from None
+        self.was_used = True
+        return result
+
+    async def _watch(self, client: Client) -> None:
+        """Take in changes of the tools until the connection is lost."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._list_again, client)
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                group.start_soon(self._listen, client)
+            await self._lost.wait()
+            group.cancel_scope.cancel()
+
+    async def _list_again(self, client: Client) -> None:
+        while True:
+            await self._tools_changed.wait()
+            self._tools_changed = anyio.Event()
+            try:
+                self._on_tools(await _list_tools(client))
+            except (MCPError, ValueError) as error:
+                logger.warning(
+                    "MCP server %r: its tools could not be listed again: %s",
+                    self._settings.name,
+                    self._settings.redact(_describe(error)),
+                )
+
+    async def _listen(self, client: Client) -> None:
+        """Listen for changes, as newer servers want it; one that offers no such stream has none to tell."""
+        tools = client.server_capabilities.tools
+        if tools is None or not tools.list_changed:
+            return
+        seconds = LISTEN_AGAIN_SECONDS
+        while True:
+            with suppress(MCPError, RuntimeError, TimeoutError):
+                async with client.listen(tools_list_changed=True) as changes:
+                    seconds = LISTEN_AGAIN_SECONDS
+                    async for _ in changes:
+                        self._tools_changed.set()
+            await anyio.sleep(seconds)
+            seconds = min(2 * seconds, MAX_LISTEN_SECONDS)
+            # What changed meanwhile nobody has told.
+            self._tools_changed.set()
+
+    async def _handle_message(self, message: Any) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._tools_changed.set()
+
+    async def _log_message(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
+        self._log_line(str(params.data))
+
+    @asynccontextmanager
+    async def _open_transport(self) -> AsyncIterator[AbstractAsyncContextManager[Any]]:
+        if self._settings.url is not None:
+            async with _http_client(self._settings) as http:
+                yield self._follow(streamable_http_client(self._settings.url, http_client=http))
+            return
+        with _LogPipe() as pipe:
+            try:
+                async with anyio.create_task_group() as group:
+                    yield self._follow(self._start_process(pipe, group))
+                    group.cancel_scope.cancel()
+            finally:
+                # What a server that could not start wrote last says why.
+                self._log_lines(pipe.read() or b"")
+
+    @asynccontextmanager
+    async def _start_process(self, pipe: _LogPipe, group: TaskGroup) -> AsyncIterator[Any]:
+        settings = self._settings
+        parameters = StdioServerParameters(
+            command=settings.command,
+            args=list(settings.args),
+            env=dict(settings.env),
+            cwd=settings.cwd,
+            encoding_error_handler="replace",
+        )
+        async with stdio_client(parameters, errlog=pipe.file) as streams:
+            # The process has its own copy: when it ends, so does what can be read.
+            pipe.file.close()
+            group.start_soon(self._read_log, pipe)
+            yield streams
+
+    async def _read_log(self, pipe: _LogPipe) -> None:
+        rest = b""
+        while True:
+            await anyio.wait_readable(pipe.read_end)
+            data = pipe.read()
+            if data is None:
+                continue
+            if not data:
+                self._log_lines(rest)
+                return
+            whole, _, rest = (rest + data).rpartition(b"\n")
+            self._log_lines(whole)
+            if len(rest) > MAX_LINE:
+                self._log_lines(rest)
+                rest = b""
+
+    def _log_lines(self, data: bytes) -> None:
+        for line in data.decode(errors="replace").splitlines():
+            if line.strip():
+                self._log_line(line)
+
+    def _log_line(self, line: str) -> None:
+        text = self._settings.redact(line)[:MAX_LINE]
+        self._last_lines.append(text)
+        logger.info("MCP server %r: %s", self._settings.name, text)
+
+    @asynccontextmanager
+    async def _follow(self, transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        async with transport as (read_stream, write_stream):
+            yield _FollowedStream(read_stream, self._lost), write_stream
+
+
+class _LogPipe:
+    """What a server's process writes to stderr, to be read."""
+
+    def __init__(self) -> None:
+        self.read_end, write_end = os.pipe()
+        os.set_blocking(self.read_end, False)
+        self.file = os.fdopen(write_end, "w")
+
+    def read(self) -> bytes | None:
+        """What there is: None when there is nothing yet, empty at the end."""
+        try:
+            return os.read(self.read_end, 65_536)
+        except BlockingIOError:
+            return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+        os.close(self.read_end)
+
+
+class _FollowedStream:
+    """What a transport reads from, which says when it has ended."""
+
+    def __init__(self, stream: Any, ended: anyio.Event) -> None:
+        self._stream, self._ended = stream, ended
+
+    @property
+    def last_context(self) -> Any:
+        """The context variables of whoever sent the last message."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        """The next message."""
+        try:
+            return await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._ended.set()
+            raise
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _http_client(settings: McpSettings) -> httpx2.AsyncClient:
+    origin = _origin(httpx2.URL(str(settings.url)))
+
+    async def keep_headers_at_home(request: httpx2.Request) -> None:
+        # A redirect to another server must not take along what is meant for this one.
+        if _origin(request.url) != origin:
+            for name in settings.headers:
+                request.headers.pop(name, None)
+
+    return httpx2.AsyncClient(
+        headers=dict(settings.headers),
+        follow_redirects=True,
+        # A call may take long: whoever makes it knows for how long to wait.
+        timeout=httpx2.Timeout(settings.connect_timeout_seconds, read=None),
+        event_hooks={"request": [keep_headers_at_home]},
+    )
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+async def _list_tools(client: Client) -> list[mcp_types.Tool]:
+    """All tools of a server, page by page."""
+    found: list[mcp_types.Tool] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        found += page.tools
+        if page.next_cursor is None or page.next_cursor == cursor:
+            break
+        cursor = page.next_cursor
+    return found
+
+
+def _describe(error: BaseException) -> str:
+    """What went wrong in the tasks of a connection, in a few words and without addresses."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return "its command, or the folder to run it in, is not there"
+        case PermissionError():
+            return "its command may not be run"
+        case MCPError():
+            return str(error.message)
+        case _:
+            return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,134 @@
+"""What an MCP server tells of its tools and gives back of its calls, as tools of ours would have it.
+
+A server is somebody else's program. Names become names that every provider takes, and images are looked
+at: one that a provider would refuse would make every later turn of its conversation fail.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import json
+import re
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from autonomy_ctx.items.json_values import encode_json_text
+from autonomy_ctx.items.message import ImageContent
+from autonomy_ctx.tools.tool import MAX_NAME_LENGTH
+
+_INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]+")
+# How the images begin that every provider takes.
+_IMAGE_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+def valid_name(text: str) -> str:
+    """A text as a name that every provider takes."""
+    return _INVALID_CHARACTERS.sub("_", text).strip("_")[:MAX_NAME_LENGTH] or "tool"
+
+
+def valid_names(names: Iterable[str]) -> dict[str, str]:
+    """For each name of a server's tools one that every provider takes, and no two the same.
+
+    A name that is fine stays. Which name another one gets depends on itself and on what the others are,
+    never on their order.
+    """
+    own = list(dict.fromkeys(names))
+    counts = Counter(valid_name(name) for name in own)
+    found = {}
+    for name in own:
+        made = valid_name(name)
+        if made != name and (counts[made] > 1 or len(name) > MAX_NAME_LENGTH):
+            digest = hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8]
+            made = f"{made[: MAX_NAME_LENGTH - 9]}_{digest}"
+        found[name] = made
+    return found
+
+
+def error_text(result: Any) -> str:
+    """What a result that is an error says, in words."""
+    texts = [one.text for one in result.content if one.type == "text" and one.text.strip()]
+    if not texts and result.structured_content is not None:
+        texts.append(encode_json_text(result.structured_content))
+    return "\n".join(texts) or "it failed and did not say why"
+
+
+def result_value(result: Any) -> str | list[str | ImageContent]:
+    """A result as a tool of ours returns it: text, or a list of texts and images."""
+    pieces = [_piece(block) for block in result.content]
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    structured = result.structured_content
+    if structured is not None and not _repeats(structured, texts):
+        pieces.append(encode_json_text(structured))
+    if any(isinstance(piece, ImageContent) for piece in pieces):
+        return pieces
+    return "\n".join(map(str, pieces)) or "Done; there is nothing to show."
+
+
+def _piece(block: Any) -> str | ImageContent:
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "image":
+            return _image(block.data, block.mime_type)
+        case "audio":
+            return f"[Audio of type {block.mime_type} is not shown.]"
+        case "resource_link":
+            described = f": {block.description}" if block.description else ""
+            kind = f" ({block.mime_type})" if block.mime_type else ""
+            return f"[Resource {block.name} at {block.uri}{kind}{described}]"
+        case "resource":
+            resource = block.resource
+            if hasattr(resource, "text"):
+                return f"[Resource {resource.uri}]\n{resource.text}"
+            if (resource.mime_type or "").startswith("image/"):
+                return _image(resource.blob, resource.mime_type)
+            kind = resource.mime_type or "an unknown type"
+            return f"[Resource {resource.uri} has data of {kind}, which is not shown.]"
+        case _:
+            return f"[Content of type {block.type} is not shown.]"
+
+
+def _image(data: str, media_type: str) -> str | ImageContent:
+    """An image, of the type that its bytes have; a note where no provider could show it."""
+    try:
+        found = _image_type(b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return f"[An image of type {media_type} is not shown: its data is damaged.]"
+    if found is None:
+        return f"[An image of type {media_type} is not shown: models take PNG, JPEG, GIF and WebP.]"
+    return ImageContent(f"data:{found};base64,{data}")
+
+
+def _image_type(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for begin, kind in _IMAGE_BEGINNINGS.items() if data.startswith(begin)), None)
+
+
+def _repeats(structured: Any, texts: list[str]) -> bool:
+    """Whether the texts say what the structured content says; servers mostly send both."""
+    values = [_parse(text) for text in texts]
+    candidates: list[Any] = [*values, *texts, values, texts]
+    if structured in candidates:
+        return True
+    # What is no object is sent as one with a single field.
+    return (
+        isinstance(structured, dict)
+        and structured.keys() == {"result"}
+        and structured["result"] in candidates
+    )
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
