@@ -45,6 +45,7 @@ COMMANDS = {
     "demo": CommandEntry(RUN, "demo:run_demo", "Watch 300 turns of an agent whose context stays small."),
     "chat": CommandEntry(RUN, "chat:chat", "Talk to an agent, and see what it is shown."),
     "serve": CommandEntry(RUN, "serve:serve", "Serve agents, or an OpenAI endpoint, over HTTP."),
+    "mcp": CommandEntry(RUN, "mcp:serve_mcp", "Serve a memory to any MCP client."),
     "worker": CommandEntry(RUN, "worker:run_worker", "Write the summaries that agents leave to workers."),
     "conversations": CommandEntry(LOOK, "conversations:list_all", "List the conversations of a memory."),
     "show": CommandEntry(LOOK, "show:show", "Show a conversation, its summary, its facts or its turns."),

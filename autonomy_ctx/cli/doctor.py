@@ -49,6 +49,7 @@ EXTRAS = {
     "server": ("starlette", "uvicorn"),
     "postgres": ("psycopg", "psycopg-pool"),
     "cli": ("typer", "rich"),
+    "mcp": ("mcp",),
 }
 # The frameworks that there are adapters for. Nobody has all of them: those that are there are told.
 FRAMEWORKS = {

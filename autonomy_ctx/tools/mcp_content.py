@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-import json
 import re
 from base64 import b64decode
 from collections import Counter
@@ -61,12 +60,13 @@ def error_text(result: Any) -> str:
 
 
 def result_value(result: Any) -> str | list[str | ImageContent]:
-    """A result as a tool of ours returns it: text, or a list of texts and images."""
+    """A result as a tool of ours returns it: text, or a list of texts and images.
+
+    A server says in words what its structured content has; that is shown only where there are no words.
+    """
     pieces = [_piece(block) for block in result.content]
-    texts = [piece for piece in pieces if isinstance(piece, str)]
-    structured = result.structured_content
-    if structured is not None and not _repeats(structured, texts):
-        pieces.append(encode_json_text(structured))
+    if result.structured_content is not None and not any(block.type == "text" for block in result.content):
+        pieces.append(encode_json_text(result.structured_content))
     if any(isinstance(piece, ImageContent) for piece in pieces):
         return pieces
     return "\n".join(map(str, pieces)) or "Done; there is nothing to show."
@@ -111,24 +111,3 @@ def _image_type(data: bytes) -> str | None:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for begin, kind in _IMAGE_BEGINNINGS.items() if data.startswith(begin)), None)
-
-
-def _repeats(structured: Any, texts: list[str]) -> bool:
-    """Whether the texts say what the structured content says; servers mostly send both."""
-    values = [_parse(text) for text in texts]
-    candidates: list[Any] = [*values, *texts, values, texts]
-    if structured in candidates:
-        return True
-    # What is no object is sent as one with a single field.
-    return (
-        isinstance(structured, dict)
-        and structured.keys() == {"result"}
-        and structured["result"] in candidates
-    )
-
-
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -20,6 +20,7 @@ from mutants import (
     broken_contexts,
     broken_edges,
     broken_endpoint,
+    broken_mcp,
     broken_memory,
     broken_pins_and_profiles,
     broken_postgres,
@@ -37,7 +38,7 @@ BROKEN = [
     *(broken_memory, broken_postgres, broken_postgres_search, broken_postgres_turns),
     *(broken_contexts, broken_agents, broken_edges, broken_turns),
     *(broken_vectors, broken_pins_and_profiles, broken_command_line, broken_tracing, broken_replay),
-    *(broken_adapters, broken_endpoint),
+    *(broken_adapters, broken_endpoint, broken_mcp),
 ]
 MUTANTS = [mutant for broken in BROKEN for mutant in broken.MUTANTS]
 

@@ -78,6 +78,12 @@ def give_everything() -> CallToolResult:
 
 
 @server.tool()
+def give_data() -> CallToolResult:
+    """Give data without a word."""
+    return CallToolResult(content=[], structured_content={"answer": 42})
+
+
+@server.tool()
 def fail() -> str:
     """Fail."""
     raise ValueError("the pipe is frozen")

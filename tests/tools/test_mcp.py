@@ -9,7 +9,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -183,13 +185,13 @@ async def test_results_of_every_kind_are_shown_as_text_and_images_and_errors_as_
             "[Resource memo://1]",
             "remember the milk",
             "[Resource file:///a.zip has data of application/zip, which is not shown.]",
-            '{"answer": 42}',
         ]
         # Its bytes say what it is, not its label.
         assert isinstance(image, ImageContent)
         assert image.image.startswith("data:image/png;base64,")
         # What is sent twice, as text and as data, is shown once.
         assert (await called(server, "add", a=1, b=2)).text == "3"
+        assert (await called(server, "give_data")).text == '{"answer": 42}'
         failed = await called(server, "fail")
         assert failed.is_error
         assert failed.text == "McpToolFailed: Error executing tool fail"
@@ -460,6 +462,38 @@ async def test_an_address_where_nothing_listens_is_an_error_without_secrets() ->
     with pytest.raises(McpServerUnavailable, match="MCP server '127_0_0_1' is not available") as caught:
         await server.connect()
     assert SECRET not in str(caught.value)
+
+
+async def test_headers_do_not_follow_a_redirect_to_another_server() -> None:
+    seen: list[str | None] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.headers.get("X-Api-Key"))
+            self.send_error(404)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    class First(Other):
+        def do_POST(self) -> None:
+            self.send_response(307)
+            self.send_header("Location", f"http://127.0.0.1:{other.server_port}/mcp")
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Other) as other, HTTPServer(("127.0.0.1", 0), First) as first:
+        threads = [threading.Thread(target=one.serve_forever) for one in (other, first)]
+        for thread in threads:
+            thread.start()
+        try:
+            url = f"http://127.0.0.1:{first.server_port}/mcp"
+            with pytest.raises(McpServerUnavailable):
+                await mcp_server(url=url, headers={"X-Api-Key": SECRET}).connect()
+        finally:
+            for one in (other, first):
+                one.shutdown()
+    assert seen
+    assert set(seen) == {None}
 
 
 # -- arguments -------------------------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""`autonomy-ctx mcp`: one scope of a memory as an MCP server, for any MCP client."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated
+
+import anyio
+import typer
+from rich.text import Text
+
+from autonomy_ctx.cli.output import Output, WrongInput
+from autonomy_ctx.cli.target import WHERE, AgentOption, MemoryOption, open_memory
+from autonomy_ctx.memory.memory import Memory
+
+TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
+
+
+async def serve_mcp(
+    output: Output,
+    scope: Annotated[
+        str,
+        typer.Option(
+            "--scope",
+            "-s",
+            metavar="NAME",
+            help="The scope (a user or tenant) that is served, and no other.",
+            rich_help_panel=WHERE,
+        ),
+    ],
+    memory: MemoryOption = None,
+    agent: AgentOption = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            "--conversation", "-c", metavar="NAME", help="Only this conversation.", rich_help_panel=WHERE
+        ),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Let clients pin and change facts.")] = False,
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of stdio.")] = False,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on, with --http.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", help="The port of --http; 0 takes any free one.")] = 0,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="TOKEN",
+            envvar=TOKEN_VARIABLE,
+            help="What clients must send, with --http; a random one is made and printed if none is given.",
+        ),
+    ] = None,
+) -> None:
+    """Serve a scope of a memory to MCP clients: search, conversations, facts, pins, what models were shown.
+
+    Over stdio by default: a client starts it, and stdout carries the protocol only. Clients can only read,
+    unless --write is given. The database must be there; it is neither made nor upgraded.
+    """
+    if not http and (port or host != "127.0.0.1"):
+        raise WrongInput("--host and --port go with --http; without it, a client starts this command")
+    async with open_memory(memory) as opened:
+        await _serve(
+            output,
+            opened,
+            scope,
+            agent=agent,
+            conversation=conversation,
+            write=write,
+            address=(host, port, token) if http else None,
+        )
+
+
+async def _serve(
+    output: Output,
+    memory: Memory,
+    scope: str,
+    *,
+    agent: str | None,
+    conversation: str | None,
+    write: bool,
+    address: tuple[str, int, str | None] | None,
+) -> None:
+    try:
+        from autonomy_ctx.server.mcp_server import serve_http, serve_stdio
+        from autonomy_ctx.server.memory_tools import MemoryTools
+    except ImportError as error:
+        raise WrongInput("MCP needs the extra `mcp`: pip install 'autonomy-ctx[cli,mcp]'") from error
+    tools = MemoryTools(memory, scope, agent=agent, conversation=conversation, write=write)
+    if not await memory.conversations(scope, agent=agent, limit=1):
+        output.warn(f"there are no conversations of scope {scope!r} yet; clients will find nothing")
+    if address is None:
+        await serve_stdio(tools)
+        return
+    host, port, token = address
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with serve_http(tools, host=host, port=port, token=token) as served:
+            # A token that was given is not repeated.
+            shown = served.token if token is None else None
+            if output.is_json:
+                output.print_json_line({"url": served.url, "token": shown})
+            else:
+                output.console.print(Text(f"{'address':<9}").append(served.url, "bold"), soft_wrap=True)
+                style = "bold" if shown else "dim"
+                output.console.print(Text(f"{'token':<9}").append(shown or "as given", style), soft_wrap=True)
+                output.note("clients send it as `Authorization: Bearer`; Ctrl-C ends it")
+            sys.stdout.flush()
+            async for _ in signals:
+                return
