@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,8 +45,13 @@ def arguments(database: Path, *more: str) -> list[str]:
 
 
 def parameters(database: Path, *more: str) -> StdioServerParameters:
-    environment = command_environment()
-    return StdioServerParameters(command=sys.executable, args=arguments(database, *more), env=environment)
+    # In another folder than this one, where Python would take the package from.
+    return StdioServerParameters(
+        command=sys.executable,
+        args=arguments(database, *more),
+        env=command_environment(),
+        cwd=database.parent,
+    )
 
 
 def contents(database: Path) -> dict[str, str]:
@@ -120,7 +124,7 @@ async def test_an_agent_uses_the_memory_of_another_over_mcp(database: Path) -> N
         ]
     )
     environment = command_environment()
-    server = mcp_server(sys.executable, args=arguments(database), env=environment, name="memory")
+    server = mcp_server(sys.executable, args=arguments(database), env=environment, cwd=database.parent)
     async with Agent("helper", "Helps.", [server], model=model) as agent:
         assert (await agent.send("Where did Ana stay?")).text == "Hotel Aurora."
         [result] = [one for one in await agent.history() if one["role"] == "tool"]
@@ -132,7 +136,9 @@ def served(database: Path, *more: str) -> Iterator[dict[str, Any]]:
     """The command over HTTP: where it is, and its token."""
     command = [sys.executable, *arguments(database, "--http", "--json", *more)]
     environment = command_environment()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, cwd=database.parent
+    ) as process:
         assert process.stdout is not None
         try:
             yield json.loads(process.stdout.readline())
@@ -196,7 +202,8 @@ def test_stdout_has_nothing_but_the_protocol(database: Path, anyio_backend: str)
         input=json.dumps(asked) + "\n",
         capture_output=True,
         text=True,
-        env=os.environ | command_environment(),
+        env=command_environment(),
+        cwd=database.parent,
     )
     assert ran.returncode == 0, ran.stderr
     assert [json.loads(line)["id"] for line in ran.stdout.splitlines()] == [1]

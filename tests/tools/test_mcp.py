@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 import pytest
 from agents.kit import add_up, assert_valid, call, calls, made, stored
+from pty_process import PACKAGE_FOLDER
 from tools.mcp_kit import called, http_server, plain_server, sdk_server, until, wait_for_end
 
 from autonomy_ctx import Agent, ImageContent, Memory, Node, TextContent
@@ -142,6 +143,10 @@ async def test_a_name_that_is_taken_gets_the_name_of_its_server_before_it(memory
     assert (await stored(agent.memory))[2].text.startswith("hello from")
     assert [tool.name for tool in agent.tools] == ["greet", "north_greet", "die", "south_greet"]
     await agent.close()
+    model = ScriptedModel("hello")
+    async with made(memory, model, *servers, builtin_tools=[]) as other:
+        await other.send("hi", conversation="other")
+        assert offered(model, 0) == ["greet", "die", "south_greet"]
 
 
 @one_loop
@@ -380,6 +385,7 @@ import os, sys
 import anyio
 from autonomy_ctx import Agent
 from autonomy_ctx.testing import ScriptedModel
+from pty_process import PACKAGE_FOLDER
 from tools.mcp_kit import called, plain_server
 
 async def main():
@@ -395,10 +401,12 @@ anyio.run(main, backend=sys.argv[1])
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("end", ["raise RuntimeError('the loop crashed')", "os._exit(1)"])
-def test_the_process_of_a_server_ends_with_a_loop_that_crashes(backend: str, end: str) -> None:
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+def test_the_process_of_a_server_ends_with_a_loop_that_crashes(
+    backend: str, end: str, tmp_path: Path
+) -> None:
+    environment = os.environ | {"PYTHONPATH": f"{PACKAGE_FOLDER}{os.pathsep}{ROOT / 'tests'}"}
     command = [sys.executable, "-c", CRASHING.replace("END", end), backend]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True)
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert ran.returncode == 1, ran.stderr
     wait_for_end(int(ran.stdout))
 
