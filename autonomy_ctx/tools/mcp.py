@@ -208,7 +208,11 @@ class McpServer(AsyncResource):
             if self._failures and seconds > 0:
                 problem = "the connection was lost" if self.error is None else self.error.problem
                 raise McpServerUnavailable(self.name, problem, retry_seconds=seconds)
-            await anyio.to_thread.run_sync(_import_connection)
+            try:
+                await anyio.to_thread.run_sync(_import_connection)
+            except ImportError as error:
+                problem = f"the SDK cannot be imported ({error}): pip install 'autonomy-ctx[mcp]'"
+                raise McpServerUnavailable(self.name, problem) from None
             connection = self._start_connection()
         await connection.ready.wait()
         if connection.error is not None:

@@ -39,8 +39,7 @@ MAX_LINE, LINES_REPEATED = 2_000, 3
 MAX_PAGES = 100
 # How long to wait before listening again for changes, after a stream of them was cut.
 LISTEN_AGAIN_SECONDS, MAX_LISTEN_SECONDS = 1.0, 60.0
-# What the SDK says when an HTTP server does not know the session any more.
-SESSION_TERMINATED = "Session terminated"
+SESSION_HEADER = "mcp-session-id"
 Listener = Callable[[list[mcp_types.Tool]], None]
 
 
@@ -59,6 +58,8 @@ class McpConnection:
         self._lost = anyio.Event()
         self._tools_changed = anyio.Event()
         self._last_lines: deque[str] = deque(maxlen=LINES_REPEATED)
+        # The last answer over HTTP.
+        self._status = 200
 
     @property
     def is_over(self) -> bool:
@@ -97,6 +98,7 @@ class McpConnection:
         finally:
             self._client = None
             lines = "".join(f"; it wrote: {line}" for line in self._last_lines)
+            lines += f"; its last answer was HTTP {self._status}" if self._status >= 400 else ""
             self.error = McpServerUnavailable(self._settings.name, self._settings.redact(problem + lines))
             self.ready.set()
 
@@ -112,7 +114,7 @@ class McpConnection:
                 mcp_types.CallToolRequest(params=params), mcp_types.CallToolResult
             )
         except MCPError as error:
-            if error.code == mcp_types.CONNECTION_CLOSED or error.message == SESSION_TERMINATED:
+            if error.code == mcp_types.CONNECTION_CLOSED or self._lost.is_set():
                 self._lost.set()
                 raise McpConnectionLost(self._settings.name, tool) from None
             raise McpToolFailed(self._settings.redact(error.message)) from None
@@ -171,7 +173,7 @@ class McpConnection:
     @asynccontextmanager
     async def _open_transport(self) -> AsyncIterator[AbstractAsyncContextManager[Any]]:
         if self._settings.url is not None:
-            async with _http_client(self._settings) as http:
+            async with self._http_client() as http:
                 yield self._follow(streamable_http_client(self._settings.url, http_client=http))
             return
         with _LogPipe() as pipe:
@@ -182,6 +184,30 @@ class McpConnection:
             finally:
                 # What a server that could not start wrote last says why.
                 self._log_lines(pipe.read() or b"")
+
+    def _http_client(self) -> httpx2.AsyncClient:
+        settings = self._settings
+        origin = _origin(httpx2.URL(str(settings.url)))
+
+        async def keep_headers_at_home(request: httpx2.Request) -> None:
+            # A redirect to another server must not take along what is meant for this one.
+            if _origin(request.url) != origin:
+                for name in settings.headers:
+                    request.headers.pop(name, None)
+
+        async def note_status(response: httpx2.Response) -> None:
+            self._status = response.status_code
+            if response.status_code == 404 and SESSION_HEADER in response.request.headers:
+                # The server was started again, or has dropped the session: only a new one is of use.
+                self._lost.set()
+
+        return httpx2.AsyncClient(
+            headers=dict(settings.headers),
+            follow_redirects=True,
+            # A call may take long: whoever makes it knows for how long to wait.
+            timeout=httpx2.Timeout(settings.connect_timeout_seconds, read=None),
+            event_hooks={"request": [keep_headers_at_home], "response": [note_status]},
+        )
 
     @asynccontextmanager
     async def _start_process(self, pipe: _LogPipe, group: TaskGroup) -> AsyncIterator[Any]:
@@ -295,24 +321,6 @@ class _FollowedStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def _http_client(settings: McpSettings) -> httpx2.AsyncClient:
-    origin = _origin(httpx2.URL(str(settings.url)))
-
-    async def keep_headers_at_home(request: httpx2.Request) -> None:
-        # A redirect to another server must not take along what is meant for this one.
-        if _origin(request.url) != origin:
-            for name in settings.headers:
-                request.headers.pop(name, None)
-
-    return httpx2.AsyncClient(
-        headers=dict(settings.headers),
-        follow_redirects=True,
-        # A call may take long: whoever makes it knows for how long to wait.
-        timeout=httpx2.Timeout(settings.connect_timeout_seconds, read=None),
-        event_hooks={"request": [keep_headers_at_home]},
-    )
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

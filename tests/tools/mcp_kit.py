@@ -7,8 +7,10 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +79,77 @@ def http_server(port: int = 0) -> Iterator[tuple[int, subprocess.Popen[str]]]:
             yield int(process.stdout.readline()), process
         finally:
             process.kill()
+
+
+class SessionServer(ThreadingHTTPServer):
+    """An MCP server of the older protocol over HTTP, which keeps sessions: `restart` forgets them."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _SessionHandler)
+        self.sessions: set[str] = set()
+        self.token = ""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.server_port}/mcp"
+
+    def __enter__(self) -> SessionServer:
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _SessionHandler(BaseHTTPRequestHandler):
+    server: SessionServer
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        method, session = request["method"], self.headers.get("mcp-session-id")
+        if self.server.token and self.headers.get("Authorization") != f"Bearer {self.server.token}":
+            self._answer(401, {})
+        elif method == "server/discover":
+            error = {"code": -32601, "message": "Method not found"}
+            self._answer(200, {"jsonrpc": "2.0", "id": request["id"], "error": error})
+        elif method != "initialize" and session not in self.server.sessions:
+            error = {"code": -32600, "message": "Session not found"}
+            self._answer(404, {"jsonrpc": "2.0", "id": request.get("id"), "error": error})
+        elif "id" not in request:
+            self._answer(202, None)
+        else:
+            self._answer(200, {"jsonrpc": "2.0", "id": request["id"], "result": self._result(method)})
+
+    def do_GET(self) -> None:
+        self._answer(405, None)
+
+    def do_DELETE(self) -> None:
+        self._answer(200, None)
+
+    def _result(self, method: str) -> dict[str, Any]:
+        match method:
+            case "initialize":
+                self.server.sessions.add(f"session-{len(self.server.sessions) + 1}")
+                info = {"name": "sessions", "version": "1"}
+                return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            case "tools/list":
+                return {"tools": [{"name": "greet", "inputSchema": {"type": "object"}}]}
+            case _:
+                return {"content": [{"type": "text", "text": "hello"}]}
+
+    def _answer(self, status: int, body: Any) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if self.server.sessions:
+            self.send_header("mcp-session-id", max(self.server.sessions))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: Any) -> None:
+        pass

@@ -19,7 +19,7 @@ import anyio
 import pytest
 from agents.kit import add_up, assert_valid, call, calls, made, stored
 from pty_process import PACKAGE_FOLDER
-from tools.mcp_kit import called, http_server, plain_server, sdk_server, until, wait_for_end
+from tools.mcp_kit import SessionServer, called, http_server, plain_server, sdk_server, until, wait_for_end
 
 from autonomy_ctx import Agent, ImageContent, Memory, Node, TextContent
 from autonomy_ctx.errors import InvalidAgent, McpServerUnavailable
@@ -386,7 +386,7 @@ import anyio
 from autonomy_ctx import Agent
 from autonomy_ctx.testing import ScriptedModel
 from pty_process import PACKAGE_FOLDER
-from tools.mcp_kit import called, plain_server
+from tools.mcp_kit import SessionServer, called, plain_server
 
 async def main():
     server = plain_server()
@@ -470,6 +470,23 @@ async def test_an_address_where_nothing_listens_is_an_error_without_secrets() ->
     with pytest.raises(McpServerUnavailable, match="MCP server '127_0_0_1' is not available") as caught:
         await server.connect()
     assert SECRET not in str(caught.value)
+
+
+async def test_a_session_that_the_server_forgot_is_begun_again() -> None:
+    with SessionServer() as http:
+        async with mcp_server(url=http.url) as server:
+            await server.connect()
+            assert (await called(server, "greet")).text == "hello"
+            http.sessions.clear()
+            assert "was lost while `greet` ran" in (await called(server, "greet")).text
+            assert (await called(server, "greet")).text == "hello"
+
+
+async def test_a_wrong_token_is_told_by_its_status() -> None:
+    with SessionServer() as http:
+        http.token = "another"
+        with pytest.raises(McpServerUnavailable, match=r"its last answer was HTTP 401"):
+            await mcp_server(url=http.url, headers={"Authorization": f"Bearer {SECRET}"}).connect()
 
 
 async def test_headers_do_not_follow_a_redirect_to_another_server() -> None:
