@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,9 +75,10 @@ class AgentTools:
     async def close(self) -> None:
         """Let go of all sources."""
         self._closed = True
-        async with AsyncExitStack() as steps:
+        # Side by side: a server may take seconds to end.
+        async with anyio.create_task_group() as group:
             for source in self._sources:
-                steps.push_async_callback(source.release, self)
+                group.start_soon(source.release, self)
 
     def _merge(self, listed: Sequence[Sequence[Tool[..., Any]]]) -> dict[str, Tool[..., Any]]:
         found: dict[str, Tool[..., Any]] = {}

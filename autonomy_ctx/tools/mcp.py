@@ -169,13 +169,16 @@ class McpServer(AsyncResource):
                 await self._connect()
             except McpServerUnavailable as error:
                 logger.warning("%s; the agent goes on without its tools, and later turns try again", error)
-            self._was_tried = True
+            # Unless it was closed meanwhile: then the next agent is its first.
+            self._was_tried = user in self._users
         elif not self._tools and not self.is_connected and self._clock() >= self._retry_at:
             # No turn waits for it: the turn after it came back has its tools.
             self._start_connection()
 
     async def release(self, user: object) -> None:
         """Do without an agent; with the last one the connection is closed, and the server's process ends."""
+        if user not in self._users:
+            return
         self._users.discard(user)
         if not self._users:
             await self.close()

@@ -95,6 +95,13 @@ async def test_agents_that_share_a_server_share_its_process(memory: Memory) -> N
     wait_for_end(int(greeting.rpartition(" ")[2]))
 
 
+async def test_an_agent_that_never_used_a_server_does_not_close_it(memory: Memory) -> None:
+    async with plain_server() as server:
+        await server.connect()
+        await made(memory, ScriptedModel("hello"), server).close()
+        assert server.is_connected
+
+
 async def test_a_server_that_does_not_end_by_itself_is_ended(memory: Memory) -> None:
     server = plain_server("stays")
     await server.connect()
