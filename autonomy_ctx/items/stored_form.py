@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from sys import intern
 from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import StoredFormTooNew
@@ -111,7 +112,8 @@ def pack_form(form: dict[str, Any]) -> list[Any]:
             return [FORM, "", form]
         shape += letter
         values.append(value)
-    return [FORM, shape, *values]
+    # There are few shapes, and messages in memory have them, too.
+    return [FORM, intern(shape), *values]
 
 
 def unpack_form(stored: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, cast, runtime_checkable
 
 from autonomy_ctx.errors import InvalidMessage
@@ -147,6 +148,12 @@ class EstimatedTextCounter:
         return estimate_tokens(text, digits_apart=self.digits_apart)
 
 
+@lru_cache(1024)
+def _shared_count(counter: str, tokens: int) -> tuple[str, int]:
+    """A count with the name of its counter: one value for all messages that cost the same."""
+    return counter, tokens
+
+
 class TokenCounter:
     """Counts messages and tools, by the built-in estimate or any other `TextCounter`."""
 
@@ -191,7 +198,7 @@ class TokenCounter:
         if known is not None and known[0] == self.text_counter.name:
             return known[1]
         count = self._count(message)
-        object.__setattr__(message, "_tokens", (self.text_counter.name, count))
+        object.__setattr__(message, "_tokens", _shared_count(self.text_counter.name, count))
         return count
 
     def _raw_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.encoding import encode_row
@@ -12,6 +13,16 @@ from autonomy_ctx.memory.facts import FactRows
 from autonomy_ctx.memory.outline import MessageMark
 from autonomy_ctx.memory.rows import PinRows, RecordRows, SegmentRows
 from autonomy_ctx.memory.store import MAX_POSITION, Entry, Head, Key
+
+_NEW_HEAD = Head()
+_MADE_LATER: dict[str, Callable[[], Any]] = {
+    "wholes": dict,
+    "segments": SegmentRows,
+    "facts": FactRows,
+    "records": RecordRows,
+    "pins": PinRows,
+    "forks": list,
+}
 
 
 class LogRange(NamedTuple):
@@ -42,19 +53,30 @@ class ConversationLog:
         "wholes",
     )
 
+    # Most conversations have none of these: they are made when they are first asked for.
+    wholes: dict[int, str]
+    segments: SegmentRows
+    facts: FactRows
+    records: RecordRows
+    pins: PinRows
+    # The logs that have a range of this one.
+    forks: list[ConversationLog]
+
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.head = Head()
-        self.shared: list[LogRange] = []
-        # The logs that have a range of this one.
-        self.forks: list[ConversationLog] = []
+        self.head = _NEW_HEAD
+        self.shared: Sequence[LogRange] = ()
         self.entries: list[Entry] = []
         self.positions: dict[str, int] = {}
-        self.wholes: dict[int, str] = {}
-        self.segments = SegmentRows()
-        self.facts = FactRows()
-        self.records = RecordRows()
-        self.pins = PinRows()
+
+    if not TYPE_CHECKING:
+        # Python asks for what is not set yet. Not for type checkers: to them any name would be a field.
+        def __getattr__(self, name: str) -> Any:
+            if name not in _MADE_LATER:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            made = _MADE_LATER[name]()
+            setattr(self, name, made)
+            return made
 
     def body(self, message_id: str) -> str | None:
         """What an id stands for, uncut, to tell a retry from a conflict."""
@@ -153,7 +175,7 @@ class ConversationLog:
         """Share nothing with the logs it came from."""
         for one in self.shared:
             one.log.forks.remove(self)
-        self.shared = []
+        self.shared = ()
 
     def revise(self, *, new_generation: bool = False) -> None:
         """Note that the segments in force, the pins or the facts have changed."""

@@ -84,7 +84,11 @@ def make_draft(message: Message, counter: TokenCounter, *, full_text: str | None
     `full_text` is all of a tool result that was shortened before; it is kept beside the row.
     """
     check_id(message.id)
-    body = encode_row(message)
+    stored = _stored_form(message)
+    if message._is_stored and isinstance(message._source_form, dict) and stored[1]:
+        # What says the same in a third of the memory; it is what a store gives back, too.
+        object.__setattr__(message, "_source_form", tuple(stored))
+    body = _encode_body(stored)
     size = _check_size(body)
     whole = None
     if full_text is not None:
@@ -118,10 +122,18 @@ def check_id(message_id: str) -> None:
 
 def encode_row(message: Message) -> str:
     """The body of a message's row: its stored form without what the row has columns for."""
+    return _encode_body(_stored_form(message))
+
+
+def _stored_form(message: Message) -> Sequence[Any]:
     form = (
         message._source_form if message._is_stored else _without_row_columns(wire.to_dict(message), message)
     )
-    stored = pack_form(form) if isinstance(form, dict) else form
+    assert form is not None
+    return pack_form(form) if isinstance(form, dict) else form
+
+
+def _encode_body(stored: Sequence[Any]) -> str:
     body = _encode(stored)
     if not body.isascii():
         try:
