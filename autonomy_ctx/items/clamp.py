@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from typing import TypeAlias
 
@@ -77,7 +78,8 @@ def clamp_message(
     """
     if counter.count_uncalibrated(message) <= tokens:
         return message
-    count = counter.text_counter.count
+    # A large text is counted once for each question about it otherwise.
+    count = cache(counter.text_counter.count)
     parts: list[Part] = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     if message.parts and not parts and not message.tool_calls:
         parts = [THINKING_NOTE]

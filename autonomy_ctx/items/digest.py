@@ -48,6 +48,7 @@ from autonomy_ctx.items.quotations import (
     rank_quotations,
 )
 from autonomy_ctx.items.terms import lazy_pattern
+from autonomy_ctx.items.text_cache import TextCache
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.items.transcript import short_name, speaker_label, tool_names_by_call, visible_text
 
@@ -55,6 +56,8 @@ MAX_END_LENGTH = 20_000  # how much of a long text is read at each end
 MIN_END_LENGTH = 400
 MAX_ARGUMENTS_LENGTH = 160  # characters of a call's arguments
 MAX_REPLY_LENGTH = 80  # characters
+MAX_CACHED_LENGTH = 4_000  # characters that were read of a text
+READ_AHEAD_STEP = 8  # messages: a few milliseconds
 MIN_OUTDATED_LENGTH = 8  # characters of a fact that is looked for in what was said
 MAX_READ_SENTENCE = 600  # characters; a longer sentence is a paste
 # Words that say what a statement is about: with fewer it says nothing, with more it says no more.
@@ -124,6 +127,29 @@ class _Weight(NamedTuple):
     content: frozenset[str] = frozenset()
 
 
+class _ReadSentence(NamedTuple):
+    """A sentence of a text, or the last line of one shape, wherever it is quoted."""
+
+    place: int
+    text: str
+    weight: _Weight
+    alike: int
+    shape: object
+    reply: Reply
+    words: Sequence[str]
+    is_image: bool
+
+
+class _ReadText(NamedTuple):
+    """In how many pieces a text was divided, and those that say something."""
+
+    pieces: int
+    sentences: tuple[_ReadSentence, ...]
+
+
+_read_texts: TextCache[_ReadText] = TextCache(2048)
+
+
 def digest(
     messages: Sequence[Message], *, tokens: int, counter: TokenCounter, max_characters: int | None = None
 ) -> str:
@@ -132,11 +158,7 @@ def digest(
     What users said comes first, the newest before all others, then what was done, then the rest. About
     `max_characters` characters are read in all, where time is short.
     """
-    ends = (
-        MAX_END_LENGTH
-        if max_characters is None
-        else max(min(MAX_END_LENGTH, max_characters // (2 * max(len(messages), 1))), MIN_END_LENGTH)
-    )
+    ends = _end_length(len(messages), max_characters)
     names, outdated = tool_names_by_call(messages), _outdated_results(messages)
     units: list[Quotation] = []
     for index, message in enumerate(messages):
@@ -164,6 +186,13 @@ def digest(
         Pass(of_kind[Kind.OTHER], tokens),
     ]
     return choose_quotations(units, passes, tokens, counter)
+
+
+def _end_length(messages: int, max_characters: int | None) -> int:
+    """How much is read at each end of a long text, of so many that share the characters to read."""
+    if max_characters is None:
+        return MAX_END_LENGTH
+    return max(min(MAX_END_LENGTH, max_characters // (2 * max(messages, 1))), MIN_END_LENGTH)
 
 
 def digest_texts(
@@ -222,36 +251,67 @@ def _message_units(
 ) -> list[Quotation]:
     who, role = speaker_label(message, names), message.role
     base = _ROLE_WEIGHTS[role] + recency / 2 + 2 * message.is_error
-    divide = split_output if role is ChatRole.TOOL else split_prose
     text = visible_text(message)
-    pieces = [(clean(piece), piece) for piece in _divide_ends(divide, text, ends)]
-    lines = [(at, shown, piece) for at, (shown, piece) in enumerate(pieces) if _says_something(shown)]
-    short, last = len(lines) <= SHORT_RESULT_UNITS, len(lines) and lines[-1][0]
+    read = _read_sentences(text, role, who, ends)
     units: list[Quotation] = []
-    for at, shown, piece, alike, shape in _collapse_alike(lines, role):
-        view = WordView.of(shown)
-        weight = _weigh(view, role, who, is_outcome=short or at == last)
-        score = 0.1 if shown == IMAGE_PLACEHOLDER else base + weight.score
-        unit = Quotation(who, piece, weight.kind, score, group, at, role is not ChatRole.TOOL, weight.is_rule)
-        unit.alike, unit.shape, unit.exact = alike, shape, weight.exact
-        unit.reply, unit.words = _read_reply(view, role), view.words
+    for one in read.sentences:
+        weight = one.weight
+        score = 0.1 if one.is_image else base + weight.score
+        unit = Quotation(
+            who, one.text, weight.kind, score, group, one.place, role is not ChatRole.TOOL, weight.is_rule
+        )
+        unit.alike, unit.shape, unit.exact = one.alike, one.shape, weight.exact
+        unit.reply, unit.words = one.reply, one.words
         unit.is_passing, unit.content = weight.is_passing, weight.content
         units.append(unit)
     _spread(units)
     if len(text) > 2 * ends:
         unread = f"{len(text) - 2 * ends:,} of {len(text):,} characters"
         note = f"[... {unread} were not read for this digest ...]"
-        units.append(Quotation(who, note, Kind.NOTE, base, group, len(pieces)))
+        units.append(Quotation(who, note, Kind.NOTE, base, group, read.pieces))
     for number, call in enumerate(message.tool_calls):
         kind = Kind.OTHER if _only_looks(call.name) else Kind.CALL
         shown = f"{who} calls {short_name(call.name)}({_show_arguments(call)})"
         # Its result says more.
-        unit = Quotation("", shown, kind, base + CALL_WEIGHT, group, len(pieces) + 1 + number)
+        unit = Quotation("", shown, kind, base + CALL_WEIGHT, group, read.pieces + 1 + number)
         unit.exact = identifiers(shown.partition("(")[2])
         units.append(unit)
     if not units:
         units.append(Quotation(who, clean(text) or NO_TEXT_PLACEHOLDER, Kind.OTHER, 0.0, group, 0))
     return units
+
+
+def read_for_digest(messages: Sequence[Message], max_characters: int) -> Iterator[None]:
+    """Read messages before a digest of them is wanted, a few at each step."""
+    names, ends = tool_names_by_call(messages), _end_length(len(messages), max_characters)
+    for index, message in enumerate(messages, start=1):
+        _read_sentences(visible_text(message), message.role, speaker_label(message, names), ends)
+        if index % READ_AHEAD_STEP == 0:
+            yield
+
+
+def _read_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadText:
+    """What a text says, sentence by sentence; the same text comes again in the next digest."""
+    # Of a short text all is read, however much of a long one would be; of a long one its two ends.
+    is_long = len(text) > 2 * ends
+    if (2 * ends if is_long else len(text)) > MAX_CACHED_LENGTH:
+        return _weigh_sentences(text, role, who, ends)
+    key = (text[:ends], text[-ends:], role, who) if is_long else (text, role, who)
+    return _read_texts.get_or_make(key, lambda: _weigh_sentences(text, role, who, ends))
+
+
+def _weigh_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadText:
+    divide = split_output if role is ChatRole.TOOL else split_prose
+    pieces = [(clean(piece), piece) for piece in _divide_ends(divide, text, ends)]
+    lines = [(at, shown, piece) for at, (shown, piece) in enumerate(pieces) if _says_something(shown)]
+    short, last = len(lines) <= SHORT_RESULT_UNITS, len(lines) and lines[-1][0]
+    sentences: list[_ReadSentence] = []
+    for at, shown, piece, alike, shape in _collapse_alike(lines, role):
+        view = WordView.of(shown)
+        weight = _weigh(view, role, who, is_outcome=short or at == last)
+        is_image, reply = shown == IMAGE_PLACEHOLDER, _read_reply(view, role)
+        sentences.append(_ReadSentence(at, piece, weight, alike, shape, reply, view.words, is_image))
+    return _ReadText(len(pieces), tuple(sentences))
 
 
 def _divide_ends(divide: Callable[[str], Iterator[str]], text: str, ends: int) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from autonomy_ctx.items.dates import format_day
@@ -37,7 +38,8 @@ _SHARES: dict[FactKind, float] = {
     "value": 0.29,
     "artifact": 0.0,
 }
-_KINDS_BY_WEIGHT = tuple(_SHARES)
+_KIND_ORDER = {kind: at for at, kind in enumerate(FACT_KINDS)}
+_WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
 # A list mark before the sign, and emphasis around the kind, are what small models add.
 _CHANGE_LINE = lazy_pattern(
@@ -93,6 +95,7 @@ def fact_id(number: int) -> str:
     return f"F{number}"
 
 
+@lru_cache(4096)
 def fact_number(name: str | None) -> int | None:
     """The number in an id; None for what is no id."""
     digits = (name or "")[1:]
@@ -148,7 +151,7 @@ def fact_line(fact: Fact) -> str:
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
     """Those that hold, in a stable order: by kind, then as they were written."""
     holding = [fact for fact in facts if fact.state == "holds"]
-    return sorted(holding, key=lambda fact: (FACT_KINDS.index(fact.kind), fact_number(fact.id) or 0))
+    return sorted(holding, key=lambda fact: (_KIND_ORDER[fact.kind], fact_number(fact.id) or 0))
 
 
 class RenderedFacts(NamedTuple):
@@ -175,8 +178,11 @@ def render_facts(
     left = room - sum(costs[key] for key in chosen)
     # What was before is shown where there is room for it.
     for fact in ordered:
-        line = _render_fact(fact, by_id.get(fact.replaces or ""), zone)
-        cost = count(line + "\n") - costs[fact.id] if fact.id in chosen and line != lines[fact.id] else 0
+        before = by_id.get(fact.replaces) if fact.replaces and fact.id in chosen else None
+        if before is None:
+            continue
+        line = _render_fact(fact, before, zone)
+        cost = count(line + "\n") - costs[fact.id] if line != lines[fact.id] else 0
         if 0 < cost <= left:
             lines[fact.id] = line
             left -= cost
@@ -207,12 +213,12 @@ def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> set[st
 
 
 def _weight(fact: Fact) -> tuple[bool, int, int]:
-    return fact.source != "user", _KINDS_BY_WEIGHT.index(fact.kind), -(fact_number(fact.id) or 0)
+    return fact.source != "user", _WEIGHT_ORDER[fact.kind], -(fact_number(fact.id) or 0)
 
 
-def _render_fact(fact: Fact, before: Fact | None, zone: tzinfo) -> str:
+def _render_fact(fact: Fact, before: Fact, zone: tzinfo) -> str:
     line = fact_line(fact)
-    if before is None or fact.kind not in ("value", "decision", "artifact"):
+    if fact.kind not in ("value", "decision", "artifact"):
         return line
     until = format_day(fact.created_at.astimezone(zone))
     return f"{line}{UNTIL_NOTE}{until}: {before.text})"

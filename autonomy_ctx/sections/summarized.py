@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
+import anyio.lowlevel
 from cachetools import LRUCache
 
 from autonomy_ctx.background import AsyncResource, Background
@@ -26,6 +27,7 @@ from autonomy_ctx.compaction.metrics import PrefixReuse, SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
 from autonomy_ctx.compaction.snapshot import (
     CACHED_CONVERSATIONS,
+    MAX_DIGEST_CHARACTERS,
     BoundedView,
     ConversationSnapshot,
     SnapshotReader,
@@ -47,7 +49,8 @@ from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.clamp import clamp_message
-from autonomy_ctx.items.fact import Fact, FactChange, normalize_fact
+from autonomy_ctx.items.digest import read_for_digest
+from autonomy_ctx.items.fact import Fact, FactChange, RenderedFacts, normalize_fact
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.summary import Summary, SummaryRole
@@ -138,6 +141,16 @@ class _HistoryContribution(Contribution):
 
     store_key: StoreKey = field(kw_only=True)
     generation: int = field(kw_only=True)
+
+
+class _ShownSummary(NamedTuple):
+    """A summary message, the facts in it, those without room, and what each follows from."""
+
+    parts: tuple[Any, ...]
+    summary: Summary | None
+    rendered_for: tuple[Any, ...]
+    rendered: RenderedFacts
+    omitted: tuple[Omission, ...]
 
 
 class _KnownHistory(NamedTuple):
@@ -268,9 +281,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._shortened_entries: ConversationCache[tuple[StoreKey, int, int], Entry] = ConversationCache(
             CACHED_CONVERSATIONS
         )
-        self._summaries: ConversationCache[StoreKey, tuple[Any, Summary | None, Sequence[Fact]]] = (
-            ConversationCache(CACHED_CONVERSATIONS)
-        )
+        self._summaries: ConversationCache[StoreKey, _ShownSummary] = ConversationCache(CACHED_CONVERSATIONS)
         self._selected_pins: ConversationCache[StoreKey, tuple[Any, SelectedPins]] = ConversationCache(
             CACHED_CONVERSATIONS
         )
@@ -368,6 +379,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 settings, snapshot, chosen_snapshot.state.segments, turn, counted_by, view, found, due
             )
             self._keep(memory, key, epoch, known)
+            # The summary is late: sooner or later a digest stands in for it.
+            if settings.model is not None and len(snapshot.entries) > limits.ceiling + limits.batch // 2:
+                self._background.start(partial(self._read_ahead, snapshot))
         view = known.view
         self._snapshots.note_shown(view)
         if view.segments:
@@ -454,6 +468,11 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         """The request that the reader's provider has cached for a conversation, if it still has."""
         return self._requests.find(store_key, generation, self._clock() - self._settings.cache_seconds)
 
+    async def _read_ahead(self, snapshot: ConversationSnapshot) -> None:
+        """Read what a digest would quote, so that no turn has to."""
+        for _ in read_for_digest([entry.message for entry in snapshot.entries], MAX_DIGEST_CHARACTERS):
+            await anyio.lowlevel.checkpoint()
+
     async def _prepare_digest(
         self, memory: Memory, key: Key, snapshot: ConversationSnapshot, count: CountMessage
     ) -> None:
@@ -484,9 +503,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         facts = tuple(
             fact for fact in snapshot.state.facts if fact.source == "user" or fact.position <= last_hidden
         )
-        summary, omitted_facts = self._summary(memory, key, view, facts, window)
-        if summary is not None:
-            messages.append(summary)
+        shown = self._summary(memory, key, view, facts, window)
+        if shown.summary is not None:
+            messages.append(shown.summary)
             positions.append(None)
         messages += [entry.message for entry in fit]
         positions += [entry.position for entry in fit]
@@ -496,7 +515,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             (
                 *_omissions(view.missing, window, fit),
                 *([pin_omission(pins.omitted, "pin_tokens")] if pins.omitted else ()),
-                *_fact_omissions(omitted_facts),
+                *shown.omitted,
             ),
             store_key=make_store_key(memory.store, key),
             generation=snapshot.head.generation,
@@ -529,7 +548,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     def _summary(
         self, memory: Memory, key: Key, view: BoundedView, facts: Sequence[Fact], window: Sequence[Entry]
-    ) -> tuple[Summary | None, Sequence[Fact]]:
+    ) -> _ShownSummary:
         """The summary message, if there is something to show, and the facts that have no room in it.
 
         It is the same object turn after turn, so that it is counted once.
@@ -537,21 +556,29 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         settings, store_key = self._settings, make_store_key(memory.store, key)
         parts = (view.segments, view.missing, facts, settings.size)
         known = self._summaries.get(store_key)
-        if known is None or known[0] != parts:
-            rendered = render_standing(facts, settings, memory.token_counter)
-            summary = None
-            if view.segments or view.missing or rendered.text:
-                created = window[0].message.created_at if window else _EPOCH
-                summary = summary_message(
-                    view.segments,
-                    view.missing,
-                    created,
-                    self.config.summary_role,
-                    rendered.text,
-                    settings.zone,
-                )
-            known = self._summaries[store_key] = (parts, summary, rendered.omitted)
-        return known[1:]
+        if known is not None and known.parts == parts:
+            return known
+        counter = memory.token_counter
+        # A segment comes more often than a fact changes.
+        rendered_for = (facts, settings.size, counter.name, counter.calibration.factor)
+        if known is not None and known.rendered_for == rendered_for:
+            rendered, omitted = known.rendered, known.omitted
+        else:
+            rendered = render_standing(facts, settings, counter)
+            omitted = _fact_omissions(rendered.omitted)
+        summary = None
+        if view.segments or view.missing or rendered.text:
+            created = window[0].message.created_at if window else _EPOCH
+            summary = summary_message(
+                view.segments,
+                view.missing,
+                created,
+                self.config.summary_role,
+                rendered.text,
+                settings.zone,
+            )
+        shown = self._summaries[store_key] = _ShownSummary(parts, summary, rendered_for, rendered, omitted)
+        return shown
 
     # -- looking on -----------------------------------------------------------------------------
 
