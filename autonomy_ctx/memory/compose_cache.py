@@ -57,6 +57,8 @@ class ComposeCache:
         self._max_bytes = max_bytes
         self._least_bytes = 0 if resident else max_bytes // STORED_CONVERSATIONS
         self._conversations: OrderedDict[tuple[str, str, str], _Conversation] = OrderedDict()
+        # Of a store elsewhere, who has composed which conversations once; see `admits`.
+        self._composed_once: OrderedDict[tuple[int, Key], None] = OrderedDict()
         self._lock = threading.Lock()
         self.size = 0
         # Grows when something is forgotten: what was read before that may not be kept any more.
@@ -77,6 +79,21 @@ class ComposeCache:
             # Another thread has dropped it meanwhile: here is no lock, for speed.
             return None
         return found.states.get(owner)
+
+    def admits(self, owner: int, key: Key) -> bool:
+        """Whether a state is worth keeping: of a store elsewhere, from the second time on.
+
+        Without its window, which is kept for few conversations, a state saves little; and many are
+        composed once in a while.
+        """
+        once = (owner, key)
+        if self.resident or key in self._conversations or once in self._composed_once:
+            return True
+        with self._lock:
+            self._composed_once[once] = None
+            if len(self._composed_once) > 2 * STORED_CONVERSATIONS:
+                self._composed_once.popitem(last=False)
+        return False
 
     def put(self, owner: int, key: Key, state: Any, size: int, epoch: int) -> None:
         """Keep what an owner worked out, in place of what it had; not if it is larger than all may be.
@@ -105,6 +122,7 @@ class ComposeCache:
         """Drop all states of an agent, a scope, a conversation, or what is common to those given."""
         with self._lock:
             self.epoch += 1
+            self._composed_once.clear()
             names = (agent, scope, conversation)
             for key in list(self._conversations):
                 if all(wanted in (None, name) for wanted, name in zip(names, key, strict=True)):
@@ -151,5 +169,7 @@ class ComposeStates(Generic[T]):
 
         `epoch` is that of the cache before anything was read for it.
         """
+        if not cache.admits(self._owner, key):
+            return
         size = STATE_BYTES + REFERENCE_BYTES * references + MESSAGE_BYTES * len(texts)
         cache.put(self._owner, key, state, size + sum(map(approximate_length, texts)), epoch)

@@ -243,10 +243,14 @@ def fits_inline(value: Any) -> bool:
 def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
     form = message._source_form
+    if type(form) is tuple:
+        total = 0
+        # The number of the form comes first, which is nothing to speak of.
+        for value in form[1:]:
+            total += len(value) if type(value) is str else json_length(value)
+        return total
     if form is not None:
-        if isinstance(form, dict):
-            return json_length(form)
-        return sum([len(value) if type(value) is str else json_length(value) for value in form])
+        return json_length(form)
     total = sum(_part_length(part) for part in message.parts) + sum(
         len(call.arguments) for call in message.tool_calls
     )

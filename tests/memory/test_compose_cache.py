@@ -63,10 +63,13 @@ def test_what_is_larger_than_all_may_be_is_not_kept() -> None:
     assert (len(cache), cache.size) == (0, 0)
 
 
-def test_of_a_store_on_disk_as_many_conversations_are_kept_as_windows() -> None:
+def test_of_a_store_on_disk_what_is_used_again_is_kept_for_as_many_conversations_as_windows() -> None:
     cache, states = ComposeCache(resident=False), ComposeStates[str]()
     for number in range(STORED_CONVERSATIONS + 10):
-        put(states, cache, key(f"c{number}"), "state")
+        put(states, cache, key(f"c{number}"), "first")
+        assert states.get(cache, key(f"c{number}")) is None
+        put(states, cache, key(f"c{number}"), "second")
+        assert states.get(cache, key(f"c{number}")) == "second"
     assert len(cache) == STORED_CONVERSATIONS
 
 
@@ -101,7 +104,8 @@ async def test_a_deletion_leaves_nothing_of_a_context(memory: Memory, what: str)
     place = await memory.fork("ana", "trip") if what == "a source's message" else "trip"
     for section in (ConversationHistorySection(max_messages=4), summarized):
         template = ContextTemplate([section])
-        await template.compose(memory, "ana", place)
+        for _ in range(2):
+            await template.compose(memory, "ana", place)
     await summarized.settled()
     await template.compose(memory, "ana", place)
     assert len(memory.compose_cache) == 1
@@ -121,7 +125,8 @@ async def test_a_deletion_leaves_nothing_of_a_context(memory: Memory, what: str)
 async def test_clearing_the_hot_windows_clears_what_was_composed(memory: Memory) -> None:
     template = ContextTemplate([ConversationHistorySection()])
     await memory.append("ana", "trip", Message("user", "hello"))
-    await template.compose(memory, "ana", "trip")
+    for _ in range(2):
+        await template.compose(memory, "ana", "trip")
     assert len(memory.compose_cache) == 1
     await memory.clear_short_term_memory("ana")
     assert len(memory.compose_cache) == 0
@@ -139,6 +144,7 @@ async def test_a_memory_that_is_gone_leaves_no_cache() -> None:
 async def test_a_window_that_did_not_change_is_not_put_together_again(memory: Memory) -> None:
     history = ConversationHistorySection(max_messages=2)
     await memory.append("ana", "trip", Message("user", "hello"), Message("assistant", "hi"))
+    await history.contribute(memory, "ana", "trip", {})
     first = await history.contribute(memory, "ana", "trip", {})
     assert await history.contribute(memory, "ana", "trip", {}) is first
     await memory.append("ana", "trip", Message("user", "and now?"))
@@ -149,7 +155,8 @@ async def test_all_of_a_history_goes_on_from_what_was_read(memory: Memory) -> No
     history = ConversationHistorySection()
     template = ContextTemplate([history])
     await memory.append("ana", "trip", *[Message("user", f"{number}") for number in range(700)])
-    before = await template.compose(memory, "ana", "trip")
+    for _ in range(2):
+        before = await template.compose(memory, "ana", "trip")
     await memory.append("ana", "trip", Message("user", "and now?"))
     found = await history.contribute(memory, "ana", "trip", {})
     # Only what is new is counted.
