@@ -135,7 +135,7 @@ def _p99(fault: str, times: list[float]) -> Figure:
         ours=f"{slow:.1f} ms",
         floor=f"p50 {middle:.1f} ms",
         value=slow,
-        bound=5,
+        bound=3 if fault == "dead" else 5,
     )
 
 
