@@ -1,8 +1,4 @@
-"""What composing a context costs: against the history's length, a bare read and a deep copy.
-
-A hot context is one of a conversation in which nothing was said since. Its floors: composing no sections at
-all, and with SQLite the row that says where the conversation stands.
-"""
+"""What composing a context costs: against the history's length, a bare read and a deep copy."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import copy
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 from autonomy_ctx import (
     AdditionalContextSection,
@@ -18,7 +13,6 @@ from autonomy_ctx import (
     ConversationHistorySection,
     FrameworkInstructionsSection,
     Memory,
-    SummarizedHistorySection,
     SystemInstructionsSection,
 )
 from autonomy_ctx.items import wire
@@ -30,11 +24,8 @@ SHORT, LONG = 100, 100_000
 _SELECT_NEWEST = "SELECT id, body FROM message WHERE conversation_id = ? ORDER BY position DESC LIMIT ?"
 
 
-_SELECT_HEAD = "SELECT head, count, generation, last_user, revision FROM conversation WHERE id = ?"
-
-
-def template(history: Any = None) -> ContextTemplate:
-    """Four sections without timeouts, the history limited to the window unless another is given."""
+def template() -> ContextTemplate:
+    """Four sections without timeouts, the history limited to the window."""
     preferences = AdditionalContextSection(name="preferences")
     preferences.add_message({"role": "system", "content": "The user pays in euros."})
     return ContextTemplate(
@@ -42,7 +33,7 @@ def template(history: Any = None) -> ContextTemplate:
             SystemInstructionsSection("You are a travel agent."),
             preferences,
             FrameworkInstructionsSection(),
-            history or ConversationHistorySection(max_messages=WINDOW),
+            ConversationHistorySection(max_messages=WINDOW),
         ]
     )
 
@@ -54,13 +45,7 @@ async def measure(folder: Path) -> list[Figure]:
     await fill(memory, "ana", "long", LONG)
     await fill(inside, "ana", "short", SHORT)
     composer = template()
-    whole, nothing = ContextTemplate([ConversationHistorySection()]), ContextTemplate([])
-    history = SummarizedHistorySection(None)
-    summarized = template(history)
-    for where in (memory, inside):
-        for _ in range(5):
-            await summarized.compose(where, "ana", "short")
-            await history.settled()
+    whole = ContextTemplate([ConversationHistorySection()])
     bare, dicts_only = sqlite3.connect(path), copy_as_dicts(path, folder / "dicts.db")
     (conversation_id,) = bare.execute("SELECT id FROM conversation WHERE conversation = 'long'").fetchone()
     dicts = await memory.get_messages_only("ana", "long", limit=WINDOW)
@@ -79,9 +64,6 @@ async def measure(folder: Path) -> list[Figure]:
         found = bare.execute(_SELECT_NEWEST, (conversation_id, WINDOW)).fetchall()
         assert len([json.loads(body) for _, body in found]) == WINDOW
 
-    async def read_head() -> None:
-        bare.execute(_SELECT_HEAD, (conversation_id,)).fetchone()
-
     async def read_all() -> None:
         found = bare.execute(_SELECT_NEWEST, (conversation_id, LONG)).fetchall()
         assert len([json.loads(body) for _, body in found]) == LONG
@@ -97,10 +79,6 @@ async def measure(folder: Path) -> list[Figure]:
         Side("hot", lambda: composer.compose(memory, "ana", "long")),
         Side("inside", lambda: composer.compose(inside, "ana", "short")),
         Side("copy", deep_copy),
-        Side("summarized", lambda: summarized.compose(memory, "ana", "short")),
-        Side("summarized inside", lambda: summarized.compose(inside, "ana", "short")),
-        Side("nothing", lambda: nothing.compose(inside, "ana", "short")),
-        Side("head", read_head),
         rounds=600,
     )
     times |= await side_by_side(
@@ -111,7 +89,6 @@ async def measure(folder: Path) -> list[Figure]:
     )
     bare.close()
     dicts_only.close()
-    await summarized.close()
     await memory.close()
     await inside.close()
 
@@ -124,21 +101,7 @@ async def measure(folder: Path) -> list[Figure]:
             bound=bound,
         )
 
-    def hot(name: str, ours: str, bound: float, *floors: str) -> Figure:
-        floor = ", ".join(f"{floor} {microseconds(times[floor])}" for floor in floors)
-        return Figure(
-            name=f"compose, {name}, us",
-            ours=microseconds(times[ours]),
-            floor=floor,
-            value=times[ours] * 1e6,
-            bound=bound,
-        )
-
     return [
-        hot("in process, hot, four sections", "inside", 25, "nothing"),
-        hot("SQLite, hot, four sections", "hot", 45, "nothing", "head"),
-        hot("in process, hot, with a summarized history", "summarized inside", 40, "nothing"),
-        hot("SQLite, hot, with a summarized history", "summarized", 60, "nothing", "head"),
         ratio("compose, SQLite: 100,000 stored messages / 100", "long", "short", 1.2),
         ratio("compose, SQLite, cold / bare SELECT, loads, validation", "long", "bare", 2),
         ratio("compose, SQLite, cold / bare SELECT, loads", "long", "newest", 4),

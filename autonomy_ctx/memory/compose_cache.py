@@ -122,7 +122,9 @@ class ComposeCache:
         """Drop all states of an agent, a scope, a conversation, or what is common to those given."""
         with self._lock:
             self.epoch += 1
-            self._composed_once.clear()
+            if agent is None and scope is None:
+                # These are names, not what was said: they go with a deletion, which forgets all.
+                self._composed_once.clear()
             names = (agent, scope, conversation)
             for key in list(self._conversations):
                 if all(wanted in (None, name) for wanted, name in zip(names, key, strict=True)):
