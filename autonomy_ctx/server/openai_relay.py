@@ -46,8 +46,9 @@ from autonomy_ctx.server.upstream import (
 
 logger = logging.getLogger("autonomy_ctx.server")
 
-# From here on a body is read and written in a thread.
-LARGE_BODY = 128 * 1024
+# From here on a body is read and written in a thread. Below it takes some milliseconds, and a thread would
+# wait longer for its turn while another one writes summaries.
+LARGE_BODY = 1024 * 1024
 # For an answer to be stored when its client has gone.
 STORE_SECONDS = 5.0
 _NO_LIMIT = 2**62

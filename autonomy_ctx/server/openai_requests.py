@@ -302,7 +302,7 @@ class Responses:
                 texts.append(one.source)
                 continue
             own = _own_source(one, sources, read)
-            items += responses_items(one.message) if own is None else own if is_stored else _unstored(own)
+            items += responses_items(one.message) if own is None else own if is_stored else _without_ids(own)
         body = {**request.body, "input": items}
         for name in ("previous_response_id", "conversation"):
             body.pop(name, None)
@@ -480,7 +480,7 @@ def _with_extra(message: Message, extra: Mapping[str, Any]) -> Message:
     )
 
 
-def _unstored(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _without_ids(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Items for a server that has stored none of them: without ids, and without what says nothing itself."""
     said = [one for one in items if one.get("type") != "reasoning" or one.get("encrypted_content")]
     return [
