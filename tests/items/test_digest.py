@@ -266,3 +266,18 @@ def test_what_was_read_ahead_is_not_read_again() -> None:
     assert count_cached_texts() == known
     forget_texts()
     assert digest(said, tokens=200, counter=COUNTER, max_characters=12_000) == made
+
+
+def test_long_texts_that_differ_at_one_end_are_read_apart() -> None:
+    middle = "Nothing of note was said here. " * 60
+    ended = [
+        digest(
+            [Message("user", f"{middle}Invoice {number} is due.")],
+            tokens=60,
+            counter=COUNTER,
+            max_characters=800,
+        )
+        for number in (4711, 4712)
+    ]
+    assert "4711" in ended[0]
+    assert "4712" in ended[1]

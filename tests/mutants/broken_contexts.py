@@ -327,7 +327,7 @@ MUTANTS = [
     Mutant(
         "facts without room are named",
         "sections/summarized.py",
-        "                *_fact_omissions(omitted_facts),\n",
+        "                *shown.omitted,\n",
         "",
         FACTS,
     ),
@@ -498,5 +498,19 @@ MUTANTS = [
         "            if epoch != self.epoch:\n                return\n",
         "",
         "tests/memory/test_compose_cache.py",
+    ),
+    Mutant(
+        "facts are written anew when they change",
+        "sections/summarized.py",
+        "if known is not None and known.rendered_for == rendered_for:",
+        "if known is not None:",
+        FACTS,
+    ),
+    Mutant(
+        "the two ends of a long text are told apart",
+        "items/digest.py",
+        "    key = (text[:ends], text[-ends:], role, who) if is_long else (text, role, who)",
+        "    key = (text[:ends], role, who) if is_long else (text, role, who)",
+        "tests/items/test_digest.py",
     ),
 ]
