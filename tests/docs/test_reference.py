@@ -190,3 +190,17 @@ def test_links_between_pages_lead_somewhere(page: Any) -> None:
     pictures = re.findall(r'\b(?:src|srcset)="(?!https?:)([^"]*)"', text)
     for target in [*re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", text), *pictures]:
         assert not target or (page.parent / target).exists(), target
+
+
+def anchors(page: Any) -> set[str]:
+    """What links to the headings of a page end in, after the `#`."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    words = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"[-\s]+", "-", heading) for heading in words}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_links_to_a_heading_name_one_that_is_there(page: Any) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]*)\)", text):
+        assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"

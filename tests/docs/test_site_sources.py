@@ -27,8 +27,10 @@ def nav_pages(entry: Any) -> Iterator[str]:
 
 
 def test_the_navigation_has_every_page_once() -> None:
-    pages = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
-    assert sorted(nav_pages(SETTINGS["nav"])) == pages
+    listed = list(nav_pages(SETTINGS["nav"]))
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+    assert pages - set(listed) == set(), "put it into `nav` of zensical.toml"
+    assert sorted(listed) == sorted(pages)
 
 
 @pytest.mark.parametrize("folder", ["how-to", "reference", "use-with"])
