@@ -136,6 +136,7 @@ def test_make_demo_installs_the_command_line_with_the_inspector_and_nothing_else
     ran = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True)
     steps = ran.stdout
     installs = [line.partition(" install ")[2] for line in steps.splitlines() if " install " in line]
-    assert installs == ["--quiet --disable-pip-version-check --editable '.[cli,server]'"]
+    exactly = "--constraint tests/constraints.txt"
+    assert installs == [f"--quiet --disable-pip-version-check {exactly} --editable '.[cli,server]'"]
     assert steps.splitlines()[-1].endswith("bin/autonomy-ctx demo")
     assert set(NEXT_STEPS) == {"show", "explain", "replay", "inspect"}
