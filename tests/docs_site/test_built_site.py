@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from needed_programs import open_chromium, report_missing
+from playwright.sync_api import Browser, Page, expect
 
 SITE = Path(__file__).parent.parent.parent / "site"
-CHROMIUM = Path("/usr/bin/chromium")
 PAGES = ["", "how-to/keep-facts/", "promises/", "use-with/", "reference/agents/", "reference/errors/"]
 PHONE, DESKTOP = 390, 1280
 # Only how long a test waits for what does not come.
 expect.set_options(timeout=30_000)
-
-
-def report_missing(problem: str) -> NoReturn:
-    """In CI nothing is skipped; elsewhere the reason is shown."""
-    if os.environ.get("CI") or os.environ.get("AUTONOMY_CTX_CI"):
-        pytest.fail(problem, pytrace=False)
-    pytest.skip(problem)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -48,12 +40,8 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        report_missing(f"{CHROMIUM} is missing; on Debian `apt-get install chromium` installs it")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+    with open_chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from inspector.stories import make_page, run_beside, write_story
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from needed_programs import open_chromium
+from playwright.sync_api import Browser, Page, expect
 
-CHROMIUM = Path("/usr/bin/chromium")
 # Only how long a test waits for what does not come.
 WAIT_MILLISECONDS = 30_000
 expect.set_options(timeout=WAIT_MILLISECONDS)
 
 
-def report_missing(problem: str) -> NoReturn:
-    """In CI nothing is skipped; elsewhere the reason is shown."""
-    if os.environ.get("CI") or os.environ.get("AUTONOMY_CTX_CI"):
-        pytest.fail(problem, pytrace=False)
-    pytest.skip(problem)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Open for one module: while it is, no other event loop can run in this thread."""
-    if not CHROMIUM.exists():
-        report_missing(f"{CHROMIUM} is missing; on Debian `apt-get install chromium` installs it")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+    with open_chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture(scope="session")

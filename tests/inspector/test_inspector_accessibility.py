@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inspector.conftest import OpenPage, report_missing
+from inspector.conftest import OpenPage
 from inspector.stories import view_of
+from needed_programs import report_missing
 from playwright.sync_api import Page, expect
 
 TABS = ["turns", "messages", "summary", "facts", "pins"]

@@ -11,9 +11,9 @@ import inspect
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
+from needed_programs import report_missing
 from postgres_server import (
     Databases,
     PgBouncer,
@@ -47,13 +47,6 @@ def pytest_pycollect_makeitem(
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.add_marker("asyncio")
     return made
-
-
-def report_missing(problem: ServerMissing) -> NoReturn:
-    """In CI nothing is skipped; elsewhere the reason is shown."""
-    if os.environ.get("CI") or os.environ.get("AUTONOMY_CTX_CI"):
-        pytest.fail(str(problem), pytrace=False)
-    pytest.skip(str(problem))
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import anyio
 import pytest
+from needed_programs import open_chromium
 from replay.recordings import talk
 
 from autonomy_ctx.replay import RecordedConversation, make_grid, render_report, replay
@@ -16,8 +15,6 @@ from autonomy_ctx.replay import RecordedConversation, make_grid, render_report, 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = Path("/usr/bin/chromium")
 MIN_LETTER_PIXELS = 9
 
 
@@ -39,15 +36,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def browser(address: str) -> Iterator[Browser]:
     # After the address: while it is open, no other event loop can run in this thread.
-    if not CHROMIUM.exists():
-        problem = f"{CHROMIUM} is missing; on Debian `apt-get install chromium` installs it"
-        if os.environ.get("AUTONOMY_CTX_CI"):
-            pytest.fail(problem, pytrace=False)
-        pytest.skip(problem)
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+    with open_chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

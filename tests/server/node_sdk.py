@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
+from needed_programs import report_missing
 
 PACKAGE = Path(__file__).parent / "node"
-
-
-def report_missing(problem: str) -> NoReturn:
-    """In CI nothing is skipped; elsewhere the reason is shown."""
-    if os.environ.get("CI") or os.environ.get("AUTONOMY_CTX_CI"):
-        pytest.fail(problem, pytrace=False)
-    pytest.skip(problem)
 
 
 def find_package() -> Path:

@@ -21,8 +21,8 @@ from anyio.from_thread import start_blocking_portal
 from docs.snippets import ROOT, run
 from models.provider_server import ProviderServer, providing
 from models.provider_words import Asked, Say
+from needed_programs import report_missing
 from pty_process import command_environment
-from server.node_sdk import report_missing
 
 PAGE = ROOT / "docs" / "how-to" / "put-it-in-front-of-your-model.md"
 TEXT = PAGE.read_text(encoding="utf-8")
