@@ -147,7 +147,8 @@ async def test_with_an_empty_url_nobody_listens(
 @pytest.mark.usefixtures("poll_hourly")
 async def test_nobody_waits_longer_than_the_lease_before(holding: PostgresStore, database_url: str) -> None:
     """Nobody tells of a lease that ends."""
-    await holding.begin_turn(MAIN, [], owner="a", seconds=0.2)
+    # Long enough for the other to connect and to find it taken.
+    await holding.begin_turn(MAIN, [], owner="a", seconds=1.0)
     waiting = PostgresStore(database_url)
     start = await waiting.begin_turn(MAIN, [], owner="b", seconds=HOUR)
     await asyncio.wait_for(waiting.wait_for_turn(MAIN, start.ticket, seconds=HOUR), PATIENCE)
