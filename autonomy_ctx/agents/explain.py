@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 from autonomy_ctx.errors import UnknownTurn
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.memory.conversation_cache import ConversationCache
+from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
 from autonomy_ctx.template.composed import ComposedContext, from_record, to_record
@@ -149,17 +150,26 @@ class ContextRecords:
 
     async def save(self, key: Key, turn: str, generation: int, steps: Sequence[Step]) -> None:
         """Save what the steps of a turn were shown, unless something was deleted meanwhile."""
-        if not self._turns:
+        record = await self.make_draft(turn, generation, steps)
+        if record is None:
             return
-        store, now = self._memory.store, self._clock().timestamp()
+        await put_record(self._memory.store, key, record)
+        await self.sweep(key)
+
+    async def make_draft(self, turn: str, generation: int, steps: Sequence[Step]) -> RecordDraft | None:
+        """What is to be saved of a turn, to go with its last append; None when nothing is."""
+        if not self._turns:
+            return None
         forms = [await self._encode_step(step) for step in steps]
         body = json.dumps(forms, separators=(",", ":"))
-        await store.put_records(
-            key, RECORD_KIND, [(turn, body)], keep=self._turns, derived=True, generation=generation
-        )
-        if now - self._swept_at.get(key, 0.0) > _SWEEP_SECONDS:
+        return RecordDraft(RECORD_KIND, turn, body, keep=self._turns, derived=True, generation=generation)
+
+    async def sweep(self, key: Key) -> None:
+        """Drop the records of a conversation that are too old, if that was not done lately."""
+        now = self._clock().timestamp()
+        if self._turns and now - self._swept_at.get(key, 0.0) > _SWEEP_SECONDS:
             self._swept_at[key] = now
-            await store.drop_records(key, RECORD_KIND, before=now - self._seconds)
+            await self._memory.store.drop_records(key, RECORD_KIND, before=now - self._seconds)
 
     async def turns(self, key: Key) -> list[str]:
         """The turns there are records of, oldest first."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -37,6 +38,7 @@ from autonomy_ctx.errors import (
     ContextOverflow,
     HookError,
     InvalidItem,
+    StoreFull,
     TurnLost,
     UserMessageMissing,
 )
@@ -45,6 +47,7 @@ from autonomy_ctx.items.formats.base import ModelReply, StreamEvent, TextDelta, 
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import TOOL, ChatRole, Message, ToolCall
 from autonomy_ctx.items.model_info import context_window_of, model_name
+from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Head, Key
@@ -99,6 +102,8 @@ class TurnRunner:
         self._specs: Sequence[Mapping[str, Any]] = ()
         self._messages: list[Message] = []
         self._steps: list[Step] = []
+        # Whether the steps were saved with the last messages of the turn.
+        self._has_saved_steps = False
         self._text_streamed = False
         self._incoming = IncomingMessage(position=0, message=None)
         self._has_stored_message = False
@@ -134,8 +139,12 @@ class TurnRunner:
             raise
         finally:
             if self._steps and not self._is_lost:
-                save = self._environment.records.save
-                await self._save_anyway(save(self._key, self._turn, self._generation, self._steps))
+                records = self._environment.records
+                if self._has_saved_steps:
+                    await self._save_anyway(records.sweep(self._key))
+                else:
+                    save = records.save(self._key, self._turn, self._generation, self._steps)
+                    await self._save_anyway(save)
         await self._save_anyway(self._environment.items.drop_removed(self._key))
         await _fire(self._environment, AgentHook.AFTER_TURN, self._key, reply, done=True)
         return reply
@@ -379,15 +388,39 @@ class TurnRunner:
         """Store messages of the turn; with the last ones, its lease is given back."""
         _, scope, conversation = self._key
         stamped = [replace(message, agent=self._environment.name) for message in messages]
+        record = await self._draft_steps() if ends else None
         ends = ends and self._lease is not None
         if self._lease is not None and ends:
             self._lease.stop_renewal()
-        await self._environment.memory.append(
-            scope, conversation, *stamped, full_texts=full_texts, ends_turn=ends
+        append = partial(
+            self._environment.memory.append,
+            scope,
+            conversation,
+            *stamped,
+            full_texts=full_texts,
+            ends_turn=ends,
         )
+        try:
+            await append(record=record)
+        except StoreFull:
+            if record is None:
+                raise
+            # There may be room for the answer alone, which is worth more than its record.
+            record = None
+            await append()
+        self._has_saved_steps = record is not None
         if self._lease is not None and ends:
             self._lease.released = True
         self._messages += stamped
+
+    async def _draft_steps(self) -> RecordDraft | None:
+        """The record of the steps, to go with the last messages; None when it cannot be made now."""
+        try:
+            return await self._environment.records.make_draft(self._turn, self._generation, self._steps)
+        except Exception as error:
+            # The answer is worth more than its record, which is tried again by itself.
+            logger.debug("the record of a turn is written by itself: %s", type(error).__name__)
+            return None
 
     async def _save_anyway(self, saving: Awaitable[None]) -> None:
         """Save also when the turn is cancelled or has failed; an error here must not hide that one."""

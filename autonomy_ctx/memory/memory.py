@@ -26,6 +26,7 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.compose_cache import ComposeCache
 from autonomy_ctx.memory.facts import ConversationFacts
+from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
 from autonomy_ctx.memory.profile import ScopeProfile
 from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
@@ -170,6 +171,7 @@ class Memory(AsyncResource):
         *messages: Message | Mapping[str, Any] | Any,
         full_texts: Mapping[str, str] = EMPTY,
         ends_turn: bool = False,
+        record: RecordDraft | None = None,
     ) -> list[int]:
         """Store messages, all or none, and give their positions. When it returns, they are kept.
 
@@ -182,13 +184,20 @@ class Memory(AsyncResource):
         `get_whole_message` gives it.
 
         In a turn (see `in_turn`), `TurnLost` when another one has begun; `ends_turn` gives the turn back
-        in the same transaction.
+        in the same transaction. A `record` is stored with the messages: in one transaction, where the store
+        can do that.
         """
         key = make_key(self.agent, scope, conversation)
         drafts = await self._make_drafts(messages, full_texts)
         said = await self._fire_before_append(key, drafts)
         if self._turn is not None and self._turn.key == key:
-            positions = await self._store.append(key, drafts, turn=self._turn, ends=ends_turn)
+            turn, ends = self._turn, ends_turn
+        else:
+            turn, ends = None, False
+        if record is not None:
+            positions = await append_with_record(self._store, key, drafts, record, turn=turn, ends=ends)
+        elif turn is not None:
+            positions = await self._store.append(key, drafts, turn=turn, ends=ends)
         else:
             positions = await self._store.append(key, drafts) if drafts else []
         await self._note_appended(key, said, positions)

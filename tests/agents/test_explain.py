@@ -26,8 +26,9 @@ from autonomy_ctx import (
     tool,
 )
 from autonomy_ctx.agents.agent import Agent
-from autonomy_ctx.errors import UnknownTurn
+from autonomy_ctx.errors import TurnLost, UnknownTurn
 from autonomy_ctx.items.formats.outgoing import model_dict
+from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.template.composed import from_record, to_record
 from autonomy_ctx.testing import HeldModel, ScriptedModel, StoppedClock
 
@@ -121,17 +122,15 @@ async def test_a_retry_after_an_overflow_is_a_step_of_its_own(memory: Memory) ->
 
 
 async def test_a_summary_is_explained_also_after_it_was_replaced(memory: Memory) -> None:
-    model, writer = ScriptedModel("ok"), HeldModel()
-    history = SummarizedHistorySection(writer, floor=2, ceiling=4)
+    turns: list[str] = []
+    writer = ScriptedModel([lambda asked: f"They talk about the trip to Rome, {len(turns)} times."])
+    model, history = ScriptedModel("ok"), SummarizedHistorySection(writer, floor=2, ceiling=4)
     template = ContextTemplate([SystemInstructionsSection("Be."), history])
     agent = Agent("helper", model=model, memory=memory, context_template=template)
-    turns: list[str] = []
     for number in range(9):
         turns.append((await agent.send(f"message {number} about the trip to Rome")).turn)
-        await anyio.wait_all_tasks_blocked()
-        for asked in writer.calls:
-            asked.answer(f"They talk about the trip to Rome, {number} times.")
         await history.settled()
+    assert len(writer.calls) > 1
     assert "They talk about" in model.calls[-1].prompt
     for turn, asked in zip(turns, model.calls, strict=True):
         assert_same(await agent.explain(turn), asked.messages)
@@ -255,3 +254,55 @@ async def test_a_record_names_stored_messages_instead_of_repeating_them(memory: 
     )
     assert await from_record(form, "default", "default", memory.for_agent("other")) is None
     assert await from_record(form, "default", "empty", agent.memory) is None
+
+
+def commits(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        [(count,)] = connection.execute("SELECT commits FROM progress").fetchall()
+    return int(count)
+
+
+async def test_the_record_of_a_turn_is_committed_with_its_answer(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    model = ScriptedModel("well")
+    async with Memory(f"sqlite:///{path}") as memory, Agent("a", model=model, memory=memory) as agent:
+        await agent.send("one", scope="ana")
+        before = commits(path)
+        reply = await agent.send("two", scope="ana")
+        # The user's message, and the answer with the record.
+        assert commits(path) - before == 2
+        assert (await agent.explain(turn=reply.turn, scope="ana")).messages[-1].text == "two"
+
+
+async def test_where_there_is_no_room_for_a_record_the_answer_is_kept(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "memory.db"))
+
+    def fill(asked: Any) -> str:
+        assert store._writer.connection is not None
+        # Of this connection: the one that is opened after the error has room for the answer.
+        store._writer.connection.execute("PRAGMA max_page_count = 12")
+        return "here"
+
+    model = ScriptedModel([fill])
+    async with Agent("a", "Look. " * 50_000, model=model, memory=Memory(store=store)) as agent:
+        assert (await agent.send("where?", scope="ana")).text == "here"
+        assert [message["content"] for message in await agent.history(scope="ana")] == ["where?", "here"]
+    await store.close()
+
+
+async def test_a_turn_that_was_lost_leaves_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+
+    async with Memory(f"sqlite:///{path}") as memory:
+
+        def lose(asked: Any) -> str:
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("UPDATE conversation SET turn_ticket = turn_ticket + 1")
+            return "too late"
+
+        async with Agent("a", model=ScriptedModel([lose]), memory=memory) as agent:
+            with pytest.raises(TurnLost):
+                await agent.send("where?", scope="ana")
+            with pytest.raises(UnknownTurn):
+                await agent.explain(scope="ana")
+            assert len(await agent.history(scope="ana")) == 1

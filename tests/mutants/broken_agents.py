@@ -179,8 +179,22 @@ MUTANTS = [
     Mutant(
         "what was deleted during a turn is not recorded",
         "agents/explain.py",
-        ", generation=generation\n",
-        "\n",
+        ", generation=generation)\n",
+        ")\n",
+        EXPLAIN,
+    ),
+    Mutant(
+        "the record of a turn goes with its last messages",
+        "agents/turn.py",
+        "        record = await self._draft_steps() if ends else None\n",
+        "        record = None\n",
+        EXPLAIN,
+    ),
+    Mutant(
+        "an answer is kept where there is no room for its record",
+        "agents/turn.py",
+        "            await append()\n",
+        "            raise\n",
         EXPLAIN,
     ),
     Mutant(

@@ -54,8 +54,8 @@ MUTANTS = [
     Mutant(
         "an answer gives the turn back",
         "agents/turn.py",
-        "full_texts=full_texts, ends_turn=ends\n",
-        "full_texts=full_texts\n",
+        "            ends_turn=ends,\n",
+        "",
         LEASE,
     ),
     Mutant(

@@ -18,6 +18,7 @@ import anyio
 
 from autonomy_ctx.errors import StoreBusy, StoreClosed, StoreUnavailable
 from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.memory.joint_append import RecordDraft
 from autonomy_ctx.memory.outline import ConversationOutline
 from autonomy_ctx.memory.search_text import query_terms
 from autonomy_ctx.memory.sqlite import facts as fact_rows
@@ -109,6 +110,33 @@ class SqliteStore:
         positions = await self._write(
             lambda transaction: turns.append_in_turn(transaction, key, drafts, hold, ends)
         )
+        if ends:
+            self._turn_signals.notify(key)
+        return positions
+
+    async def append_with_record(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        record: RecordDraft,
+        *,
+        turn: TurnHold | None = None,
+        ends: bool = False,
+    ) -> list[int]:
+        kind, name, body, keep, derived, generation = record
+        check_put(kind, [(name, body)], keep)
+
+        def work(transaction: Transaction) -> list[int]:
+            if turn is None:
+                positions = transaction.append(key, drafts)
+            else:
+                positions = turns.append_in_turn(transaction, key, drafts, turn, ends)
+            record_rows.put_records(
+                transaction, key, kind, [(name, body)], keep, derived, generation, self._clock()
+            )
+            return positions
+
+        positions = await self._write(work)
         if ends:
             self._turn_signals.notify(key)
         return positions

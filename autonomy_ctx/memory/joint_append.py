@@ -1,0 +1,62 @@
+"""An append and a record that belongs to it, in one transaction where the store can do that.
+
+The record of what a turn was shown goes with the turn's last messages: that saves a commit for each turn.
+A store without `append_with_record` stores the record right after the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from autonomy_ctx.memory.store import Draft, Key, Store, TurnHold
+
+
+class RecordDraft(NamedTuple):
+    """A record that is to be put; the fields are the arguments of `put_records`."""
+
+    kind: str
+    name: str
+    body: str
+    keep: int | None = None
+    derived: bool = False
+    generation: int | None = None
+
+
+@runtime_checkable
+class JointAppend(Protocol):
+    """A store that appends and puts a record in one transaction."""
+
+    async def append_with_record(
+        self,
+        key: Key,
+        drafts: Sequence[Draft],
+        record: RecordDraft,
+        *,
+        turn: TurnHold | None = None,
+        ends: bool = False,
+    ) -> list[int]:
+        """As `append`; the record is put too, or not if the conversation has another generation by now."""
+
+
+async def append_with_record(
+    store: Store,
+    key: Key,
+    drafts: Sequence[Draft],
+    record: RecordDraft,
+    *,
+    turn: TurnHold | None = None,
+    ends: bool = False,
+) -> list[int]:
+    """Append and put a record; the messages first, if it cannot be done at once."""
+    if isinstance(store, JointAppend):
+        return await store.append_with_record(key, drafts, record, turn=turn, ends=ends)
+    positions = await store.append(key, drafts, turn=turn, ends=ends)
+    await put_record(store, key, record)
+    return positions
+
+
+async def put_record(store: Store, key: Key, record: RecordDraft) -> None:
+    """Put a record by itself."""
+    kind, name, body, keep, derived, generation = record
+    await store.put_records(key, kind, [(name, body)], keep=keep, derived=derived, generation=generation)
