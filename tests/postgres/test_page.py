@@ -108,10 +108,10 @@ async def test_an_application_waits_for_tables_that_only_the_owner_can_make(role
 @pytest.mark.parametrize(
     ("heading", "role"),
     [
-        ("Timeouts", "postgres"),
+        ("Set timeouts and handle errors", "postgres"),
         ("Erase a tenant", "memory_owner"),
-        ("Watch it", "postgres"),
-        ("What to expect", "memory_owner"),
+        ("Monitor the database", "postgres"),
+        ("Plan the size", "memory_owner"),
     ],
 )
 async def test_the_sql_of_the_page_runs(urls: dict[str, str], heading: str, role: str) -> None:
@@ -123,7 +123,7 @@ async def test_messages_can_be_kept_in_partitions(urls: dict[str, str]) -> None:
     async with Memory(urls["memory_app"]) as memory:
         for number in range(20):
             await memory.append("ana", f"c{number}", {"role": "user", "content": "hi", "id": "m1"})
-        [block] = statements("Partitions")
+        [block] = statements("Partition the messages")
         with psycopg.connect(urls["memory_owner"], autocommit=True) as connection:
             connection.execute(block.encode())
         for number in range(20):
