@@ -1,4 +1,4 @@
-"""What an agent adds to its model: the CPU of a turn, and how many turns go side by side.
+"""What an agent adds to its model: the CPU time of a turn, and how many turns run in parallel.
 
 A turn of a long conversation is measured with a model that answers at once: all the CPU of the process,
 the store's thread and the summaries in the background included. Beside it stands the same turn of a

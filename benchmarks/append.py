@@ -1,4 +1,4 @@
-"""What a durable append costs: against the same statements in one thread, against a bare insert, in a group.
+"""The cost of a durable append, compared with the same SQL in one thread, a bare insert, and in a group.
 
 The bare insert is one row of the same text in a table of its own, committed by the caller itself: no thread,
 no lock between processes, no index of ids, no head, nothing counted.

@@ -1,4 +1,4 @@
-"""What a branch of a container costs: nothing that depends on how much is in it."""
+"""The cost of branching a container: it must not depend on the container's size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether any budget is kept, for histories of every kind, and what fitting costs as a history grows."""
+"""Whether every budget is kept, for histories of every kind, and the cost of fitting as a history grows."""
 
 from __future__ import annotations
 

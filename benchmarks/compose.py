@@ -1,4 +1,4 @@
-"""What composing a context costs: against the history's length, a bare read and a deep copy."""
+"""The cost of composing a context, compared with the history's length, a bare read and a deep copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What composing costs turn after turn, when nothing has to be read anew: in microseconds, beside two floors.
+"""The time of composing turn after turn when nothing has to be read again, beside two baselines.
 
 In process the floor is composing nothing: a template without sections. On SQLite it is the least that tells
 whether anybody else has written: the row of the conversation's head, with bare sqlite3.

@@ -1,4 +1,4 @@
-"""Many conversations in one process: memory of idle ones, files, and composes per second.
+"""Many conversations in one process: memory of idle ones, open files, and composes per second.
 
 On SQLite beside bare sqlite3; in process beside lists of dicts with strings of their own.
 """

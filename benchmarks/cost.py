@@ -1,4 +1,4 @@
-"""What a long conversation costs, beside a summary that is written anew each time and beside a bare window.
+"""The cost of a long conversation, beside a summary that is rewritten each time and beside a bare window.
 
 120 turns with 57 tool calls of 300 tokens, 42,000 tokens in all, over a provider that caches beginnings. The
 same words in every way; summaries and what they cost are part of the bill. A section of 500 tokens that

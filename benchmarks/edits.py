@@ -1,4 +1,4 @@
-"""What editing a context in hand costs: truncating as it grows, and a fork beside a deep copy."""
+"""The cost of editing a `ChatContext`: truncating it as it grows, and a fork beside a deep copy."""
 
 from __future__ import annotations
 

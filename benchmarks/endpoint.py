@@ -1,4 +1,4 @@
-"""What the OpenAI-compatible endpoint adds to the first byte of a streamed answer, beside a bare proxy.
+"""The delay of a stream's first byte through the OpenAI-compatible endpoint, beside a bare proxy.
 
 Three processes: a provider that begins to answer at once, the endpoint with its memory in a SQLite file, and
 a proxy of thirty lines that does nothing but pass bytes on. Endpoint and proxy run on the same server and are

@@ -1,4 +1,4 @@
-"""What a summarizer that fails does to 1,000 turns: nothing waits, nothing grows, nothing is lost.
+"""The effect of a failing summarizer on 1,000 turns: no turn waits, nothing grows, nothing is lost.
 
 Turns follow one another as fast as they can, and each moves the clocks on by half a minute, so that
 every backoff comes to its end many times within the run. Afterwards the model is well again and the

@@ -1,4 +1,4 @@
-"""What an auto-saved append costs: it must not matter how much was said before."""
+"""The cost of an append to a context that is saved to a file: it must not depend on the context's length."""
 
 from __future__ import annotations
 

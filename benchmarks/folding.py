@@ -1,4 +1,4 @@
-"""How search finds other forms of words, by language.
+"""How well search finds other forms of words, by language.
 
 Each case is a word, another form of it that must be found, and a word that must not be. Each of the three
 stands in a message of its own, with and without a sentence around it. Found is the share of other forms that

@@ -1,4 +1,4 @@
-"""What a fork of a stored conversation costs: nothing that depends on how much was said before.
+"""The cost of forking a stored conversation: it must not depend on the conversation's length.
 
 Commits are not synced here: a sync takes longer than the fork, and would make any two of them look alike.
 """

@@ -1,4 +1,4 @@
-"""What the gate keeps of replies that should not replace history, and what it refuses of good ones.
+"""Which bad replies of a summarizer the checks let through, and which good ones they refuse.
 
 Every reply goes through the writer of segments, with one repair that is just as bad. Half of the
 conversations and kinds were written first and never tuned on; both halves are printed.

@@ -1,4 +1,4 @@
-"""What importing the library takes beside `import httpx`, with everything compiled before."""
+"""The time of importing the library, beside `import httpx`, with all bytecode compiled before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to look at a stored conversation: nothing that depends on how much was said before.
+"""The cost of inspecting a stored conversation: it must not depend on the conversation's length.
 
 In each case the values and their dicts, as a request of the inspector has them.
 """

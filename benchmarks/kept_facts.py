@@ -1,4 +1,4 @@
-"""What a context still knows at the end of a long conversation, without a model and with a perfect one.
+"""What a context still contains at the end of a long conversation, without a model and with a perfect one.
 
 Conversations run through the real pipeline with its defaults, and the background catches up after every turn.
 Then each case is looked for in the whole context. What is shown must stand in one line: half of a rule is

@@ -1,4 +1,4 @@
-"""What all summaries of a conversation read together, against what was said: it must grow no faster."""
+"""The tokens that all summaries of a conversation read: they must grow no faster than the conversation."""
 
 from __future__ import annotations
 

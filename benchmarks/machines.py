@@ -1,4 +1,4 @@
-"""Four processes on one PostgreSQL server, of which one is killed every second, and the server twice.
+"""Four processes on one PostgreSQL server; one process is killed every second, and the server twice.
 
 The driver hands turns to the processes and notes which were acknowledged. A turn whose process died, or that
 failed, is sent again under the same message id to another process. A fifth of the model's calls fail. At

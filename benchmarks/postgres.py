@@ -1,4 +1,4 @@
-"""What a message costs on a PostgreSQL server, beside bare psycopg with the same pool in the same run.
+"""The cost of a message on PostgreSQL, beside bare psycopg with the same pool in the same run.
 
 The server is one of its own on the disk, with fsync, or that of `AUTONOMY_CTX_PG_DSN`.
 """

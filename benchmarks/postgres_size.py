@@ -1,4 +1,4 @@
-"""What conversations take on a PostgreSQL server's disk, and what changing their rows leaves behind."""
+"""The disk space of conversations on PostgreSQL, and the space that changed rows leave behind."""
 
 from __future__ import annotations
 

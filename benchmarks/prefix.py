@@ -1,4 +1,4 @@
-"""How much of each request begins as the one before it did: what a provider's cache need not read again."""
+"""The share of each request that starts like the request before it, which a provider's cache can reuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eight processes appending to one conversation of one file."""
+"""Eight processes that append to one conversation in one SQLite file."""
 
 from __future__ import annotations
 

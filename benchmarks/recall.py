@@ -1,4 +1,4 @@
-"""Whether what a question needs is in the context: a sliding window, plain BM25 and recall, side by side.
+"""Whether the context has what a question needs: a sliding window, plain BM25 and recall, side by side.
 
 The made-up corpus is frozen under its digest; its window and BM25 pay for the messages alone, recall also for
 the lines that say when and where each was said. Beside it stand conversations that were written by hand,

@@ -1,4 +1,4 @@
-"""How long a replay takes: 1,000 turns of a support agent against 9 settings, without a model.
+"""The time of a replay: 1,000 turns of a support agent with 9 settings, without a model.
 
 CPU seconds of this process are compared with the minute that a person waits, and with composing alone.
 """

@@ -1,4 +1,4 @@
-"""What a search costs: in a long scope against a short one, beside bare FTS5, and with others in the file.
+"""The cost of a search: in a long and a short scope, beside bare FTS5, and with other data in the file.
 
 Appending is not measured here: nothing of the index is touched when a message is appended, because a
 search brings it up to date first. `append` shows that; what a first search catches up is printed.

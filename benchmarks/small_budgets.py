@@ -1,4 +1,4 @@
-"""What a model sees of its conversation under a small budget: the last exchanges, and how much is used."""
+"""What a model sees of its conversation under a small budget: the last exchanges, and the share used."""
 
 from __future__ import annotations
 

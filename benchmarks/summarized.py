@@ -1,4 +1,4 @@
-"""What composing with a summary costs when the conversation behind it is long."""
+"""The cost of composing with a summary when the summarized conversation is long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the event loop is held when a process first asks a model over TLS.
+"""How long the event loop is blocked when a process first asks a model over TLS.
 
 Loading the root certificates takes 50 ms of CPU, importing an HTTP client even longer. Each sample is a
 process of its own, in which nothing was imported or loaded before, against a server on loopback with a

@@ -1,4 +1,4 @@
-"""What traces cost a turn: nothing where nobody asked for them, and little where somebody did.
+"""The cost of traces for a turn, with tracing off and with tracing on.
 
 A turn with one tool call, in memory, with a model that answers at once: as small as a turn can be, so that
 what is added to it shows. It has four spans. Measured are all that such a turn asks of traces, in a program

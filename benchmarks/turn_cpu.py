@@ -1,4 +1,4 @@
-"""The CPU of a turn with one tool call, on SQLite, beside the same two requests by hand.
+"""The CPU time of a turn with one tool call, on SQLite, beside the same two requests made by hand.
 
 A model over HTTP in a process of its own calls a tool, then answers. All the CPU of this process counts:
 the store's threads, composing, the records of `explain`, the HTTP client. By hand, an `httpx` client sends

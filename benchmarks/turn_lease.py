@@ -1,4 +1,4 @@
-"""What the lease of a turn costs, and whether waiting turns of several processes come in order.
+"""The cost of a turn's lease, and whether waiting turns of several processes run in order.
 
 An uncontended turn is taken and given back in transactions that it makes anyway: its commits are counted
 by the store itself. The turns with and without a lease alternate, on one database each, with a model that

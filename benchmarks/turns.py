@@ -1,4 +1,4 @@
-"""What a summary in the background costs a turn, beside no summary and one that a turn waits for.
+"""The time that a background summary adds to a turn, beside no summary and a summary that a turn waits for.
 
 The same conversation in every way, with tools and a model over HTTP, in rounds that alternate. Within a
 round nothing waits for the background, so its work falls into the turns that it is measured on; after

@@ -1,4 +1,4 @@
-"""What recall by meaning costs: an append with an embedder, and a search beside bare numpy.
+"""The cost of recall by meaning: an append with an embedder, and a search beside bare numpy.
 
 The embedder is a table of random vectors by word, so that almost nothing of what is measured is its own.
 """

@@ -49,7 +49,7 @@ def test_no_page_has_a_diagram_that_needs_a_script_from_elsewhere() -> None:
 def test_the_page_of_benchmarks_lists_each_with_its_own_words() -> None:
     rows = runpy.run_path(str(DOCS / "make_benchmarks.py"))["list_benchmarks"]()
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    assert "|---|---|\n" + rows + "\n## Beside other frameworks\n" in page, (
+    assert "|---|---|\n" + rows + "\n## Comparison with other frameworks\n" in page, (
         "run `python -m docs.make_benchmarks`"
     )
 
