@@ -25,14 +25,14 @@ _MAX_NAME_LENGTH = 64
 
 
 def check_callable(thing: Any, what: str) -> None:
-    """Refuse what cannot be called, by what it was to be."""
+    """Raise TypeError if `thing` is not callable; `what` names it in the message."""
     if not callable(thing):
         kind = type(thing).__name__
-        raise TypeError(f"{what} must be a function, or an object that can be called; {kind} cannot")
+        raise TypeError(f"{what} must be a function or a callable object; {kind} is neither")
 
 
 def callable_name(tool: Any) -> str:
-    """What a tool is called in a record."""
+    """The name of a tool in a record."""
     while isinstance(tool, partial):
         tool = tool.func
     found = getattr(tool, "name", None) or getattr(tool, "__name__", None)
@@ -48,10 +48,9 @@ class YieldedValues:
 
 
 async def await_call(call: Callable[[], Any], *, finish: Callable[[Any], Any] | None = None) -> Any:
-    """What a call gives, awaited if it can be; unless it is async, a worker thread makes and finishes it.
+    """The result of a call, awaited if needed. A plain function runs in a worker thread.
 
-    When the caller is cancelled, a thread is left alone and what it returns is dropped, as nothing can
-    stop it.
+    A thread cannot be stopped: when the caller is cancelled, the thread runs on and its result is dropped.
     """
     if _is_async(call):
         value = call()
@@ -64,7 +63,7 @@ async def await_call(call: Callable[[], Any], *, finish: Callable[[Any], Any] | 
 
 
 async def collect_call(call: Callable[[], Any], *, max_values: int | None = None) -> Any:
-    """What a call gives; a generator comes to all that it yields, which may not be more than `max_values`."""
+    """The result of a call. For a generator it is the list of all yielded values, at most `max_values`."""
     value = await await_call(call, finish=partial(_drain_generator, max_values=max_values))
     if not inspect.isasyncgen(value):
         return value
@@ -77,13 +76,13 @@ async def collect_call(call: Callable[[], Any], *, max_values: int | None = None
 
 
 async def call_with_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """What a function comes to; a generator, to the list of what it yields."""
+    """The result of a function; for a generator, the list of its values."""
     value = await collect_call(partial(function, **values))
     return value.values if isinstance(value, YieldedValues) else value
 
 
 async def call_with_timeout(tool: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    """The same for a tool, which may say how many seconds it may take."""
+    """The same for a tool, which may have a timeout in seconds."""
     seconds = getattr(tool, "timeout", None)
     with anyio.move_on_after(seconds):
         return await call_with_arguments(tool, values)
@@ -91,7 +90,7 @@ async def call_with_timeout(tool: Callable[..., Any], values: Mapping[str, Any])
 
 
 def _call_sync(call: Callable[[], Any], finish: Callable[[Any], Any] | None) -> list[Any]:
-    """The result in a list: trio takes no coroutine out of a thread as it is."""
+    """The result in a list, because trio does not accept a bare coroutine from a thread."""
     value = call()
     return [value if finish is None else finish(value)]
 
@@ -120,7 +119,7 @@ def _is_async(function: Any) -> bool:
 
 
 def describe_error(error: BaseException) -> str:
-    """Any error's class and text in one line, without where it came from."""
+    """The class and text of an error in one line, without a traceback."""
     try:
         text = str(error)
     except Exception:

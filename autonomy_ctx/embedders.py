@@ -1,5 +1,7 @@
-"""Embedders: what turns texts into vectors. `as_embedder` wraps a library's model or a function, plain or
-async, as an `Embedder`; `checked_vectors` says whether what one gave can be compared.
+"""Embedders turn texts into vectors.
+
+`as_embedder` wraps a library's model or a function, plain or async, as an `Embedder`. `checked_vectors`
+checks the vectors that an embedder returned.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from autonomy_ctx.errors import InvalidVectors
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts: the nearer two vectors, the more alike what the texts say."""
+    """Makes vectors of texts: texts with a similar meaning have vectors that are near to each other."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text, all equally long."""
+        """One vector for each text, all of the same length."""
 
 
 class HasEmbed(Protocol):
@@ -52,8 +54,8 @@ def as_embedder(value: EmbedderLike) -> Embedder:
     if isinstance(value, type | str) or not any(map(callable, (embed, encode, value))):
         what = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise TypeError(
-            f"{what} is no embedder: give an object with `embed(texts)` such as HttpEmbedder, a model with "
-            f"`encode(texts)` such as model2vec's StaticModel, or a function of a list of texts"
+            f"{what} is not an embedder: give an object with `embed(texts)` such as HttpEmbedder, a model "
+            f"with `encode(texts)` such as model2vec's StaticModel, or a function that takes a list of texts"
         )
     if callable(embed):
         # What is async here has the one method of an embedder.
@@ -132,16 +134,16 @@ def checked_vectors(vectors: Any, count: int) -> list[list[float]]:
     vectors = _to_list(vectors)
     if not isinstance(vectors, Sequence) or isinstance(vectors, str) or len(vectors) != count:
         given = f"{len(vectors)} vectors" if isinstance(vectors, list | tuple) else type(vectors).__name__
-        raise InvalidVectors(f"gave {given} for {count} texts")
+        raise InvalidVectors(f"returned {given} for {count} texts")
     try:
         made = [[float(number) for number in _to_list(vector)] for vector in vectors]
     except (TypeError, ValueError, OverflowError):
-        raise InvalidVectors("gave a vector that is no list of numbers") from None
+        raise InvalidVectors("returned a vector that is not a list of numbers") from None
     lengths = sorted({len(vector) for vector in made})
     if len(lengths) > 1 or 0 in lengths:
-        raise InvalidVectors(f"gave vectors of {' and '.join(map(str, lengths))} numbers")
+        raise InvalidVectors(f"returned vectors of {' and '.join(map(str, lengths))} numbers")
     if not all(map(math.isfinite, (number for vector in made for number in vector))):
-        raise InvalidVectors("gave numbers that are not finite")
+        raise InvalidVectors("returned numbers that are not finite")
     return made
 
 

@@ -1,8 +1,8 @@
-"""Every error a user can meet, in one tree. Each writes its own sentence and says what to do.
+"""All errors that this library raises on purpose. Each builds its own message and says what to do.
 
-Callers pass facts, not prose, so the same fault reads the same everywhere. No error text holds
-message content: it may end up in a log that another tenant's operator reads. All are in one long
-module, so that each can be found and worded beside its neighbours.
+Callers pass values, not sentences, so that the same fault has the same message everywhere. No error message
+contains the content of a conversation, because it may end up in a log that others read. All errors are in one
+module, so that each can be found and worded beside similar ones.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class MessageTooLarge(InvalidMessage):
     def __init__(self, *, size: int, limit: int) -> None:
         super().__init__(
             "content",
-            f"needs {size:,} bytes, one message may have {limit:,}; "
+            f"needs {size:,} bytes, and a message may have at most {limit:,}; "
             f"split it, or store it as a file and send a reference",
         )
         self.size, self.limit = size, limit
@@ -131,24 +131,24 @@ class UnknownConversation(AutonomyCtxError, LookupError):
     def __init__(self, conversation: str) -> None:
         super().__init__(
             f"conversation {conversation!r} has no messages in this scope with this agent; "
-            f"`memory.conversations(scope)` lists those that have"
+            f"`memory.conversations(scope)` lists the conversations that have some"
         )
         self.conversation = conversation
 
 
 class UnknownPosition(AutonomyCtxError, LookupError):
-    """A conversation has no message at a position, or not any more."""
+    """A conversation has no message at this position, or the message was deleted."""
 
     def __init__(self, *, position: int, last: int) -> None:
         super().__init__(
-            f"there is no message at position {position}: the conversation goes up to {last}, "
-            f"and deleted messages leave holes"
+            f"there is no message at position {position}; the last position of the conversation is {last}, "
+            f"and a deleted message leaves its position empty"
         )
         self.position, self.last = position, last
 
 
 class InvalidFork(AutonomyCtxError, ValueError):
-    """A fork that cannot be made: it has no free name, or no such position; nothing was changed."""
+    """A fork cannot be made: its name is in use, or the position does not exist. Nothing was changed."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"invalid fork: `{field}` {problem}")
@@ -156,7 +156,7 @@ class InvalidFork(AutonomyCtxError, ValueError):
 
 
 class SharedTurn(AutonomyCtxError):
-    """The turn that should be dropped belongs to a fork too; nothing was deleted."""
+    """The last turn cannot be deleted, because a fork shares it; nothing was deleted."""
 
     def __init__(self, *, conversation: str, position: int) -> None:
         elsewhere = f"fork it with `at={position - 1}`" if position > 1 else "start a new conversation"
@@ -168,12 +168,12 @@ class SharedTurn(AutonomyCtxError):
 
 
 class MailboxFull(AutonomyCtxError):
-    """So many direct messages wait for an agent in one conversation that no more are taken."""
+    """Too many direct messages wait for an agent in one conversation; the new message was not stored."""
 
     def __init__(self, *, target: str, waiting: int, limit: int, size: int, most_bytes: int) -> None:
         super().__init__(
             f"{waiting:,} direct messages ({size:,} bytes) wait for agent {target!r} in this conversation, "
-            f"at most {limit:,} ({most_bytes:,} bytes) may; nothing was stored and nothing was dropped. "
+            f"and at most {limit:,} ({most_bytes:,} bytes) may wait; nothing was stored or deleted. "
             f"Let the agent take a turn, which delivers them, or send with a `ttl_seconds`"
         )
         self.target, self.waiting, self.limit = target, waiting, limit
@@ -181,7 +181,7 @@ class MailboxFull(AutonomyCtxError):
 
 
 class InvalidKey(AutonomyCtxError, ValueError):
-    """An agent, scope or conversation name that cannot name a conversation."""
+    """The name of an agent, a scope or a conversation is invalid."""
 
     def __init__(self, part: str, problem: str) -> None:
         super().__init__(f"invalid {part}: {problem}")
@@ -197,19 +197,19 @@ class InvalidFact(AutonomyCtxError, ValueError):
 
 
 class UnknownFact(AutonomyCtxError, LookupError):
-    """No fact with this id holds in the conversation; nothing was changed."""
+    """The conversation has no fact with this id; nothing was changed."""
 
     def __init__(self, fact_id: str) -> None:
-        super().__init__(f"no fact {fact_id!r} holds in this conversation; `await facts` lists those that do")
+        super().__init__(f"this conversation has no fact {fact_id!r}; `await facts` lists its facts")
         self.fact_id = fact_id
 
 
 class UnknownProfileEntry(AutonomyCtxError, LookupError):
-    """No entry with this id is in the profile; nothing was changed."""
+    """The profile has no entry with this id; nothing was changed."""
 
     def __init__(self, entry_id: str) -> None:
         super().__init__(
-            f"no entry {entry_id!r} is in this profile; `await memory.profile(scope)` lists those that are"
+            f"this profile has no entry {entry_id!r}; `await memory.profile(scope)` lists its entries"
         )
         self.entry_id = entry_id
 
@@ -220,13 +220,13 @@ class NotPinned(AutonomyCtxError, LookupError):
     def __init__(self, message_id: str) -> None:
         super().__init__(
             f"message {message_id!r} is not pinned in this conversation, so no pin can replace it; "
-            f"`(await memory.summary(scope, conversation)).pins` lists those that are"
+            f"`(await memory.summary(scope, conversation)).pins` lists the pinned messages"
         )
         self.message_id = message_id
 
 
 class InvalidPin(AutonomyCtxError, ValueError):
-    """A model wants to pin what it may not, or what has no room; nothing was changed."""
+    """A model may not pin this message, or there is no room for it; nothing was changed."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"not pinned: {problem}")
@@ -234,7 +234,7 @@ class InvalidPin(AutonomyCtxError, ValueError):
 
 
 class StoreError(AutonomyCtxError):
-    """Memory could not be read or written; what was acknowledged before is untouched."""
+    """Memory could not be read or written. Data that was acknowledged before is not affected."""
 
 
 class StoreBusy(StoreError):
@@ -263,13 +263,13 @@ class StoreFull(StoreError):
 
     def __init__(self, *, path: str, problem: str) -> None:
         super().__init__(
-            f"{path}: {problem}; nothing was stored. Free some disk space: "
-            f"the same memory goes on by itself, no restart is needed"
+            f"{path}: {problem}; nothing was stored. Free some disk space; "
+            f"the memory then works again without a restart"
         )
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged; answering from half a history would be worse than not answering."""
+    """The store is damaged. Nothing is read from it, because half a history would mislead the model."""
 
     def __init__(self, *, path: str, problem: str, advice: str | None = None) -> None:
         if advice is None:
@@ -289,7 +289,7 @@ class SchemaTooNew(StoreError):
 
     def __init__(self, *, path: str, found: int, known: int) -> None:
         super().__init__(
-            f"{path} has schema version {found}, this version of autonomy_ctx knows up to {known}; "
+            f"{path} has schema version {found}, and this version of autonomy_ctx reads up to {known}; "
             f"upgrade autonomy_ctx to open it"
         )
 
@@ -299,25 +299,25 @@ class StoredFormTooNew(StoreError):
 
     def __init__(self, *, found: int, known: int) -> None:
         super().__init__(
-            f"a message was stored in form {found}, this version of autonomy_ctx knows up to {known}; "
+            f"a message has stored format {found}, and this version of autonomy_ctx reads up to {known}; "
             f"upgrade autonomy_ctx to read it"
         )
         self.found, self.known = found, known
 
 
 class VectorsUnsupported(StoreError):
-    """A memory was given an embedder, and its store keeps no vectors."""
+    """A memory was given an embedder, but its store cannot store vectors."""
 
     def __init__(self, store: str) -> None:
         super().__init__(
-            f"{store} keeps no vectors, so a memory on it takes no `embedder`; give the store the methods of "
-            f"`autonomy_ctx.stores.Vectors`, or leave the embedder out"
+            f"{store} cannot store vectors, so its memory cannot have an `embedder`; add the methods of "
+            f"`autonomy_ctx.stores.Vectors` to the store, or leave the embedder out"
         )
         self.store = store
 
 
 class CopyConflict(StoreError):
-    """The target of a copy has another conversation under the same name; nothing of it was changed."""
+    """The target of a copy has another conversation of the same name, which was not changed."""
 
     def __init__(self, key: tuple[str, str, str]) -> None:
         super().__init__(
@@ -328,12 +328,12 @@ class CopyConflict(StoreError):
 
 
 class CopyMismatch(StoreError):
-    """Both sides of a copy differ in the end."""
+    """After a copy, the source and the target differ."""
 
     def __init__(self, keys: Sequence[tuple[str, str, str]]) -> None:
         super().__init__(
             f"{len(keys):,} conversations differ after the copy, such as {_conversation_text(keys[0])}; "
-            f"stop all who write into the source and copy again"
+            f"stop every process that writes to the source, and copy again"
         )
         self.keys = list(keys)
 
@@ -344,19 +344,19 @@ def _conversation_text(key: tuple[str, str, str]) -> str:
 
 
 class SectionError(AutonomyCtxError):
-    """A section that may not be left out failed, so there is no context to send."""
+    """A required section failed, so no context was composed."""
 
     def __init__(self, *, section: str, problem: str) -> None:
         super().__init__(
             f"required section `{section}` {problem}; no context was composed. "
-            f"Mend the section, or set `required = False` on it before it joins the template "
-            f"if a turn may go on without it"
+            f"Fix the section. If a turn may do without it, set `required = False` on it before "
+            f"you add it to the template"
         )
         self.section = section
 
 
 class BudgetExceeded(AutonomyCtxError):
-    """What may not be cut is, alone, larger than the budget: there is no context to send."""
+    """The messages that may not be left out are larger than the budget, so no context was composed."""
 
     def __init__(
         self,
@@ -370,19 +370,23 @@ class BudgetExceeded(AutonomyCtxError):
     ) -> None:
         shown = ", ".join(f"`{name}` {tokens}" for name, tokens in sections.items()) or "no section"
         if max_tokens is None:
-            limit, advice = f"its own `max_tokens` is {budget}", "raise it, or make what it must show shorter"
+            limit, advice = (
+                f"its own `max_tokens` is {budget}",
+                "raise it, or shorten what the section must show",
+            )
         else:
-            left = f"messages may have {budget}" if budget > 0 else "nothing is left for messages"
-            limit = f"of `max_tokens` {max_tokens} {left}"
+            limit = f"nothing of `max_tokens` {max_tokens} is left for messages"
+            if budget > 0:
+                limit = f"messages may have {budget} tokens of `max_tokens` {max_tokens}"
             if tools or reserved:
                 limit += f" ({tools} are for tools, {reserved} for the output)"
-            advice = "raise `max_tokens`, or give a required section one of its own"
+            advice = "raise `max_tokens`, or limit a required section with a `max_tokens` of its own"
             if tools > max(budget, 0):
                 advice += ", or offer fewer tools"
             if reserved > max(budget, 0):
                 advice += ", or lower `reserve_output`"
         super().__init__(
-            f"what may not be left out needs {needed} tokens ({shown}), but {limit}; "
+            f"the messages that may not be left out need {needed} tokens ({shown}), but {limit}; "
             f"no context was composed: {advice}"
         )
         self.needed, self.budget = needed, budget
@@ -391,34 +395,41 @@ class BudgetExceeded(AutonomyCtxError):
 
 
 class HookError(AutonomyCtxError):
-    """A hook failed. It is also an instance of the hook's own exception type, where that is possible."""
+    """A hook failed.
+
+    Where possible, this error is also an instance of the exception type that the hook raised.
+    """
 
     def __init__(self, *, hook: str, event: str, problem: str, done: bool | None = None) -> None:
         self.hook, self.event, self.done = hook, event, done
-        outcome = {None: "", False: "; nothing was changed", True: "; what it follows was done and stands"}
+        outcome = {
+            None: "",
+            False: "; nothing was changed",
+            True: "; the change before it was made and stays",
+        }
         self.sentence = f"hook `{hook}` ({event}) failed: {problem}{outcome[done]}"
-        # Not `super()`: the next in line may be the hook's own type, whose arguments are others.
+        # Not `super()`: the next class may be the hook's own exception type, which takes other arguments.
         Exception.__init__(self, self.sentence)
 
     def __str__(self) -> str:
-        # Said here because some types it is combined with, such as KeyError, say it differently.
+        # Some types that it is combined with, such as KeyError, would format the text differently.
         return self.sentence
 
 
 class UnregisteredHookError(AutonomyCtxError, LookupError):
-    """A hook is asked for by a name under which none is registered."""
+    """No hook is registered under the requested name."""
 
     def __init__(self, name: str, *, event: str | None = None) -> None:
         kind = "hook" if event is None else f"{event} hook"
         super().__init__(
             f"no {kind} named {name!r} is registered; import the module that defines it with "
-            f"`@hook(...)` before it is asked for"
+            f"`@hook(...)` first"
         )
         self.name, self.event = name, event
 
 
 class InvalidItem(AutonomyCtxError, ValueError):
-    """A context item that cannot be kept, written as JSON, or read back."""
+    """A context item cannot be stored, written as JSON, or read back."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"invalid context item: `{field}` {problem}")
@@ -426,15 +437,15 @@ class InvalidItem(AutonomyCtxError, ValueError):
 
 
 class InvalidContainer(AutonomyCtxError, ValueError):
-    """A saved container that cannot be read back."""
+    """A saved container cannot be read back."""
 
     def __init__(self, kind: str, field: str, problem: str) -> None:
-        super().__init__(f"this is no saved {kind}: `{field}` {problem}")
+        super().__init__(f"this is not a saved {kind}: `{field}` {problem}")
         self.field, self.problem = field, problem
 
 
 class UnknownItem(AutonomyCtxError, KeyError):
-    """A pool was asked for an id that it does not hold."""
+    """The pool has no item with this id."""
 
     def __init__(self, item_id: str, *, advice: str = "`catalogue()` lists the ids there are") -> None:
         super().__init__(item_id)
@@ -445,7 +456,7 @@ class UnknownItem(AutonomyCtxError, KeyError):
 
 
 class LimitNotMet(AutonomyCtxError):
-    """What may not be removed from a context is, alone, over the limit; nothing was removed."""
+    """The items that may not be removed from a context are larger than the limit; nothing was removed."""
 
     def __init__(self, *, over_items: int, over_tokens: int) -> None:
         sizes = [f"{over_items:,} items"] * bool(over_items) + [f"{over_tokens:,} tokens"] * bool(over_tokens)
@@ -457,7 +468,7 @@ class LimitNotMet(AutonomyCtxError):
 
 
 class SummaryFailed(AutonomyCtxError):
-    """A model gave no text that may stand for the conversation; the context is unchanged."""
+    """A model did not write a usable summary; the context is unchanged."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the summary {problem}; the context is unchanged. Try again, or use another model")
@@ -465,7 +476,7 @@ class SummaryFailed(AutonomyCtxError):
 
 
 class InvalidContextFile(AutonomyCtxError, ValueError):
-    """A file that should hold a context or a runtime does not; it was left as it is."""
+    """A file does not contain a context or a runtime; the file was not changed."""
 
     def __init__(self, *, path: str, problem: str, advice: str) -> None:
         super().__init__(f"{path} {problem}; the file was left as it is. {advice}")
@@ -473,7 +484,10 @@ class InvalidContextFile(AutonomyCtxError, ValueError):
 
 
 class ModelError(AutonomyCtxError):
-    """A model gave no answer. No key and no message is in the text; `code` is the provider's own word."""
+    """A model gave no answer.
+
+    The text contains no key and no messages; `code` is the provider's error code.
+    """
 
     def __init__(
         self, model: str, problem: str, *, status_code: int | None = None, code: str | None = None
@@ -485,10 +499,10 @@ class ModelError(AutonomyCtxError):
 
 
 class ModelUnavailable(ModelError):
-    """The model could not be reached, broke off or is overloaded, also when asked again.
+    """The model could not be reached, stopped in the middle or is overloaded, also after retries.
 
-    For one that could not be reached, `host` is where it was asked, and `reason` is "refused", "dns", "tls",
-    "timeout", "network", "proxy", "closed" or "other".
+    If the model could not be reached, `host` is the host that was called, and `reason` is "refused", "dns",
+    "tls", "timeout", "network", "proxy", "closed" or "other".
     """
 
     def __init__(
@@ -503,7 +517,7 @@ class ModelUnavailable(ModelError):
     ) -> None:
         super().__init__(
             model,
-            f"{problem}{{said}}; try again later, or look at the provider's status and at `base_url`",
+            f"{problem}{{said}}; try again later, or check the provider's status page and `base_url`",
             status_code=status_code,
             code=code,
         )
@@ -511,7 +525,7 @@ class ModelUnavailable(ModelError):
 
 
 class RateLimited(ModelError):
-    """The provider takes no more requests for now; `retry_after` in seconds if it says for how long."""
+    """The provider refuses more requests for now; `retry_after` is in seconds, if the provider gives it."""
 
     def __init__(
         self,
@@ -524,7 +538,7 @@ class RateLimited(ModelError):
         when = "later" if retry_after is None else f"in {retry_after:g} s"
         super().__init__(
             model,
-            f"takes no more requests{{said}}; try again {when}, send fewer at once or raise the quota",
+            f"refuses more requests for now{{said}}; try again {when}, send fewer at once or raise the quota",
             status_code=status_code,
             code=code,
         )
@@ -537,7 +551,7 @@ class AuthenticationFailed(ModelError):
     def __init__(self, model: str, *, status_code: int = 401, code: str | None = None) -> None:
         super().__init__(
             model,
-            "does not accept the key{said}; check the key and what it may be used for",
+            "does not accept the key{said}; check the key and its permissions",
             status_code=status_code,
             code=code,
         )
@@ -552,7 +566,7 @@ class MissingKey(AuthenticationFailed):
             model,
             f"needs a key; set {' or '.join(variables)} in the environment, or give `api_key`",
         )
-        # As if the provider had said so: whoever stops at a refused key stops at a missing one.
+        # The status of a refused key, so that code which handles a refused key also handles a missing one.
         self.status_code = 401
         self.variables = variables
 
@@ -564,17 +578,17 @@ class InsecureAddress(AuthenticationFailed):
         ModelError.__init__(
             self,
             model,
-            f"was not asked: {url} is neither https nor this machine, and the key from "
+            f"was not called: {url} is neither https nor on this machine, and the key from "
             f"{' or '.join(variables)} would be sent in clear text; use an https `base_url`, "
             f"or give `insecure=True` if you trust the network",
         )
-        # As for a missing key: asking again does not help.
+        # As for a missing key: a retry does not help.
         self.status_code = 401
         self.url, self.variables = url, variables
 
 
 class ContextOverflow(ModelError):
-    """The request was too long for the model; `window` in tokens if the provider says how long it may be."""
+    """The request was too long for the model; `window` is the limit in tokens, if the provider gives it."""
 
     def __init__(
         self, model: str, *, window: int | None = None, status_code: int | None = 400, code: str | None = None
@@ -582,7 +596,7 @@ class ContextOverflow(ModelError):
         room = "" if window is None else f" of {window:,} tokens"
         super().__init__(
             model,
-            f"was given more than its context window{room} takes{{said}}; send less or set a smaller budget",
+            f"got a request longer than its context window{room}{{said}}; send less or set a smaller budget",
             status_code=status_code,
             code=code,
         )
@@ -590,12 +604,12 @@ class ContextOverflow(ModelError):
 
 
 class InvalidModelReply(ModelError):
-    """The server answered, but with nothing that is an answer of a model."""
+    """The server answered, but its response is not the answer of a model."""
 
     def __init__(self, model: str, problem: str, *, code: str | None = None) -> None:
         super().__init__(
             model,
-            f"sent a reply that {problem}{{said}}; check that `base_url` and `provider` go together",
+            f"sent a reply that {problem}{{said}}; check that `base_url` and `provider` match",
             code=code,
         )
 
@@ -606,13 +620,13 @@ class ModelTimeout(ModelError, TimeoutError):
     def __init__(self, model: str, *, what: str, seconds: float) -> None:
         super().__init__(
             model,
-            f"gave {what} for {seconds:g} s; give it longer with `timeout`, or send less",
+            f"gave {what} for {seconds:g} s; raise `timeout`, or send less",
         )
         self.seconds = seconds
 
 
 class InvalidTool(AutonomyCtxError, ValueError):
-    """A function that cannot be offered to a model as it is."""
+    """A function cannot be offered to a model as a tool."""
 
     def __init__(self, tool: str, problem: str) -> None:
         super().__init__(f"tool `{tool}` {problem}")
@@ -620,7 +634,7 @@ class InvalidTool(AutonomyCtxError, ValueError):
 
 
 class UnknownTool(AutonomyCtxError, LookupError):
-    """A model called a tool that it was not given."""
+    """A model called a tool that does not exist."""
 
     def __init__(self, tool: str, *, known: list[str]) -> None:
         there = f"the tools are {', '.join(known)}" if known else "there are no tools"
@@ -629,18 +643,18 @@ class UnknownTool(AutonomyCtxError, LookupError):
 
 
 class UnregisteredToolError(AutonomyCtxError, LookupError):
-    """A tool is asked for by a name under which none is registered."""
+    """No tool is registered under the requested name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"no tool named {name!r} is registered; import the module that defines it with `@tool` before "
-            f"it is asked for, or pass it with `tools=`"
+            f"no tool named {name!r} is registered; import the module that defines it with `@tool` first, "
+            f"or pass it with `tools=`"
         )
         self.name = name
 
 
 class InvalidArguments(AutonomyCtxError, ValueError):
-    """The arguments of a call do not fit the tool; it was not run."""
+    """The arguments of a call do not match the tool's parameters; the tool was not run."""
 
     def __init__(self, tool: str, problem: str, *, argument: str | None = None) -> None:
         which = f"argument `{argument}` " if argument else "the call "
@@ -649,7 +663,7 @@ class InvalidArguments(AutonomyCtxError, ValueError):
 
 
 class ToolTimeout(AutonomyCtxError, TimeoutError):
-    """A tool took longer than it may."""
+    """A tool took longer than its time limit."""
 
     def __init__(self, tool: str, seconds: float) -> None:
         super().__init__(
@@ -659,7 +673,7 @@ class ToolTimeout(AutonomyCtxError, TimeoutError):
 
 
 class McpServerUnavailable(AutonomyCtxError, ConnectionError):
-    """An MCP server cannot be reached or did not start; nothing was asked of it."""
+    """An MCP server cannot be reached or did not start; no request was sent to it."""
 
     def __init__(self, server: str, problem: str, *, retry_seconds: float | None = None) -> None:
         again = "" if retry_seconds is None else f"; it can be tried again in {max(retry_seconds, 0.1):.1f} s"
@@ -668,7 +682,7 @@ class McpServerUnavailable(AutonomyCtxError, ConnectionError):
 
 
 class McpConnectionLost(AutonomyCtxError, ConnectionError):
-    """The connection to an MCP server ended during a call, which is not made again by itself."""
+    """The connection to an MCP server was lost during a call. The call is not repeated automatically."""
 
     def __init__(self, server: str, tool: str) -> None:
         super().__init__(
@@ -679,7 +693,7 @@ class McpConnectionLost(AutonomyCtxError, ConnectionError):
 
 
 class McpToolFailed(AutonomyCtxError):
-    """A tool of an MCP server answered with an error; the text is the server's."""
+    """A tool of an MCP server answered with an error; the message is the server's text."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -687,7 +701,7 @@ class McpToolFailed(AutonomyCtxError):
 
 
 class InvalidResult(AutonomyCtxError, TypeError):
-    """A tool ran, but what it returned cannot be shown to a model."""
+    """A tool ran, but its return value cannot be shown to a model."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"it ran, but its result {problem}; return text, or data that JSON can hold")
@@ -695,7 +709,7 @@ class InvalidResult(AutonomyCtxError, TypeError):
 
 
 class FileRefused(AutonomyCtxError, OSError):
-    """A file or folder that a filesystem tool does not touch."""
+    """A file tool refuses to read or change this file or folder."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path if len(path) <= 120 else path[:120] + '...'!r} {problem}")
@@ -703,7 +717,7 @@ class FileRefused(AutonomyCtxError, OSError):
 
 
 class SubagentError(AutonomyCtxError, RuntimeError):
-    """A sub-agent that could not be started, did not answer or did not stop; the cause is in `__cause__`."""
+    """A sub-agent could not be started, did not answer or did not stop; the cause is in `__cause__`."""
 
     def __init__(self, subagent: str, problem: str) -> None:
         super().__init__(f"sub-agent `{subagent}` {problem}")
@@ -711,7 +725,7 @@ class SubagentError(AutonomyCtxError, RuntimeError):
 
 
 class InvalidRange(AutonomyCtxError, ValueError):
-    """Positions that a conversation does not have."""
+    """The conversation does not have these positions."""
 
     def __init__(self, first: int, last: int, problem: str) -> None:
         super().__init__(f"positions {first} to {last} cannot be read: {problem}")
@@ -719,7 +733,7 @@ class InvalidRange(AutonomyCtxError, ValueError):
 
 
 class InvalidAgent(AutonomyCtxError, ValueError):
-    """An agent that cannot be as it was described."""
+    """An agent was given options that are invalid or do not fit together."""
 
     def __init__(self, agent: str, problem: str) -> None:
         super().__init__(f"agent {agent!r} {problem}")
@@ -727,21 +741,21 @@ class InvalidAgent(AutonomyCtxError, ValueError):
 
 
 class InvalidParams(AutonomyCtxError, ValueError):
-    """`params` of a turn with a name that is the agent's own; nothing was stored."""
+    """The `params` of a turn use a name that the agent sets itself; nothing was stored."""
 
     def __init__(self, *, names: list[str]) -> None:
         super().__init__(
-            f"params must not have {', '.join(map(repr, names))}: sections are told this by the agent; "
+            f"params must not have {', '.join(map(repr, names))}: the agent sets this itself; "
             f"use another name"
         )
         self.names = names
 
 
 class UnknownAgent(AutonomyCtxError, LookupError):
-    """A node was asked for an agent that it does not host."""
+    """The node hosts no agent of this name."""
 
     def __init__(self, agent: str, *, known: list[str]) -> None:
-        there = f"there are {', '.join(known)}" if known else "there are none yet"
+        there = f"it hosts {', '.join(known)}" if known else "it hosts none yet"
         super().__init__(f"this node hosts no agent named {agent!r}; {there}")
         self.agent = agent
 
@@ -750,57 +764,57 @@ class AgentClosed(AutonomyCtxError, RuntimeError):
     """An agent or node was used after it was closed."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} is closed and takes no more turns; start another")
+        super().__init__(f"{name!r} is closed and takes no more turns; start a new one")
         self.name = name
 
 
 class TurnWithinTurn(AutonomyCtxError, RuntimeError):
-    """A turn was begun from inside a turn of the same conversation, where it would wait for itself."""
+    """A turn was started inside a turn of the same conversation; it would wait for itself forever."""
 
     def __init__(self, *, agent: str) -> None:
         super().__init__(
-            f"agent {agent!r} was asked from inside its own turn in the same conversation, where it would "
-            f"wait for itself; use another conversation, or return what is to be said from the tool"
+            f"agent {agent!r} was called inside its own turn in the same conversation, and would wait for "
+            f"itself forever; use another conversation, or let the tool return the text"
         )
         self.agent = agent
 
 
 class TurnWaitTimeout(AutonomyCtxError, TimeoutError):
-    """A turn did not get its turn in the conversation within the time that it may wait."""
+    """A turn waited too long for the turns before it in the same conversation; nothing of it was stored."""
 
     def __init__(self, *, agent: str, seconds: float) -> None:
         super().__init__(
-            f"a turn of agent {agent!r} waited {seconds:g} s for those before it in the same conversation; "
+            f"a turn of agent {agent!r} waited {seconds:g} s for earlier turns of the same conversation; "
             f"nothing of it was stored. Send it again later, or raise `turn_wait_seconds`"
         )
         self.agent, self.seconds = agent, seconds
 
 
 class TurnLost(AutonomyCtxError):
-    """A turn did not renew its lease in time, another one has begun, and this one may not write any more."""
+    """The lease of a turn expired and another turn has begun, so this turn may not write any more."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the lease of this turn ended before it was renewed, and another turn of the conversation has "
-            "begun; nothing more of this one is stored. Keep long work out of the event loop, and send the "
+            "the lease of this turn expired before it was renewed, and another turn of the conversation has "
+            "begun; nothing more of this turn is stored. Keep long work out of the event loop, and send the "
             "message again if it has no answer"
         )
 
 
 class UserMessageMissing(AutonomyCtxError):
-    """The composed context lacks the newest user message, so the model would answer something else."""
+    """The composed context lacks the newest user message, so the model was not called."""
 
     def __init__(self, *, agent: str, position: int, sections: list[str]) -> None:
         super().__init__(
             f"the newest user message of agent {agent!r} (position {position}) is in none of the sections "
-            f"{sections}; the model was not asked. Let a history section show it: a filter or a limit may "
-            f"have taken it out"
+            f"{sections}; the model was not called. Let a history section show it: a filter or a limit may "
+            f"have removed it"
         )
         self.position = position
 
 
 class UnknownTurn(AutonomyCtxError, LookupError):
-    """There is no record of a turn, or not any more."""
+    """There is no record of the turn, or it was deleted."""
 
     def __init__(self, *, turn: str | None, step: int | None, problem: str) -> None:
         which = "the newest turn" if turn is None else f"turn {turn!r}"
@@ -810,20 +824,20 @@ class UnknownTurn(AutonomyCtxError, LookupError):
 
 
 class UnnamedConversation(AutonomyCtxError, ValueError):
-    """A call of another framework names no conversation; nothing was stored and no model was asked."""
+    """A call of another framework does not name its conversation; nothing was stored, no model was called."""
 
     def __init__(self, *, remedy: str) -> None:
-        super().__init__(f"this call names no conversation; {remedy}")
+        super().__init__(f"this call does not name its conversation; {remedy}")
         self.remedy = remedy
 
 
 class HistoryMismatch(AutonomyCtxError, ValueError):
-    """A framework's history does not begin as the stored conversation does; nothing was stored."""
+    """The history that a framework passed has nothing in common with the stored one; nothing was stored."""
 
     def __init__(self, *, conversation: str, messages: int) -> None:
         super().__init__(
-            f"the {messages:,} messages that the framework passed for conversation {conversation!r} share "
-            f"none with those that are stored; pass its whole history, unshortened, or start another "
+            f"the {messages:,} messages that the framework passed for conversation {conversation!r} have "
+            f"none in common with the stored messages; pass the whole history, not a part, or start another "
             f"conversation"
         )
         self.conversation, self.messages = conversation, messages
@@ -838,7 +852,7 @@ class KnowledgeError(AutonomyCtxError):
 
 
 class InvalidDocument(KnowledgeError, ValueError):
-    """A text or file that cannot be added; nothing was changed."""
+    """A text or file cannot be added to a knowledge base; nothing was changed."""
 
     def __init__(self, source: str, problem: str) -> None:
         AutonomyCtxError.__init__(self, f"document {source!r} {problem}; nothing was added")
@@ -846,45 +860,45 @@ class InvalidDocument(KnowledgeError, ValueError):
 
 
 class InvalidPassage(KnowledgeError, TypeError):
-    """A knowledge base answered with something that is no passage."""
+    """A knowledge base returned something that is not a passage."""
 
     def __init__(self, problem: str) -> None:
         AutonomyCtxError.__init__(
-            self, f"{problem}; give a list of passages, texts, or dicts with `text` or `content`"
+            self, f"{problem}; return a list of passages, texts, or dicts with `text` or `content`"
         )
         self.problem = problem
 
 
 class InvalidVectors(KnowledgeError, ValueError):
-    """An embedder gave vectors that cannot be compared."""
+    """An embedder returned vectors that cannot be used."""
 
     def __init__(self, problem: str) -> None:
         AutonomyCtxError.__init__(
             self,
-            f"the embedder {problem}; it must give one list of finite numbers per text, all equally long",
+            f"the embedder {problem}; it must return one list of finite numbers per text, all of one length",
         )
         self.problem = problem
 
 
 class EmbedderReplaced(AutonomyCtxError):
-    """Another process has put another embedder in force, so this one's vectors are not kept."""
+    """Another process uses another embedder for this memory, so the vectors of this one are not stored."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"the vectors of this memory are made by another embedder than {name!r} now; give all processes "
+            f"another process now uses another embedder than {name!r} for this memory; give all processes "
             f"the same embedder, and open this memory again"
         )
         self.name = name
 
 
 class ServerError(AutonomyCtxError):
-    """An HTTP server that cannot run as it was asked to."""
+    """An HTTP server cannot run with the options that it was given."""
 
 
 class AccessDenied(ServerError):
-    """Raised by an application's `authenticate`: it knows who sends a request, and refuses it.
+    """Raise it in your `authenticate` function to refuse a request whose sender is known.
 
-    The client is told the reason.
+    The client gets status 403 and the reason.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -893,7 +907,7 @@ class AccessDenied(ServerError):
 
 
 class AddressUnavailable(ServerError, OSError):
-    """An HTTP server could not listen where it was told to; nothing was started."""
+    """An HTTP server could not listen on this host and port; nothing was started."""
 
     def __init__(self, *, host: str, port: int, problem: str, advice: str) -> None:
         super().__init__(f"cannot listen on port {port} of {host!r}: {problem}; {advice}")

@@ -1,8 +1,7 @@
-"""Hooks: functions that are called at events, the decorator that marks them, and the one dispatcher.
+"""Hooks: functions that are called on events, their decorator, and the dispatcher.
 
-Each part of the library defines its own events as an `enum.Enum`; this module knows none of them.
-Containers save hooks by name, so `HookRegistry` finds the function again when a saved container is
-loaded.
+Each part of the library defines its own events as an `enum.Enum`. Containers save hooks by name, and
+`HookRegistry` finds the function when a saved container is loaded.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ def hook(type: Enum | Iterable[Enum]) -> Callable[[F], F]:  # noqa: A002  # the 
 
 
 class HookRegistry:
-    """Hooks by the name of their function; the latest of a name wins."""
+    """Hooks by the name of their function; a later hook replaces one with the same name."""
 
     _hooks: ClassVar[dict[str, Hook]] = {}
 
     @classmethod
     def register(cls, function: Hook) -> None:
-        """Make a hook known by its function's name."""
+        """Register a hook under the name of its function."""
         hook_events(function)
         name = _registry_name(function)
         if cls._hooks.get(name, function) is not function:
@@ -51,19 +50,19 @@ class HookRegistry:
 
     @classmethod
     def get(cls, name: str) -> Hook:
-        """The hook of that name, or `UnregisteredHookError`."""
+        """The hook with this name. Raises `UnregisteredHookError` if there is none."""
         if name not in cls._hooks:
             raise UnregisteredHookError(name)
         return cls._hooks[name]
 
     @classmethod
     def clear(cls) -> None:
-        """Forget all of them, for tests."""
+        """Remove all hooks, for tests."""
         cls._hooks.clear()
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names there are, in the order they were first registered."""
+        """The registered names, in the order of registration."""
         return list(cls._hooks)
 
 
@@ -91,8 +90,8 @@ def validate_hooks(hooks: Iterable[Hook] | None, events: type[Enum]) -> list[Hoo
         if not any(isinstance(own, events) for own in types):
             others = ", ".join(str(own) for own in types)
             raise TypeError(
-                f"hook `{_display_name(one)}` is for {others}, and would never be called here, where the "
-                f"events are those of {events.__name__}; give it to what has its events"
+                f"hook `{_display_name(one)}` is for {others} and would never be called here, because the "
+                f"events here are those of {events.__name__}; add it to an object that has its events"
             )
     return made
 

@@ -104,7 +104,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (InvalidMessage, "`signature` must be a string, not bytes", by(ThinkingContent, "x", signature=b"s")),
     (
         InvalidMessage,
-        "`redacted` stands alone: a redacted block has no text and no signature",
+        "`redacted` must be alone: a redacted block has no text and no signature",
         by(ThinkingContent, "x", redacted="y"),
     ),
     (InvalidMessage, "`tool_calls.id` must be a string, not int", by(ToolCall, 5, "f")),
@@ -167,10 +167,10 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         InvalidMessage,
-        "`segments` covers 3 to 2; the range must go up from 1",
+        "`segments` covers 3 to 2; positions start at 1, and `first` must not be after `last`",
         by(Segment, text="x", first=3, last=2),
     ),
-    (InvalidMessage, "`segments` must not be empty: a summary covers something", by(Summary, [])),
+    (InvalidMessage, "`segments` must not be empty: a summary covers at least one message", by(Summary, [])),
     (InvalidMessage, "`segments` overlap or go back at position 1", by(Summary, [SEGMENT, SEGMENT])),
     # Sections and templates.
     (
@@ -235,7 +235,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         StoreUnavailable,
-        "sqlite://...: names a host, and SQLite files are here; "
+        "sqlite://...: names a host, but an SQLite file must be on this machine; "
         "write sqlite:///relative.db or sqlite:////absolute.db",
         by(Memory, "sqlite://user:secret@host/memory.db"),
     ),
@@ -251,7 +251,7 @@ BUILT: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     ),
     (
         TypeError,
-        "factory is str; it must be a function of a url and options",
+        "factory is str; it must be a function that takes a URL and options",
         by(register_store, "table", "TableStore"),
     ),
     (

@@ -105,7 +105,7 @@ async def test_after_a_first_call_that_failed_the_framework_may_begin_anew(memor
 async def test_a_history_without_what_was_answered_is_refused(memory: Memory) -> None:
     async with ContextEngine(scope="ana", memory=memory) as engine:
         await engine.store_history(TRIP, said("a", "b"))
-        with pytest.raises(HistoryMismatch, match="pass its whole history"):
+        with pytest.raises(HistoryMismatch, match="pass the whole history"):
             await engine.compose(TRIP, said("c"))
     assert await stored(memory) == ["a", "b"]
 
@@ -204,7 +204,7 @@ async def test_a_call_must_name_its_scope_and_conversation() -> None:
             engine.key({"user": "ana"}, None, remedy="pass a thread_id")
         with pytest.raises(InvalidKey, match="scope"):
             engine.key({"user": None}, "trip", remedy="")
-        with pytest.raises(InvalidKey, match="name the scope"):
+        with pytest.raises(InvalidKey, match="pass the `scope`"):
             await engine.explain("trip")
     with pytest.raises(InvalidKey, match="scope"):
         ContextEngine(scope=None)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """`ContextSession` and `ContextInputFilter`: our context for the OpenAI Agents SDK.
 
-In a `ContextSession` our log is the history: a run begins with what our template composed of it. A
-`ContextInputFilter` leaves the history to the SDK and composes the input of each model call.
+With a `ContextSession`, our log is the history: a run begins with the context that our template composes from
+it. With a `ContextInputFilter`, the SDK keeps the history, and the input of each model call is composed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ITEMS = "openai_agents_items"
 
 
 class ContextInputFilter(ContextAdapter):
-    """Give it to `RunConfig(call_model_input_filter=...)`; the SDK keeps the history, in any session.
+    """Pass it to `RunConfig(call_model_input_filter=...)`. The SDK keeps the history, in any session.
 
-    `scope` and `conversation` are names, or functions of the `CallModelData`, whose `context` is the run's.
-    Other arguments: see `ContextEngine`.
+    `scope` and `conversation` are names, or functions that take the `CallModelData`, whose `context` is that
+    of the run. Other arguments: see `ContextEngine`.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class ContextInputFilter(ContextAdapter):
 
 
 class ContextSession(SessionABC, ContextAdapter):
-    """Give it to `Runner.run(session=...)`, and perhaps its `input_filter` to the `RunConfig`.
+    """Pass it to `Runner.run(session=...)`, and optionally its `input_filter` to the `RunConfig`.
 
-    `scope` is a name, or a function of an object whose `context` is the run's; the conversation is the
-    `session_id`. Other arguments: see `ContextEngine`. One object serves one run at a time; `share` makes
-    others of it.
+    `scope` is a name, or a function that takes an object whose `context` is that of the run. The conversation
+    is the `session_id`. Other arguments: see `ContextEngine`. One object serves one run at a time; `share`
+    makes more of them.
     """
 
     session_settings: SessionSettings | None = None
@@ -80,7 +80,7 @@ class ContextSession(SessionABC, ContextAdapter):
         self._forget_run()
 
     def share(self, session_id: str) -> ContextSession:
-        """Another session with the same memory and background; close only the first one."""
+        """Another session with the same memory and background work; close only the first one."""
         made = copy.copy(self)
         made.session_id = session_id
         made._forget_run()
@@ -89,7 +89,7 @@ class ContextSession(SessionABC, ContextAdapter):
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[Any]:
-        """What a run begins with: the composed context, or its last `limit` items."""
+        """The items that a run begins with: the composed context, or its last `limit` items."""
         context = await self.engine.compose_stored(self._key(wrapper), record=False)
         given = [item for one in (*context.instructions, *context.messages) for item in from_message(one)]
         given = given if limit is None else given[max(len(given) - limit, 0) :]
@@ -100,7 +100,7 @@ class ContextSession(SessionABC, ContextAdapter):
         return given
 
     async def add_items(self, items: list[Any], *, wrapper: RunContextWrapper[Any] | None = None) -> None:
-        """Store the items of a run, except those that its filter has stored already."""
+        """Store the items of a run, except those that its filter has already stored."""
         said = [_with_items(one) for one in to_messages(items)]
         new = said[_shared_length(said, self._run[self._added :]) :]
         self._run += await self.engine.append(self._key(wrapper), new)
@@ -111,7 +111,7 @@ class ContextSession(SessionABC, ContextAdapter):
             self._unrecorded = None
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> Any | None:
-        """Delete the newest item and give it."""
+        """Delete the newest item and return it."""
         key = self._key(wrapper)
         newest = await self.engine.history(key, limit=1)
         if not newest:
@@ -130,10 +130,10 @@ class ContextSession(SessionABC, ContextAdapter):
         self._forget_run()
 
     async def input_filter(self, data: CallModelData) -> ModelInputData:
-        """The input of one model call of a run with this session: for `RunConfig`."""
+        """The input of one model call of a run with this session; pass it to `RunConfig`."""
         new = [_with_items(one) for one in to_messages(data.model_data.input[self._given :])]
         if _shared_length(new, self._run) < len(self._run):
-            logger.warning("session %r: the run's input was changed, it is sent as it is", self.session_id)
+            logger.warning("session %r: the run's input was edited, so it is sent unchanged", self.session_id)
             return data.model_data
         key, self._unrecorded = self._key(data), None
         self._run += await self.engine.append(key, new[len(self._run) :])
@@ -153,7 +153,7 @@ def to_messages(items: Sequence[Mapping[str, Any]]) -> list[SourcedMessage]:
 
 
 def from_message(shown: SourcedMessage) -> list[Any]:
-    """The input items of a message: the SDK's own, or ours if they were changed or added."""
+    """The input items for a message: the SDK's originals, or new ones if ours was changed or added."""
     if shown.source is not None:
         return list(shown.source)
     own = thaw(shown.message.extra.get(ITEMS))
@@ -163,14 +163,14 @@ def from_message(shown: SourcedMessage) -> list[Any]:
 
 
 def _with_items(one: SourcedMessage) -> Message:
-    """A message to store, with its own items where ours would not be the same."""
+    """A message to store, with the SDK's own items if a conversion would lose something."""
     if all(map(is_plain_item, one.source)):
         return one.message
     return replace(one.message, extra={ITEMS: list(map(dict, one.source))})
 
 
 def _shared_length(said: Sequence[Message], known: Sequence[Message]) -> int:
-    """How many messages two lists begin with alike."""
+    """The length of the common prefix of two lists of messages."""
     pairs = zip(said, known, strict=False)
     return len(list(takewhile(lambda pair: visible_fields(pair[0]) == visible_fields(pair[1]), pairs)))
 

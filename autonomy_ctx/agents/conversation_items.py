@@ -1,9 +1,8 @@
-"""The queue and the pool of each conversation: what tools found, kept for later steps and turns.
+"""The queue and the pool of each conversation: items that tools returned, for later steps and turns.
 
-One user must not see what another user's tools found, so every conversation has a queue and a pool of
-its own. They begin with the items that the agent's queue and pool had when they were given. The agent's
-own are those of the default scope and conversation. Items are written to the store, so that they are
-there again after a restart.
+Every conversation has its own queue and pool, so that no user sees what the tools of another user returned.
+They begin with the items that the agent's queue and pool had when they were given. The agent's own queue and
+pool belong to the default scope and conversation. Items are stored, so that they survive a restart.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CLOSE_SECONDS = 0.5
 
 
 class ConversationItems:
-    """The queue and pool of one conversation, and what the store has of them."""
+    """The queue and pool of one conversation, and the records of their items in the store."""
 
     def __init__(self, queue: ContextQueue, pool: ContextPool) -> None:
         self.queue, self.pool = queue, pool
@@ -72,13 +71,13 @@ class ItemsByConversation:
         return self._own
 
     def replace_queue(self, queue: ContextQueue) -> None:
-        """Exchange the agent's own queue; other conversations begin with the new one."""
+        """Replace the agent's own queue; other conversations then begin with its items."""
         _check_containers(queue, self._own.pool)
         self._own.queue, self._queue, self.given = queue, queue.branch(), True
         self._others.clear()
 
     def replace_pool(self, pool: ContextPool) -> None:
-        """Exchange the agent's own pool; other conversations begin with the new one."""
+        """Replace the agent's own pool; other conversations then begin with its items."""
         _check_containers(self._own.queue, pool)
         self._own.pool, self._pool, self.given = pool, pool.branch(), True
         self._others.clear()
@@ -93,7 +92,7 @@ class ItemsByConversation:
         return items
 
     async def add(self, key: Key, items: ConversationItems, new_items: Iterable[ContextItem[Any]]) -> None:
-        """Add what tools found: items with an id to the pool, the others to the queue."""
+        """Add items that tools returned: those with an id to the pool, the others to the queue."""
         queued: list[tuple[str, str]] = []
         pooled: list[tuple[str, str]] = []
         for item in new_items:
@@ -179,7 +178,7 @@ def _encode_item(name: str, item: ContextItem[Any]) -> list[tuple[str, str]]:
     try:
         return [(name, json.dumps(item.to_dict()))]
     except InvalidItem as error:
-        logger.warning("a context item is kept in this process only: %s", error)
+        logger.warning("a context item cannot be stored and is kept in this process only: %s", error)
         return []
 
 
@@ -188,5 +187,5 @@ def _decode_item(body: str) -> ContextItem[Any]:
 
 
 def _record_name(item_id: str) -> str:
-    """An id as every store can hold it: JSON escapes what is no text."""
+    """An id that every store can hold: JSON escapes invalid characters."""
     return json.dumps(item_id)

@@ -1,8 +1,8 @@
-"""What past turns were shown, byte for byte: the records behind `agent.explain` and `inspect_turn`.
+"""The stored contexts of past turns, byte for byte: the records behind `agent.explain` and `inspect_turn`.
 
-A record names the messages that memory has by their positions and holds only the others, so it is
-small, and deleting a message deletes it here, too. Beside each context it has the model that was asked and
-the tokens as the provider counted them.
+A record refers to messages of the log by position and contains only the other messages. So a record is small,
+and deleting a message deletes it here too. A record also has the name of the model and the tokens that the
+provider reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SWEEP_SECONDS = 3600.0
 
 
 class WindowBounds(NamedTuple):
-    """Between how many messages the window of a history that is summarized moves."""
+    """The smallest and the largest number of messages in the window of a summarized history."""
 
     floor: int
     ceiling: int
@@ -41,15 +41,15 @@ class BoundedHistory(Protocol):
 
     @property
     def floor(self) -> int:
-        """How many messages stay when a summary takes the others in."""
+        """How many messages stay verbatim after a new summary."""
 
     @property
     def ceiling(self) -> int:
-        """From how many messages on a summary is written."""
+        """The number of messages above which a summary is written."""
 
 
 def window_bounds(sections: Iterable[Any]) -> WindowBounds | None:
-    """The bounds of the first section that has some."""
+    """The bounds of the first section that has bounds."""
     for section in sections:
         if _is_bounded(section):
             return WindowBounds(section.floor, section.ceiling)
@@ -63,7 +63,7 @@ def _is_bounded(section: Any) -> TypeGuard[BoundedHistory]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One call of a model in a turn: what it was shown, its name, and the usage that its provider reported.
+    """One model call of a turn: the context, the name of the model, and the usage that the provider reported.
 
     `usage` is None when there was no answer, or nothing was reported.
     """
@@ -76,7 +76,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """A step as it is stored. Its context is read on demand: that takes messages from memory."""
+    """A step as it is stored. Its context is read on demand, because that reads messages from memory."""
 
     form: Mapping[str, Any]
 
@@ -93,7 +93,7 @@ class StepRecord:
 
     @property
     def bounds(self) -> WindowBounds | None:
-        """Between how many messages the window moved; None without a summary."""
+        """The bounds of the window in messages; None without a summarized history."""
         bounds = self.form.get("bounds")
         return None if bounds is None else WindowBounds(*bounds)
 
@@ -149,7 +149,7 @@ class ContextRecords:
         self._swept_at: ConversationCache[Key, float] = ConversationCache(1024)
 
     async def save(self, key: Key, turn: str, generation: int, steps: Sequence[Step]) -> None:
-        """Save what the steps of a turn were shown, unless something was deleted meanwhile."""
+        """Save the contexts of the steps of a turn, unless messages were deleted meanwhile."""
         record = await self.make_draft(turn, generation, steps)
         if record is None:
             return
@@ -172,18 +172,18 @@ class ContextRecords:
             await self._memory.store.drop_records(key, RECORD_KIND, before=now - self._seconds)
 
     async def turns(self, key: Key) -> list[str]:
-        """The turns there are records of, oldest first."""
+        """The recorded turns, oldest first."""
         return [record.name for record in await self._read(key, None, limit=None)]
 
     async def explain(self, key: Key, turn: str | None, step: int | None) -> ComposedContext:
-        """What a step of a turn was shown: by default the last step of the newest turn."""
+        """The context of a step of a turn; by default the last step of the newest turn."""
         records = await self._read(key, turn, limit=1)
         if not records:
             raise UnknownTurn(
                 turn=turn,
                 step=None,
                 problem=f"there is no record of it; the newest {self._turns} turns of the last "
-                f"{self._seconds / 86400:g} days are kept, until a message of theirs is deleted",
+                f"{self._seconds / 86400:g} days are kept, unless one of their messages is deleted",
             )
         forms: list[Any] = json.loads(records[-1].body)
         if step is not None and not 1 <= step <= len(forms):

@@ -1,7 +1,7 @@
-"""What an agent is made with, what its turns need of it, and the checks of what applications give to it.
+"""The options of an agent, what its turns need from it, and the checks of arguments.
 
-`AgentOptions` are the arguments of an agent that another one like it is made with, too. A
-`TurnEnvironment` is an agent as its turns see it. Everything is checked before anything begins.
+`AgentOptions` are the arguments that a branch or a copy of an agent gets too. A `TurnEnvironment` is what a
+turn sees of its agent. All arguments are checked before any work begins.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
 
 
 class AgentHook(Enum):
-    """What an agent tells its hooks; each gets the scope and the conversation first.
+    """The events of an agent. Each hook gets the scope and the conversation first.
 
-    `BEFORE_TURN` gets the user's message and `AFTER_TURN` the reply; `BEFORE_CALL` gets a tool call and
-    `AFTER_CALL` the call and its result. One that fails before a turn keeps it from beginning; one that
-    fails before a call keeps that from being run, and the model is told so.
+    `BEFORE_TURN` hooks get the user's message and `AFTER_TURN` hooks the reply. `BEFORE_CALL` hooks get a
+    tool call and `AFTER_CALL` hooks the call and its result. If a `BEFORE_TURN` hook fails, the turn does not
+    begin. If a `BEFORE_CALL` hook fails, the tool is not run and the model is told so.
     """
 
     BEFORE_TURN = "before_turn"
@@ -65,11 +65,11 @@ class AgentHook(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnLimits:
-    """What one turn may take: `steps` asks of the model, `tokens` in all, and what each tool call may.
+    """The limits of one turn: `steps` (model calls), `tokens` in all, and limits for each tool call.
 
-    `context_tokens` are for one context with its tools; unless given, the template or the model says it.
-    None means no limit. `tool_output` is in bytes. A turn that reaches `steps` or `tokens` ends there,
-    with everything it did kept.
+    `context_tokens` is the limit of one context with its tools; by default it comes from the template or the
+    model. `tool_output` is in bytes. None means no limit. A turn that reaches `steps` or `tokens` ends there;
+    what it has done so far is kept.
     """
 
     steps: int = 25
@@ -90,7 +90,7 @@ class TurnLimits:
 
 
 def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
-    """Limits from a dict of them; a name that is none is refused."""
+    """Limits from a dict. An unknown name is an error."""
     if isinstance(value, TurnLimits):
         return value
     if not isinstance(value, Mapping | None):
@@ -98,13 +98,13 @@ def read_limits(value: TurnLimits | Mapping[str, Any] | None) -> TurnLimits:
     known = [field.name for field in fields(TurnLimits)]
     unknown = sorted(str(name) for name in value or () if name not in known)
     if unknown:
-        raise ValueError(f"limits has unknown names {', '.join(unknown)}; there are {', '.join(known)}")
+        raise ValueError(f"limits has unknown names {', '.join(unknown)}; known names are {', '.join(known)}")
     return TurnLimits(**(value or {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """The arguments of an agent, as they were given, that a branch or a saved copy is made with, too."""
+    """The arguments of an agent that a branch or a saved copy is made with too."""
 
     description: str
     tools: tuple[Any, ...]
@@ -159,7 +159,7 @@ class TurnEnvironment:
     new_id: Callable[[], str]
 
     def specs_to_send(self, *, reads_items: bool) -> Sequence[Mapping[str, Any]]:
-        """What the model is told of the tools; of the one that reads items only where it is of use."""
+        """The tool specs for the model. The tool that reads items is included only if there can be items."""
         if reads_items:
             return self.specs
         return [spec for spec in self.specs if spec["name"] != ITEM_TOOL]
@@ -176,14 +176,14 @@ class TurnEnvironment:
 
 
 def check_agent_name(name: Any) -> str:
-    """A name that can stand in a key and in an address."""
+    """Check that a name can be part of a key and of a URL."""
     check_name("agent", name)
     if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
         raise InvalidAgent(str(name)[:40], f"needs a name of 1 to {MAX_NAME_LENGTH} printable characters")
     _check_closing_characters(name)
     if PATH_SEPARATOR in name:
         raise InvalidAgent(
-            name, f"must not have {PATH_SEPARATOR!r} in its name: it stands before the names of sub-agents"
+            name, f"must not have {PATH_SEPARATOR!r} in its name: it separates the names of sub-agents"
         )
     return str(name)
 
@@ -191,20 +191,20 @@ def check_agent_name(name: Any) -> str:
 def _check_closing_characters(name: str) -> None:
     if any(map(may_close, name)):
         raise InvalidAgent(
-            name, "must not have brackets or bars in its name: it stands between such marks in prompts"
+            name, "must not have brackets or bars in its name: prompts put names between such characters"
         )
 
 
 def check_model(name: str, model: Any) -> Any:
-    """Anything that can answer, or None."""
+    """Check that a model has `complete_chat`, or is None."""
     if model is not None and not is_chat_model(model):
         problem = f"has a model of type {_type_name(model)} without complete_chat()"
-        raise InvalidAgent(name, f"{problem}; give a Model, or any object that has it")
+        raise InvalidAgent(name, f"{problem}; give a Model, or an object that has this method")
     return model
 
 
 def check_memory(name: str, memory: Any) -> Memory | None:
-    """A memory, or None."""
+    """Check that memory is a `Memory`, or None."""
     if not isinstance(memory, Memory | None):
         raise InvalidAgent(
             name,
@@ -214,11 +214,11 @@ def check_memory(name: str, memory: Any) -> Memory | None:
 
 
 def check_template(name: str, template: Any, context_summary: Any) -> Any:
-    """Anything that composes sections, or None; not together with a summary of the agent's own."""
+    """Check that a template can compose, or is None, and that `context_summary` is not given too."""
     if template is not None and context_summary not in (None, False):
         raise ValueError(
-            "give context_summary for a summarized history in the usual context, or context_template "
-            "to decide everything yourself (a SummarizedHistorySection in it summarizes), not both"
+            "give context_summary to summarize the history of the default context, or context_template "
+            "to choose all sections yourself (with a SummarizedHistorySection for summaries), not both"
         )
     if template is not None and not callable(getattr(template, "compose", None)):
         raise InvalidAgent(
@@ -228,13 +228,13 @@ def check_template(name: str, template: Any, context_summary: Any) -> Any:
 
 
 def check_turn_seconds(lease: Any, wait: Any) -> None:
-    """Refuse a lease or a limit of waiting that means nothing; None is no lease, and no limit."""
+    """Check the seconds of a lease and of waiting; None means no lease, or no limit."""
     check_seconds("turn_lease_seconds", lease, most=MAX_LEASE_SECONDS, optional=True, where="Agent")
     check_seconds("turn_wait_seconds", wait, zero=True, endless=True, optional=True, where="Agent")
 
 
 def check_tools(name: str, tools: Any) -> tuple[Any, ...]:
-    """Tools as a tuple of the agent's own; each of them is checked where it becomes a tool."""
+    """Tools as a new tuple. Each one is checked later, when it is made a `Tool`."""
     if not isinstance(tools, Iterable) or isinstance(tools, str | bytes | Mapping):
         raise InvalidAgent(name, f"has tools of type {_type_name(tools)}; give a list of functions or tools")
     return tuple(tools)
@@ -254,9 +254,9 @@ def check_subagents(name: str, subagents: Any) -> dict[str, dict[str, Any]]:
 
 
 def check_turn(name: str, model: Any, params: Any) -> None:
-    """Refuse a turn that nobody could answer, or whose sections would be given something else."""
+    """Check that a turn has a model, and that its `params` use no reserved names."""
     if model is None:
-        raise InvalidAgent(name, "has no model to answer with; give it one, or `put` turns and `run` them")
+        raise InvalidAgent(name, "has no model that could answer; give it one, or use only `put` and `run`")
     if not isinstance(params, Mapping | None):
         raise TypeError(
             f"params must be a dict for the sections, not {_type_name(params)}; nothing was stored"
@@ -267,7 +267,7 @@ def check_turn(name: str, model: Any, params: Any) -> None:
 
 
 def user_message(content: Any, message_id: str | None, *, new_id: Callable[[], str], at: datetime) -> Message:
-    """The user's message, from text, parts or a message; `message_id` goes before its own."""
+    """The user's message, from text, parts or a message; `message_id` overrides the message's own id."""
     if isinstance(content, Message):
         message = content
     elif isinstance(content, Mapping) and "role" in content:
@@ -278,7 +278,7 @@ def user_message(content: Any, message_id: str | None, *, new_id: Callable[[], s
         message = replace(message, id=message_id)
     if message.role is not ChatRole.USER:
         raise InvalidMessage(
-            "role", f"is {message.role.value!r}; what is sent to an agent is a user's message"
+            "role", f"is {message.role.value!r}; a message to an agent must have the role 'user'"
         )
     if all(isinstance(part, TextContent) and not part.text.strip() for part in message.parts):
         raise InvalidMessage("content", "is empty; send a text or an image")
@@ -295,14 +295,14 @@ def question_text(values: Mapping[str, Any]) -> str:
 
 
 def check_mail(to: Any, content: Any) -> None:
-    """Refuse mail to nobody, or that says nothing."""
+    """Check that mail has a target and a text."""
     for field, given in (("to", to), ("content", content)):
         if isinstance(given, str) and not given.strip():
-            raise InvalidMessage(field, "is empty; say to which agent, and what")
+            raise InvalidMessage(field, "is empty; give the name of an agent and a text")
 
 
 def check_tool_name(name: str, tools: Mapping[str, Any]) -> None:
-    """Refuse a turn for a tool that is not there."""
+    """Check that the tool of a turn exists."""
     if name not in tools:
         raise UnknownTool(name, known=list(tools))
 

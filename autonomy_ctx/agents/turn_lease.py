@@ -1,8 +1,8 @@
-"""The lease of a turn: one turn of a conversation at a time, over all processes that share a store.
+"""The lease of a turn: one turn of a conversation at a time, in all processes that share a store.
 
-A `TurnLease` is taken with the user's message and given back with the answer, in the same transactions.
-`TurnRenewer` renews all leases of a node beside its turns. A turn whose lease was lost is cancelled and
-ends with `TurnLost`.
+A `TurnLease` is acquired in the transaction that stores the user's message, and released in the one that
+stores the answer. `TurnRenewer` renews all leases of a node in the background. A turn that has lost its lease
+is cancelled and ends with `TurnLost`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RANDOM, _numbers = uuid4().hex[:12], count(1)
 
 
 class TurnLease:
-    """The turn of one conversation, or the place in the line for it."""
+    """The lease of one turn of a conversation, or its place in the queue."""
 
     def __init__(
         self, memory: Memory, key: Key, seconds: float, background: Background, metrics: AgentMetrics
@@ -57,13 +57,15 @@ class TurnLease:
 
     @property
     def hold(self) -> TurnHold | None:
-        """The right to write, while the turn has it."""
+        """The right to write, while the turn holds the lease."""
         if self._ticket is None or not self._holds or self.released:
             return None
         return TurnHold(self.key, self._ticket, self._owner)
 
     async def begin(self, *messages: Any, after: int | None = None) -> list[int] | None:
-        """Take the turn with its first messages, and give their positions; None when it has to wait.
+        """Acquire the lease and store the first messages.
+
+        Returns their positions, or None if the turn must wait.
 
         With `after`, no message is stored if the log does not end at this position.
         """
@@ -84,7 +86,7 @@ class TurnLease:
         return start.positions
 
     async def wait(self) -> None:
-        """Wait until it is worth while to begin again."""
+        """Wait until `begin` may succeed."""
         if not self._waited:
             self._waited = True
             self._metrics.count("turns_waited")
@@ -102,7 +104,7 @@ class TurnLease:
             )
         except Exception as error:
             # It is tried again; if that is too late, the store refuses what the turn writes.
-            logger.warning("the lease of a turn was not renewed: %s", type(error).__name__)
+            logger.warning("the lease of a turn could not be renewed: %s", type(error).__name__)
             return
         # Without its place a turn that waits takes a new one; one that is being given back is no loss.
         if not renewed and self._holds and self in self._renewer:
@@ -110,16 +112,19 @@ class TurnLease:
             self._scope.cancel()
 
     def set_renewal(self) -> None:
-        """Note that the lease is as good as new."""
+        """Note that the lease was renewed now."""
         self.renew_at = anyio.current_time() + self.seconds * RENEWAL_SHARE
 
     def stop_renewal(self) -> None:
-        """Renew it no more: the next write of the turn gives it back."""
+        """Stop renewals: the next write of the turn releases the lease."""
         self._renewer.remove(self)
 
     @asynccontextmanager
     async def leave_at_end(self) -> AsyncIterator[None]:
-        """Give back what is left of it at the end, whatever happens within; `TurnLost` if it was lost."""
+        """Release the lease at the end of the block, also after an error.
+
+        Raises `TurnLost` if it was lost.
+        """
         try:
             with self._scope:
                 yield
@@ -141,7 +146,9 @@ class TurnLease:
                 # Without a ticket when a cancel came before the store's answer: the owner tells what it has.
                 await self.memory.store.leave_turn(self.key, self._ticket, owner=self._owner)
             except Exception as error:
-                logger.warning("a turn was not given back, its lease will end: %s", type(error).__name__)
+                logger.warning(
+                    "the lease of a turn could not be released and will expire: %s", type(error).__name__
+                )
         self.released = True
 
 
@@ -170,7 +177,7 @@ class TurnRenewer:
             self._wakeup.set()
 
     def remove(self, lease: TurnLease) -> None:
-        """Renew it no more."""
+        """Stop renewing a lease."""
         self._leases.discard(lease)
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Changes of the standing facts by a batch of messages: from a model's lines, or found by rules. Pure."""
+"""Changes of the facts by a batch of messages: from the lines of a model, or by rules. Pure functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("autonomy_ctx.compaction")
 def changes_by_rules(
     entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo, before: Entry | None = None
 ) -> list[FactChange]:
-    """What the messages say that holds, found without a model; the first may answer the one before them."""
+    """The facts that messages state, found by rules without a model."""
     spoken = [(entry.position, entry.message) for entry in entries]
     return find_facts(spoken, standing, zone, None if before is None else (before.position, before.message))
 
@@ -41,10 +41,10 @@ def changes_by_rules(
 def changes_from_lines(
     lines: Sequence[FactLine], entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo
 ) -> list[FactChange]:
-    """What a model wrote, each with the message that it most likely comes from.
+    """The changes that a model wrote, each with the message that it most likely comes from.
 
-    A line that names what neither the messages nor the facts name is invented and left out. So is one that
-    ends what does not hold.
+    A line that names something which is neither in the messages nor in the facts is invented, and is left
+    out. A line that ends an unknown fact is left out too.
     """
     texts = [searchable_text(entry.message) for entry in entries]
     terms = [folded_words(text) for text in texts]
@@ -79,9 +79,10 @@ def add_profile_changes(
     zone: tzinfo,
     rule: bool | ProfileRule,
 ) -> list[FactChange]:
-    """The same changes with those for the profile: by our rules (True), or chosen by a rule of the user's.
+    """The same changes, with those for the profile marked: by our rules (True), or by a function of the user.
 
-    Only what a user said gets there, never what a tool, another agent or the assistant did.
+    Only facts from the user's own messages get into a profile, never those of a tool, another agent or the
+    assistant.
     """
     if callable(rule):
         said = {entry.position: entry.message for entry in entries if is_said_by_user(entry.message)}
@@ -110,7 +111,7 @@ def add_profile_changes(
 
 
 def is_said_by_user(message: Message) -> bool:
-    """Whether a user said it; mail of other agents is shown as a user's message, too."""
+    """Whether a user wrote the message. Mail of other agents has the role `user` too, but does not count."""
     return message.role is ChatRole.USER and mail_id(message) is None
 
 
@@ -149,14 +150,14 @@ def _mark_if_chosen(change: FactChange, said: Message | None, rule: ProfileRule)
         return replace(change, in_profile=bool(rule(fact)))
     except Exception as error:
         # It is the user's function: a summary must not fail for it.
-        logger.warning("the rule for profiles failed: %s", type(error).__name__)
+        logger.warning("the `profile` function failed: %s", type(error).__name__)
         return change
 
 
 def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: TokenCounter) -> list[str]:
-    """Lines of the facts that a summarizer is shown, within so many tokens.
+    """The lines of facts for the summary prompt, within a number of tokens.
 
-    Those that share most words with the source come first: these may be changed by it.
+    Facts that share most words with the source come first, because the source may change them.
     """
     holding = standing_facts(facts)
     words = folded_words(source)

@@ -39,10 +39,10 @@ CLEARED_RESULT = "[result cleared to save space]"
 
 
 class TruncateOldest(Compact):
-    """Keeps the newest messages, at most `max_messages` with the system messages and summaries.
+    """Keeps the newest messages: at most `max_messages`, including system messages and summaries.
 
-    More only when the system messages, the newest user message and the newest group of calls and
-    results that cannot be divided are more by themselves.
+    More messages stay only if the messages that must stay are more than that: system messages, the newest
+    user message, and the newest group of calls and results.
     """
 
     def __init__(self, max_messages: int = 100) -> None:
@@ -67,7 +67,7 @@ class TruncateOldest(Compact):
 
 
 class ClearToolResults(Compact):
-    """Puts a short note in the place of all tool results but the newest; the calls stay answered."""
+    """Replaces all tool results except the newest by a short note, so that every call keeps a result."""
 
     def __init__(self, keep: int = 3) -> None:
         self.keep = check_int("keep", keep, least=0)
@@ -86,11 +86,11 @@ class ClearToolResults(Compact):
 
 
 class SummarizeOldest(Compact):
-    """Puts one summary in the place of the oldest messages; must be awaited, for it asks a model.
+    """Replaces the oldest messages by one summary. Await it, because it calls a model.
 
-    A context of more than `max_messages` is left with its system messages, the summary, the newest
-    user message and the newest `keep` messages. An earlier summary becomes part of the next one. When
-    the model fails, or its answer is not fit to stand for what was said, the context stays as it is.
+    A context of more than `max_messages` keeps its system messages, the summary, the newest user message and
+    the newest `keep` messages. An earlier summary becomes part of the next one. If the model fails or its
+    summary is rejected, the context stays unchanged.
     """
 
     def __init__(
@@ -129,14 +129,14 @@ class SummarizeOldest(Compact):
         return contexts
 
     def _oldest(self, messages: Sequence[Message]) -> list[Message]:
-        """All that is to be summarized."""
+        """All messages to summarize."""
         rest = [message for message in messages if is_summary(message) or not _is_fixed(message)]
         asked = newest_user_index(rest)
         old = rest[: find_window_start(rest, self.keep)]
         return [message for index, message in enumerate(old) if index != asked]
 
     def _batch(self, left: Sequence[Message]) -> list[Message]:
-        """As many of the messages as one call takes, and at least two where there are two."""
+        """As many of the messages as fit into one call, but at least two if there are two."""
         at = spent = 0
         for cut in [*safe_cuts(left)[1:], len(left)]:
             spent += self._counter.count_messages(left[at:cut])
@@ -146,7 +146,7 @@ class SummarizeOldest(Compact):
         return list(left[:at])
 
     async def _summarize(self, context: Context, batch: Sequence[Message]) -> Message | None:
-        """Put a summary in the place of some messages, and return it; None when there is none fit for it."""
+        """Replace messages by a summary, and return it; None if no usable summary was written."""
         text = await self._write_summary(batch)
         covered = {message.id for message in batch}
         # Looked at again after the wait: what was said meanwhile stays, and what is gone stays gone.
@@ -176,7 +176,7 @@ class SummarizeOldest(Compact):
         try:
             reply = await complete_prompt(self.model, prompt, max_tokens=self.size, timeout=self.timeout)
         except (CallFailed, PromptTooLong) as error:
-            logger.warning("the model for summaries %s; the context is kept as it is", error)
+            logger.warning("the summary model %s; the context is unchanged", error)
             return None
         verdict = judge(
             reply,
@@ -194,12 +194,12 @@ class SummarizeOldest(Compact):
             return verdict.text
         if verdict.problem in ("too long", "cut off") and verdict.text:
             return trim_to_cap(verdict.text, cap, count)
-        logger.warning("a summary was refused (%s); the context is kept as it is", verdict.problem)
+        logger.warning("a summary was rejected (%s); the context is unchanged", verdict.problem)
         return None
 
 
 class Pipeline(Compact):
-    """Strategies one after the other; must be awaited when one of them must be."""
+    """Runs strategies one after the other. Await the result if one of the strategies is async."""
 
     def __init__(self, strategies: Sequence[Compact]) -> None:
         for index, strategy in enumerate(strategies):
@@ -211,7 +211,7 @@ class Pipeline(Compact):
         self.strategies = list(strategies)
 
     def compact(self, contexts: Contexts) -> Contexts | Awaitable[Contexts]:
-        """Run each over what the one before it left."""
+        """Run each strategy on the result of the one before it."""
         for index, strategy in enumerate(self.strategies):
             result: Any = strategy.compact(contexts)
             if inspect.iscoroutine(result):
@@ -236,7 +236,7 @@ class Pipeline(Compact):
 
 
 def _is_fixed(message: Message) -> bool:
-    """Whether a message stays wherever it stands: an instruction, or what stands for older messages."""
+    """Whether a message must stay: an instruction, or a summary of older messages."""
     return is_instruction(message) or is_summary(message)
 
 

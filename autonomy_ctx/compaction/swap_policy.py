@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapChoice:
-    """What a policy knows; both costs are in tokens at the price of uncached input.
+    """The costs that a swap policy decides on. Both are in tokens at the price of uncached input.
 
-    `carried` is what the messages that a summary could stand for have cost since the last swap;
-    `swap_cost` is what the provider would have to read anew. Asked only while the limits allow to wait.
+    `carried` is the cost, since the last swap, of the messages that a summary could replace. `swap_cost` is
+    the cost of what the provider would have to read again at the full price. The policy is called only while
+    the limits allow waiting.
     """
 
     # Since the last context of this conversation, and how long a provider keeps what it has cached.
@@ -57,6 +58,6 @@ def policy_of(swap: Any) -> SwapPolicy:
     if not callable(found):
         raise ValueError(f"swap is {swap!r}; it must be one of {', '.join(POLICIES)}, or a function")
     if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(type(found).__call__):
-        raise TypeError("swap is an async function; it must be a plain one: what it returns decides at once")
+        raise TypeError("swap is an async function; give a plain one, because its result is needed at once")
     policy: SwapPolicy = found
     return policy

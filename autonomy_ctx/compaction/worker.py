@@ -31,11 +31,11 @@ from autonomy_ctx.validation import check_int, check_seconds
 class Worker(AsyncResource):
     """Writes summaries for agents in other processes, until it is closed.
 
-    `config` has the limits that the agents have, as `context_summary` of an agent: a dict or a
-    `ContextSummaryConfig`. `model` writes the summaries; None for a digest without a model. `reader` is the
-    agents' model and `budget` their budget in tokens: limits that are fractions, or that follow a budget,
-    need them. Work is looked for every `poll_seconds`, and at once where the store tells of it. Memory stays
-    open when the worker is closed.
+    `config` has the same limits as the agents: the value of their `context_summary`, a dict or a
+    `ContextSummaryConfig`. `model` writes the summaries; None means digests without a model. `reader` is the
+    agents' model and `budget` their budget in tokens; they are needed if limits are fractions or depend on a
+    budget. The worker looks for work every `poll_seconds`, or at once if the store sends notifications.
+    Closing the worker does not close the memory.
     """
 
     def __init__(
@@ -79,12 +79,13 @@ class Worker(AsyncResource):
         self._closed = False
 
     async def run(self) -> None:
-        """Write what is owed, and wait for more, until it is cancelled or closed.
+        """Write all due summaries and wait for more, until the worker is cancelled or closed.
 
-        A store that cannot be reached is asked again; a model that fails is asked again later and later.
+        If the store cannot be reached, the worker tries again. If the model fails, it tries again after
+        growing pauses.
         """
         if self._scope is not None:
-            raise RuntimeError(f"the worker {self.name!r} runs already; start another one beside it")
+            raise RuntimeError(f"the worker {self.name!r} is already running; make another Worker to run two")
         if self._closed:
             raise RuntimeError(f"the worker {self.name!r} is closed; make a new one")
         try:
@@ -96,15 +97,15 @@ class Worker(AsyncResource):
             ended.set()
 
     async def catch_up(self) -> float | None:
-        """Write what is owed and due now; seconds until the next is due, None for nothing owed."""
+        """Write all summaries that are due now. Returns the seconds until the next one is due, or None."""
         return await self._summarizer.catch_up(self._memory)
 
     def get_metrics(self) -> dict[str, Any]:
-        """Counters of the summaries written here, as those of an agent's history section."""
+        """Counters of the summaries that this worker wrote, as in the history section of an agent."""
         return self._metrics.dump()
 
     async def close(self) -> None:
-        """Stop. A summary that is being written is given up, and another worker can take it at once."""
+        """Stop the worker. A summary in progress is given up, and another worker can take it at once."""
         self._closed = True
         if self._scope is not None:
             self._scope.cancel()

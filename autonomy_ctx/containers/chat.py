@@ -1,6 +1,6 @@
-"""A conversation in hand: `ChatContext` to add to, copy, merge and shorten, `ChatView` to only read.
+"""A conversation as an object: `ChatContext` to add, copy, merge and shorten, `ChatView` to read.
 
-Both share one `ItemList`, so that a view shows later changes, too.
+Both share one `ItemList`, so that a view shows later changes too.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ItemList:
 
 
 class ChatView:
-    """The items of a `ChatContext` as they are now and as they will be; nothing can be changed here."""
+    """A read-only view of a `ChatContext`; it always shows the current items."""
 
     def __init__(self, item_list: ItemList, token_counter: TokenCounter) -> None:
         self._list = item_list
@@ -113,7 +113,7 @@ class ChatView:
 
     @property
     def merged_instructions(self) -> frozenset[str]:
-        """Ids of instructions and configurations that `merge` brought in: a record, not in force here."""
+        """Ids of instructions and configurations that `merge` added: a record, they do not apply here."""
         return frozenset(self._list.merged)
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class ChatView:
         return self._list.find(item_id)
 
     def messages(self) -> list[Message]:
-        """The messages that were said: no calls of tools, no results of calls, no events."""
+        """The messages of users and agents, without tool calls, tool results and events."""
         return [item for item in self._list.items if isinstance(item, Message) and is_plain(item)]
 
     def turn_count(self) -> int:
@@ -153,26 +153,28 @@ class ChatView:
         return self.token_counter.calibration.scale(raw)
 
     def active_config_at(self, target: str | int | None = None) -> ActiveConfig:
-        """The instructions and tools in force after an item, given by id or index; None means the end.
+        """The instructions and tools that apply after an item, given by id or index; None means the end.
 
-        The latest system or developer message or configuration wins. An unknown id means the end, too.
-        What a merge brought in was said to another agent and does not count.
+        The latest system or developer message or configuration wins. An unknown id means the end too. Items
+        that `merge` added were for another agent and do not count.
         """
         return active_config(self._list.items, target, ignored_ids=self._list.merged)
 
     def to_openai_messages(self, *, reasoning_model: bool = False) -> list[dict[str, Any]]:
         """The messages as OpenAI's chat completions take them.
 
-        As in the other formats, handoffs, configurations, direct messages and the instructions that a
-        merge brought in are not shown, and what the provider would refuse is mended, but not in the context.
+        As in the other formats, handoffs, configurations, direct messages and merged instructions are left
+        out. What the provider would reject is repaired in the result, not in the context.
         """
         # Formats are imported when first asked for: most contexts never need them.
         return as_openai(self._list.items, self._list.merged, reasoning_model=reasoning_model)
 
     def to_anthropic_messages(self, *, caching: bool = False) -> AnthropicMessages:
-        """`messages` and `system` as Anthropic takes them, the user's first and last, in turn.
+        """`messages` and `system` as Anthropic takes them.
 
-        With `caching`, a prompt cache is cut after the latest turns.
+        Roles alternate, and the first and the last message are the user's.
+
+        With `caching`, the latest turns get cache breakpoints.
         """
         return as_anthropic(self._list.items, self._list.merged, caching=caching)
 
@@ -181,8 +183,8 @@ class ChatView:
     ) -> GoogleContents:
         """`contents` and `system` as Gemini takes them.
 
-        `thought_signatures`, by call id, are for calls that carry none themselves. For a `model` that
-        refuses calls without one, those that are left are marked as made elsewhere.
+        `thought_signatures`, by call id, are for calls that have none. If `model` refuses calls without a
+        signature, the remaining calls are marked as made elsewhere.
         """
         write = partial(as_google, thought_signatures=thought_signatures, model=model)
         # A long context takes longer than the loop should be held.
@@ -204,8 +206,8 @@ class OverLimit(NamedTuple):
 class ChatContext(ChatView):
     """An ordered list of messages, handoffs, configuration changes and direct messages.
 
-    A function call is an assistant's message with one tool call, its output a tool's message. What is
-    added under an id that is already there must be the same, or it is a `ConflictingMessage`.
+    A function call is an assistant message with one tool call, and its output is a tool message. Adding an
+    item with a known id and other content raises `ConflictingMessage`.
     """
 
     # What `truncate` could not remove; None when its limits were met.
@@ -229,18 +231,18 @@ class ChatContext(ChatView):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The context that `to_dict` gave; also reads calls and outputs that are items of their own."""
+        """The context from the result of `to_dict`; calls and outputs may also be separate items."""
         made = cls()
         # Not through the constructor: what an earlier version accepted can still be read.
         made._list = ItemList(items_from_dict(data), merged_from_dict(data))
         return made
 
     def view(self) -> ChatView:
-        """The same context for somebody who may only read it; it shows later changes, too."""
+        """A read-only view of this context; it shows later changes too."""
         return ChatView(self._list, self.token_counter)
 
     def cleanup(self) -> None:
-        """Empty this context; forks, copies and the items themselves keep what they have."""
+        """Remove all items from this context; forks and copies keep theirs."""
         self._list.replace([])
 
     # -- adding ------------------------------------------------------------------------------------
@@ -257,8 +259,8 @@ class ChatContext(ChatView):
     ) -> Message:
         """Add a message at the end and return it.
 
-        With `replace`, a system message takes the place of all system messages before it. Other
-        fields of a `Message`, such as `name`, `phase` and `extra`, go by their names.
+        With `replace`, a system message replaces all earlier system messages. Other fields of a `Message`,
+        such as `name`, `phase` and `extra`, are given as keyword arguments.
         """
         message = Message(
             role,
@@ -273,7 +275,7 @@ class ChatContext(ChatView):
         return self._add(message, instead_of=list(replaced))
 
     def append(self, message: Message | Mapping[str, Any] | Any) -> Message:
-        """Add a message, its dict form or a reply of a provider's own client at the end, and return it."""
+        """Add a message, a dict or the reply object of a provider's SDK, and return the message."""
         made = read_message(message, new_id=self._new_id, now=self._clock)
         check_call_id(made)
         return self._add(made)
@@ -309,7 +311,7 @@ class ChatContext(ChatView):
         agent_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Message:
-        """Add one call of a tool; `metadata`, such as a thought signature, stays with it in `extra`."""
+        """Add one tool call; `metadata`, such as a thought signature, is stored in its `extra`."""
         extra = None if metadata is None else dict(metadata)
         call = {"id": call_id or f"call_{self._new_id()}", "name": name, "arguments": arguments}
         return self.assistant(tool_calls=[call | {"extra": extra}], agent_id=agent_id)
@@ -317,7 +319,7 @@ class ChatContext(ChatView):
     def add_function_output(
         self, name: str, output: Any, call_id: str, is_error: bool = False, agent_id: str | None = None
     ) -> Message:
-        """Add what a call came to."""
+        """Add the result of a call."""
         return self.tool(output, name, call_id, is_error=is_error, agent_id=agent_id)
 
     def add_handoff(
@@ -327,7 +329,7 @@ class ChatContext(ChatView):
         reason: str | None = None,
         agent_id: str | None = None,
     ) -> AgentHandoff:
-        """Add that control went from one agent to another."""
+        """Add a handoff from one agent to another."""
         return self._add(
             AgentHandoff(to_agent=to_agent, from_agent=from_agent, reason=reason, **self._stamps(agent_id))
         )
@@ -338,17 +340,17 @@ class ChatContext(ChatView):
         tools: Iterable[Any] | None = None,
         agent_id: str | None = None,
     ) -> AgentConfigUpdate:
-        """Add that instructions or tools changed; tools by name or as objects with a `name`."""
+        """Add a change of instructions or tools; tools are names or objects with a `name`."""
         names = None if tools is None else tuple(tool_names(tools))
         return self._add(AgentConfigUpdate(instructions=instructions, tools=names, **self._stamps(agent_id)))
 
     def insert(self, item: AnyItem) -> AnyItem:
-        """Put an item in its place by time: before the first item that is later."""
+        """Insert an item by time: before the first later item."""
         self.insert_many([item])
         return item
 
     def insert_many(self, items: Iterable[Item]) -> Self:
-        """Put each item in its place by time, all or none."""
+        """Insert items by time, all or none."""
         fresh: dict[str, Item] = {}
         for item in map(_check_item, items):
             known = fresh.get(item.id) or self._list.find(item.id)
@@ -391,10 +393,10 @@ class ChatContext(ChatView):
         tools: Iterable[Any] | None = None,
         filter_agent_id: str | None = None,
     ) -> Self:
-        """A context of its own with the items that pass every filter.
+        """A new context with the items that pass every filter.
 
-        `tools`, by name or as objects with a `name`, are those whose calls and results stay: None keeps
-        all, an empty list none. With `filter_agent_id`, only this agent's items and structural ones stay.
+        Only calls and results of `tools` (names, or objects with a `name`) stay: None keeps all, an empty
+        list none. With `filter_agent_id`, only items of this agent and structural items stay.
         """
         return self._copy_with(
             filter_items(
@@ -410,7 +412,7 @@ class ChatContext(ChatView):
         )
 
     def fork(self) -> Self:
-        """A context of its own with the same items; what happens to one does not reach the other."""
+        """A new context with the same items; changes of one do not affect the other."""
         return self._copy_with(self._list.items)
 
     __copy__ = fork
@@ -442,10 +444,10 @@ class ChatContext(ChatView):
     # -- merging ----------------------------------------------------------------------------------
 
     async def merge(self, other: ChatView) -> Self:
-        """Take in all of a sub-agent's items, in the order of time, each id once.
+        """Add all items of a sub-agent's context, in the order of time, each id once.
 
-        What the sub-agent was told is kept as a record: its instructions and configurations are in
-        `merged_instructions` and never in force here. An item edited in `other` takes the place of mine.
+        The sub-agent's instructions and configurations are kept as a record in `merged_instructions` and do
+        not apply here. An item that was edited in `other` replaces the one here.
         """
         items = _items_of(other)
         instructions = [
@@ -455,7 +457,7 @@ class ChatContext(ChatView):
         return self
 
     async def merge_result(self, other: ChatView, *, agent_id: str | None = None) -> Self:
-        """Take in a sub-agent's last answer alone, at the end; nothing if it is already here."""
+        """Add only the last answer of a sub-agent at the end, unless it is already here."""
         final = next((item for item in reversed(_items_of(other)) if _is_answer(item)), None)
         if final is not None and self._list.find(final.id) is None:
             self._list.append(final if agent_id is None else replace(final, agent=agent_id))
@@ -470,10 +472,10 @@ class ChatContext(ChatView):
         max_tokens: int = DEFAULT_MAX_TOKENS,
         strict: bool = False,
     ) -> Self:
-        """Take in a summary of what a sub-agent did that is not here yet, at the end.
+        """Add a summary of the sub-agent's new items at the end.
 
-        The same work is not summarized twice. Without a summary nothing changes: that is logged, and
-        raised as `SummaryFailed` if `strict`.
+        The same items are not summarized twice. If no summary can be written, nothing changes and a warning
+        is logged; with `strict`, `SummaryFailed` is raised.
         """
         work = [item for item in _items_of(other) if self._list.find(item.id) is None]
         # Named after what it stands for: merging the same work again finds it.
@@ -493,8 +495,8 @@ class ChatContext(ChatView):
     ) -> Self:
         """Remove the oldest items until the limits are met, calls together with their results.
 
-        Structural items, summaries, calls still running and the newest user message stay. When they
-        alone are too much, that is logged and in `over`; if `strict`, nothing is removed and
+        Structural items, summaries, running calls and the newest user message stay. If they alone are over
+        the limit, a warning is logged and `over` has the numbers; with `strict`, nothing is removed and
         `LimitNotMet` is raised.
         """
         found = truncate_items(
@@ -524,9 +526,9 @@ class ChatContext(ChatView):
     ) -> Self:
         """Replace everything before the last user turns by one summary that a model writes.
 
-        Structural items and calls still running stay; an earlier summary becomes part of the new one.
-        Only what the model was shown is replaced: whatever is added or removed meanwhile stays so.
-        Without a usable answer nothing changes: that is logged, and raised as `SummaryFailed` if `strict`.
+        Structural items and running calls stay; an earlier summary becomes part of the new one. Only items
+        that the model was shown are replaced; changes made meanwhile are kept. Without a usable answer
+        nothing changes and a warning is logged; with `strict`, `SummaryFailed` is raised.
         """
         check_int("keep_recent_turns", keep_recent_turns, least=0)
         items = self.items
@@ -588,7 +590,7 @@ def _check_item(item: Any) -> Any:
     """An item, or an error that says how to make one."""
     if not isinstance(item, Item):
         raise InvalidMessage(
-            "item", f"must be a message or an event, not {type(item).__name__}; dicts go through `from_dict`"
+            "item", f"must be a message or an event, not {type(item).__name__}; use `from_dict` for dicts"
         )
     if isinstance(item, Message):
         check_call_id(item)
@@ -608,5 +610,5 @@ def _is_answer(item: Item) -> TypeGuard[Message]:
 
 def _items_of(other: ChatView) -> list[Item]:
     if not isinstance(other, ChatView):
-        raise TypeError(f"a ChatContext merges another ChatContext, not {type(other).__name__}")
+        raise TypeError(f"merge takes another ChatContext, not {type(other).__name__}")
     return other.items

@@ -1,7 +1,7 @@
 """The file of one context: a JSON list of messages that survives a kill at any byte and several writers.
 
-First what the file of a runtime needs, too: locks, atomic replacement, messages as JSON, and what is
-complete of a truncated list. `ContextFile` is at the end.
+The first part is shared with the file of a runtime: locks, atomic replacement, messages as JSON, and the
+complete part of a truncated list. `ContextFile` is at the end.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def save_truncated_copy(path: Path, data: bytes) -> None:
     aside = next(name for name in names if not name.exists())
     replace_file(aside, data)
     logger.warning(
-        "%s was truncated; all complete messages are kept, and the file as it was is %s", path, aside
+        "%s was cut off; all complete messages were read, and a copy of the file is %s", path, aside
     )
 
 
@@ -258,8 +258,8 @@ def parse_messages(values: Sequence[Any], path: Path) -> list[Message]:
         except InvalidMessage as error:
             raise InvalidContextFile(
                 path=str(path),
-                problem=f"holds something at index {index} that is no message ({error})",
-                advice="Mend it by hand, or use another path",
+                problem=f"has something at index {index} that is not a message ({error})",
+                advice="Fix it by hand, or use another path",
             ) from None
         messages[message.id] = message
     return list(messages.values())
@@ -293,7 +293,7 @@ def complete_values(text: str) -> CompleteValues:
         # The bracket may stand right after a comma: the next value was about to overwrite it.
         if read[at] == "]":
             if read[at + 1 :].strip():
-                raise ValueError("goes on after the end of its list")
+                raise ValueError("has text after the end of its list")
             break
         if not separated:
             raise ValueError(f"has no comma between two values, at character {at}")

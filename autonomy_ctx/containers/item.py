@@ -1,8 +1,7 @@
 """A piece of context: any payload, with a short description and an id to find it by.
 
-An item is shared by every container and branch that holds it. So it keeps a copy of its content
-that nobody else has and hands out copies: whoever edits what was put in or taken out edits
-something of their own.
+All containers and branches share the same item object. So an item keeps a private copy of its content and
+returns copies: changes of the original value or of a returned value do not affect the item.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class _CopyOnAccess(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class ContextItem(Generic[T]):
-    """A payload that cannot be changed; `content` is a new copy each time it is read."""
+    """An immutable item; `content` is a new copy each time it is read."""
 
     content: _CopyOnAccess[T] = _CopyOnAccess()  # a descriptor, not a default
     description: str | None = None
@@ -63,7 +62,7 @@ class ContextItem(Generic[T]):
         return hash((self.id, self.description))
 
     def to_dict(self) -> dict[str, Any]:
-        """The item as JSON; `InvalidItem` names the place in the content that JSON cannot hold."""
+        """The item as JSON. Raises `InvalidItem`, with the path, if JSON cannot represent the content."""
         return item_to_json(self, "")
 
     @classmethod
@@ -102,5 +101,5 @@ def _deep_copy(value: Any) -> Any:
     except Exception as error:
         raise TypeError(
             f"ContextItem: content of type {type(value).__name__} cannot be copied "
-            f"({type(error).__name__}); keep data in it, or a name or path to find the thing by"
+            f"({type(error).__name__}); use plain data, or a name or path that identifies the object"
         ) from error

@@ -1,9 +1,9 @@
 """A runtime's file, and the journal of what changed since it was last written: one line of JSON per change.
 
-A line costs the same however long the contexts are. Replaying the lines over a file that has them
-already changes nothing, so it does not matter whether a kill came before or after the journal was
-removed. A line cut short by a kill is the last one, and its change was never made: what must be there
-together or not at all is on one line.
+The cost of a line does not depend on the size of the contexts. Replaying lines that the file already contains
+changes nothing, so it does not matter whether the process was killed before or after the journal was removed.
+Only the last line can be cut off by a kill, and then its change was never made. So changes that belong
+together are on one line.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def parse_entry(line: bytes, path: Path) -> JournalEntry:
             return JournalEntry(context, "set", parse_messages(values, path))
     raise InvalidContextFile(
         path=str(path),
-        problem="holds a line that is no change of a context, or one of a newer version",
-        advice="Upgrade autonomy_ctx, mend the line by hand, or move the journal away to do without it",
+        problem="has a line that is not a change of a context, or is from a newer version",
+        advice="Upgrade autonomy_ctx, fix the line by hand, or move the journal away to continue without it",
     )
 
 
@@ -270,7 +270,7 @@ class RuntimeFile:
         version = values.get("version")
         if isinstance(version, int | float) and version > VERSION:
             raise self._invalid(
-                f"has version {version:g}, this version of autonomy_ctx knows up to {VERSION}",
+                f"has version {version:g}, and this version of autonomy_ctx reads up to {VERSION}",
                 "Upgrade autonomy_ctx to open it",
             )
         contexts = values.pop("contexts", {})

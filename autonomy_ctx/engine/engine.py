@@ -1,7 +1,7 @@
-"""`ContextEngine`: what all adapters share, so that an adapter is two converters and a seam.
+"""`ContextEngine`: what all adapters share. An adapter only converts messages and connects the framework.
 
-For one model call of a framework it stores the messages that are new, composes a context and records it
-for `explain`. Where the history is in memory is the work of `branches`.
+For one model call of a framework, it stores the new messages, composes a context and records it for
+`explain`. The module `branches` finds the history in memory.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ INSTRUCTIONS = "agent_instructions"
 
 
 class AgentInstructionsSection(ContributingSection):
-    """The instructions that the framework's agent has in this call; put it into a template to place them."""
+    """The instructions of the framework's agent in this call. Its place in the template is their place."""
 
     kind = "stable"
     required = True
@@ -86,12 +86,12 @@ class EngineOptions(TypedDict, total=False):
 
 
 class ContextEngine(AsyncResource):
-    """Stores what a framework's agent says, and composes what its model sees.
+    """Stores the messages of a framework's agent, and composes the contexts of its model.
 
     `scope` is the user or tenant: a name, or a function that finds it in a call. `memory` is a `Memory`,
-    which stays its owner's, or a URL; without one, conversations live as long as the engine. Conversations
-    are those of `agent`. Without a `context_template` the context is the agent's instructions and the
-    history, summarized as `context_summary` says (without a model: by digests), within `max_tokens`.
+    which the engine does not close, or a URL; without it, conversations are lost when the engine is closed.
+    Conversations belong to `agent`. Without a `context_template`, a context has the agent's instructions and
+    the history, summarized as `context_summary` says (without a model: by digests), within `max_tokens`.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ContextEngine(AsyncResource):
         clock: Callable[[], datetime] = now,
     ) -> None:
         if not isinstance(scope, str) and not callable(scope):
-            raise InvalidKey("scope", "must be a name, or a function of a call that gives one")
+            raise InvalidKey("scope", "must be a name, or a function that takes a call and returns a name")
         if isinstance(scope, str):
             check_name("scope", scope)
         self._scope, self._clock = scope, clock
@@ -120,7 +120,9 @@ class ContextEngine(AsyncResource):
         self._owns_template = context_template is None
         if context_template is not None:
             if max_tokens is not None or reserve_output:
-                raise ValueError("give max_tokens and reserve_output to the context_template")
+                raise ValueError(
+                    "max_tokens and reserve_output belong to the context_template; set them there"
+                )
             self.template = _with_instructions(context_template)
         else:
             self.template = _default_template(context_summary, self.background, max_tokens, reserve_output)
@@ -139,16 +141,16 @@ class ContextEngine(AsyncResource):
     # -- names ----------------------------------------------------------------------------------
 
     def key(self, call: Any, conversation: str | None, *, remedy: str) -> Key:
-        """The conversation of a call, in the scope that it is in; `remedy` says how to name one."""
+        """The key of a call's conversation. If the call names none, `remedy` is the advice in the error."""
         if conversation is None or conversation == "":
             raise UnnamedConversation(remedy=remedy)
         scope = self._scope if isinstance(self._scope, str) else self._scope(call)
         return make_key(self.memory.agent, scope, conversation)
 
     async def current_conversation(self, conversation: str, *, scope: str | None = None) -> str:
-        """The name under which memory has what the framework calls this conversation.
+        """The name that the framework's conversation has in memory.
 
-        It is another one after the framework went on from an earlier message: then that is a fork.
+        It is a different name, that of a fork, after the framework has continued from an earlier message.
         """
         return (await self._branches.current(self._named_key(conversation, scope))).conversation
 
@@ -168,12 +170,12 @@ class ContextEngine(AsyncResource):
         may_begin_anew: bool = False,
         record: bool = True,
     ) -> FrameworkContext:
-        """Store what is new of a framework's whole history, and compose the context of its next call.
+        """Store the new messages of a framework's whole history, and compose the context of its next call.
 
-        `max_tokens` is a budget for this call, instead of the template's. With `after`, the history is only
-        what comes after the stored message of this id. `model` is the name of the model that is asked.
-        A history that shares nothing with the stored one is refused, unless it `may_begin_anew`.
-        Without `record`, `explain` is not told of it until `record` is called.
+        `max_tokens` is the budget of this call, instead of the template's. With `after`, the history is only
+        the part after the stored message with this id. `model` is the name of the model. A history that has
+        nothing in common with the stored one raises `HistoryMismatch`, unless `may_begin_anew` is true.
+        Without `record`, the context is not recorded for `explain` until you call `record`.
         """
         said = identify(history, after)
         async with self._branches.lock(key):
@@ -203,7 +205,7 @@ class ContextEngine(AsyncResource):
     ) -> FrameworkContext:
         """The same for a framework whose history is our log: nothing is stored.
 
-        Without `record`, `explain` is not told of it: for contexts that may never be sent.
+        Without `record`, the context is not recorded for `explain`: use this if it may never be sent.
         """
         branch = await self._branches.current(key)
         return await self._compose(
@@ -219,9 +221,9 @@ class ContextEngine(AsyncResource):
         usage: Usage | None = None,
         is_current: bool = False,
     ) -> None:
-        """Let `explain` know that a context was sent, in the turn of the newest user message.
+        """Record a sent context for `explain`, in the turn of the newest user message.
 
-        With `is_current`, in the turn that it was composed for.
+        With `is_current`, record it in the turn that it was composed for.
         """
         if is_current:
             branch = key._replace(conversation=context.composed.conversation)
@@ -241,9 +243,10 @@ class ContextEngine(AsyncResource):
         *replies: Message | SourcedMessage,
         usage: Usage | None = None,
     ) -> Key:
-        """Store what a model answered to a context, at once: the next call may never come.
+        """Store a model's answer to a context at once, because there may be no next call.
 
-        `usage` is what the provider counted. Returns the conversation in memory that has the answer.
+        `usage` is what the provider reported. Returns the name of the conversation in memory that has the
+        answer.
         """
         before = context.history[-1].stored_id if context.history else ""
         answers = [one if isinstance(one, SourcedMessage) else SourcedMessage(one) for one in replies]
@@ -255,12 +258,12 @@ class ContextEngine(AsyncResource):
         return branch
 
     async def store_history(self, key: Key, history: Sequence[SourcedMessage]) -> None:
-        """Store what is new of a framework's whole history, without composing."""
+        """Store the new messages of a framework's whole history, without composing a context."""
         async with self._branches.lock(key):
             await self._branches.store_history(key, identify(history))
 
     async def append(self, key: Key, messages: Sequence[Message]) -> list[Message]:
-        """Store messages at the end of the log, for a framework whose history it is; as they are stored."""
+        """Store messages at the end of the log, and return them as they were stored."""
         async with self._branches.lock(key):
             branch = await self._branches.current(key)
             window = await self.memory.read(branch.scope, branch.conversation, limit=1)
@@ -283,9 +286,10 @@ class ContextEngine(AsyncResource):
         step: int | None = None,
         scope: str | None = None,
     ) -> ComposedContext:
-        """What the model was shown in a past call, byte for byte: by default in the newest one.
+        """The context of a past call, byte for byte; by default of the newest call.
 
-        A turn has the id of the user's message that it answers. `scope` is needed when it is a function.
+        The id of a turn is the id of the user's message that it answers. `scope` is needed if the engine's
+        scope is a function.
         """
         branch = await self._branches.current(self._named_key(conversation, scope))
         return await self._records.explain(branch, turn, step)
@@ -300,13 +304,13 @@ class ContextEngine(AsyncResource):
         return portal.call(partial(work, *args, **options))
 
     async def run(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-        """Run async work where the engine lives: in its own thread once `run_sync` was used, or here."""
+        """Run async work in the engine's own thread if `run_sync` was used, else in this event loop."""
         if self._portal is None:
             return await work(*args, **options)
         return await anyio.to_thread.run_sync(partial(self.run_sync, work, *args, **options))
 
     async def close(self) -> None:
-        """End the background work, and close what the engine has opened. Twice is harmless."""
+        """End the background work, and close what the engine has opened. A second call does nothing."""
         portal, self._portal = self._portal, None
         with anyio.CancelScope(shield=True):
             if portal is None:
@@ -347,7 +351,7 @@ class ContextEngine(AsyncResource):
     def _named_key(self, conversation: str, scope: str | None) -> Key:
         if scope is None:
             if not isinstance(self._scope, str):
-                raise InvalidKey("scope", "is found by a function here; name the scope that you mean")
+                raise InvalidKey("scope", "depends on the call here; pass the `scope` that you mean")
             scope = self._scope
         return make_key(self.memory.agent, scope, conversation)
 

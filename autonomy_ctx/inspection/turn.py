@@ -1,6 +1,6 @@
-"""A past turn as people look at it: every section and message, what was cached, what it cost, what changed.
+"""Reports of a past turn: sections and messages, cached tokens, cost, and what changed.
 
-It works on what agents record (see `agents/explain.py`), without a running agent.
+It reads the records of agents (see `agents/explain.py`), without a running agent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TurnInfo(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSection(Report):
-    """What one section did, and by how much its tokens changed since the turn before."""
+    """The part of one section, and by how much its tokens changed since the turn before."""
 
     name: str
     kind: SectionKind
@@ -88,7 +88,7 @@ class TurnSection(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnMessage(MessageReport):
-    """A message as the model saw it; `cached_tokens` of it stand in the prefix of the context before."""
+    """A message as the model saw it. `cached_tokens` is its part in the prefix of the context before."""
 
     index: int
     section: str
@@ -98,10 +98,10 @@ class TurnMessage(MessageReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnCost(Report):
-    """What a step cost, in the money of the price table; None where the price is not known.
+    """The cost of a step, in the currency of the price table; None if the price is not known.
 
-    `estimated` goes by our own token counts and the shared prefix, `reported` by the usage that the provider
-    reported. `turn` is what all steps of the turn cost, as reported.
+    `estimated` is computed from our own token counts and the shared prefix, `reported` from the usage that
+    the provider reported. `turn` is the reported cost of all steps of the turn.
     """
 
     estimated: float | None
@@ -112,10 +112,10 @@ class TurnCost(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnReport(Report):
-    """What a model was shown in a step of a turn, where it came from, and what changed since the turn before.
+    """The context of a step: its messages, their origins, and what changed since the turn before.
 
-    `tokens` are those of the messages, as counted here: `cached_tokens` stand in the prefix that is the same
-    as in the context before, `new_tokens` do not. `usage` is what the provider counted.
+    `tokens` is our own count of the messages: `cached_tokens` are in the prefix shared with the context
+    before, `new_tokens` are not. `usage` is what the provider reported.
     """
 
     agent: str
@@ -158,7 +158,7 @@ class StepContext(NamedTuple):
 async def list_turns(
     memory: Memory, scope: str, conversation: str, *, limit: int = MAX_TURNS
 ) -> tuple[TurnInfo, ...]:
-    """The newest turns there are records of, oldest first. Agents keep 20 of each conversation by default."""
+    """The newest recorded turns, oldest first. By default agents keep 20 for each conversation."""
     check_int("limit", limit)
     key = make_key(memory.agent, scope, conversation)
     await _check_known(memory, key)
@@ -169,9 +169,9 @@ async def list_turns(
 async def inspect_turn(
     memory: Memory, scope: str, conversation: str, turn: str | None = None, *, step: int | None = None
 ) -> TurnReport:
-    """What the model was shown in a turn: by default in the last step of the newest one.
+    """The context of a turn; by default of the last step of the newest turn.
 
-    `UnknownTurn` when there is no record of it, `UnknownConversation` when there are no messages.
+    Raises `UnknownTurn` if there is no record, and `UnknownConversation` if there are no messages.
     """
     key = make_key(memory.agent, scope, conversation)
     await _check_known(memory, key)
@@ -205,18 +205,20 @@ async def read_turn_steps(
 
 
 def find_turn(records: Sequence[Record], turn: str | None) -> int:
-    """Where the record of a turn stands; None is the newest."""
+    """The index of a turn's record; None means the newest turn."""
     names = [record.name for record in records]
     if turn is None and names:
         return len(names) - 1
     if turn in names:
         return names.index(turn)
-    known = ", ".join(map(repr, names[-5:])) or "no turn; agents record theirs, appended messages have none"
-    raise UnknownTurn(turn=turn, step=None, problem=f"there is no record of it, but of {known}")
+    known = (
+        ", ".join(map(repr, names[-5:])) or "none; only turns of agents are recorded, not appended messages"
+    )
+    raise UnknownTurn(turn=turn, step=None, problem=f"there is no record of it; recorded turns: {known}")
 
 
 async def read_step(memory: Memory, key: Key, turn: TurnRecord, step: int | None) -> StepContext:
-    """A step of a turn; None is the last."""
+    """A step of a turn; None means the last step."""
     steps = len(turn.steps)
     check_int("step", step, optional=True)
     if step is not None and step > steps:

@@ -51,13 +51,13 @@ class ImageContent:
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str = "image/png") -> ImageContent:
-        """An image held in the message itself."""
+        """An image whose bytes are in the message itself."""
         return cls(f"data:{media_type};base64,{base64.b64encode(data).decode()}")
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingContent:
-    """What a model thought before it answered, with the signature its provider wants back."""
+    """The thinking of a model before its answer, with the signature that the provider needs back."""
 
     text: str
     signature: str | None = None
@@ -72,7 +72,7 @@ class ThinkingContent:
             if value is not None and not isinstance(value, str):
                 raise InvalidMessage(name, f"must be a string, not {type(value).__name__}")
         if self.redacted is not None and (self.text or self.signature is not None):
-            raise InvalidMessage("redacted", "stands alone: a redacted block has no text and no signature")
+            raise InvalidMessage("redacted", "must be alone: a redacted block has no text and no signature")
 
 
 class _UnsealedText:
@@ -241,7 +241,7 @@ def _parse_detail(value: dict[str, Any], key: str, path: str) -> Literal["auto",
 class ToolCall:
     """One call: which tool, with which arguments (JSON text), under which id.
 
-    `extra` travels with the call, for example a provider's thought signature.
+    `extra` stays with the call, for example a provider's thought signature.
     """
 
     id: str | None
@@ -332,7 +332,7 @@ def call_to_json(call: ToolCall) -> dict[str, Any]:
 
 
 class ChatRole(StrEnum):
-    """Who speaks."""
+    """The role of a message: who wrote it."""
 
     SYSTEM = "system"
     DEVELOPER = "developer"
@@ -364,7 +364,7 @@ def now() -> datetime:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Message:
-    """One message; frozen. Content may be a string, a part or a list of parts, also as dicts.
+    """One immutable message. Content may be a string, a part or a list of parts, also as dicts.
 
     `Message(**message.model_dump())` gives the same message. Two messages are equal when
     everything a reader can see of them is equal.

@@ -37,15 +37,17 @@ class Segment:
                 raise InvalidMessage(f"segments.{name}", problem)
         if self.first > self.last:
             raise InvalidMessage(
-                "segments", f"covers {self.first} to {self.last}; the range must go up from 1"
+                "segments",
+                f"covers {self.first} to {self.last}; positions start at 1, "
+                f"and `first` must not be after `last`",
             )
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Summary(Message):
-    """A message that stands for all messages its segments cover; one text part per segment, then the facts.
+    """A message that replaces all messages its segments cover: one text part per segment, then the facts.
 
-    Models are shown it as a record between marks, in a message of the role `display_role`.
+    A model sees it as a record between marks, in a message with the role `display_role`.
     """
 
     segments: tuple[Segment, ...]
@@ -65,7 +67,7 @@ class Summary(Message):
         if not isinstance(facts, str):
             raise InvalidMessage("facts", f"must be a string, not {type(facts).__name__}")
         if not segments and not facts:
-            raise InvalidMessage("segments", "must not be empty: a summary covers something")
+            raise InvalidMessage("segments", "must not be empty: a summary covers at least one message")
         parts = tuple(part if isinstance(part, Segment) else Segment(**part) for part in segments)
         for before, after in pairwise(parts):
             if after.first <= before.last:
@@ -108,17 +110,17 @@ class Summary(Message):
 
     @property
     def covers_from(self) -> int:
-        """The first position it stands for; 0 when it has facts only."""
+        """The first position that it covers; 0 if it has only facts."""
         return self.segments[0].first if self.segments else 0
 
     @property
     def covers_to(self) -> int:
-        """The last position it stands for; the verbatim window starts right after."""
+        """The last position that it covers; the verbatim window starts right after."""
         return self.segments[-1].last if self.segments else 0
 
     @property
     def provisional(self) -> bool:
-        """Whether a part of it is a digest that a real summary will replace."""
+        """Whether a part of it is a digest that a written summary will replace."""
         return any(segment.provisional for segment in self.segments)
 
 

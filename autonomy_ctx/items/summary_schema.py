@@ -34,11 +34,11 @@ _SUM_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class SchemaSection:
-    """One heading of the record: what goes under it, and the part of the size that is its own.
+    """One heading of a summary: what belongs under it, and its share of the size.
 
-    `update` says what a merge does with it: the model writes it anew (`rewrite`), the items of all segments
-    are kept in order, each once (`append`), or the newest segment's text stands (`replace`). `kinds` are
-    the facts and lines that a digest, which no model writes, puts there.
+    `update` says what a merge does with it: the model rewrites it (`rewrite`), the items of all segments are
+    kept in order, each once (`append`), or the text of the newest segment is kept (`replace`). `kinds` are
+    the kinds of facts and lines that a digest, which is made without a model, puts there.
     """
 
     name: str
@@ -77,7 +77,7 @@ class SchemaSection:
 
 @dataclass(frozen=True, init=False)
 class SummarySchema:
-    """The sections of a summary's record, in their order; together they have at most the whole size."""
+    """The sections of a summary in order. Their shares together are at most 1."""
 
     name: str
     sections: tuple[SchemaSection, ...]
@@ -97,7 +97,9 @@ class SummarySchema:
         by_key: dict[str, str] = {}
         for section in self.sections:
             if section.key in by_key:
-                raise ValueError(f"the schema {name!r} has two sections {section.name!r}; give each its own")
+                raise ValueError(
+                    f"the schema {name!r} has two sections {section.name!r}; give each its own name"
+                )
             by_key[section.key] = section.name
         total = sum(section.share for section in self.sections)
         if total > 1 + _SUM_TOLERANCE:
@@ -107,12 +109,12 @@ class SummarySchema:
 
     @property
     def default_section(self) -> SchemaSection:
-        """Where a text goes that belongs to no section: the first that is rewritten, else the first."""
+        """The section for all other text: the first with `update="rewrite"`, else the first."""
         return next((one for one in self.sections if one.update == "rewrite"), self.sections[0])
 
     @property
     def min_size(self) -> int:
-        """The fewest tokens that a summary by this schema may have."""
+        """The smallest `size` in tokens that a summary with this schema may have."""
         return MIN_SIZE_PER_SECTION * len(self.sections)
 
     @cached_property
@@ -121,11 +123,11 @@ class SummarySchema:
         return {section.key: section for section in self.sections}
 
     def only(self, update: SectionUpdate) -> tuple[SchemaSection, ...]:
-        """The sections that are updated so."""
+        """The sections with this `update`."""
         return tuple(section for section in self.sections if section.update == update)
 
     def section_for(self, kind: SectionKind | None) -> SchemaSection:
-        """Where a digest puts what is of that kind."""
+        """The section where a digest puts lines of this kind."""
         return next((one for one in self.sections if kind in one.kinds), self.default_section)
 
     def to_dict(self) -> dict[str, Any]:
@@ -264,7 +266,7 @@ def read_schema(value: Any) -> SummarySchema | None:
     if isinstance(value, str):
         if value not in READY_SCHEMAS:
             raise ValueError(
-                f"there is no ready schema {value!r}; there are {', '.join(READY_SCHEMAS)}, "
+                f"there is no built-in schema {value!r}; there are {', '.join(READY_SCHEMAS)}, "
                 f"or give a SummarySchema of your own"
             )
         return READY_SCHEMAS[value]

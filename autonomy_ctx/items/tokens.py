@@ -33,7 +33,7 @@ class CalibrationStep:
 
 
 class Calibration:
-    """The factor between counted and reported tokens, and every step it took."""
+    """The factor between counted and reported tokens, and all its changes."""
 
     def __init__(self) -> None:
         self.steps: list[CalibrationStep] = [CalibrationStep(factor=1.0, reports=0)]
@@ -46,12 +46,12 @@ class Calibration:
         return self.steps[-1].factor
 
     def scale(self, tokens: int) -> int:
-        """A count, corrected."""
+        """A count, corrected by the factor."""
         factor = self.steps[-1].factor
         return tokens if factor == 1.0 else math.ceil(tokens * factor)
 
     def observe(self, counted: int, reported: int) -> bool:
-        """Take in one report; true when the factor moved. Reports of nothing are ignored."""
+        """Learn from one report. Returns true if the factor changed. Reports without tokens are ignored."""
         if counted <= 0 or reported <= 0:
             return False
         ratio = min(max(reported / counted, MIN_FACTOR), MAX_FACTOR)
@@ -73,7 +73,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Calibration:
-        """The state that `to_dict` gave."""
+        """A calibration from the result of `to_dict`."""
         calibration = cls()
         try:
             calibration._average = float(value["average"])
@@ -84,7 +84,7 @@ class Calibration:
             ]
         except (KeyError, TypeError, ValueError) as problem:
             raise InvalidMessage(
-                "calibration", f"is not what Calibration.to_dict gave ({problem!r})"
+                "calibration", f"is not what Calibration.to_dict returned ({problem!r})"
             ) from None
         if not calibration.steps or not all(
             MIN_FACTOR <= step.factor <= MAX_FACTOR for step in calibration.steps
@@ -141,7 +141,7 @@ class EstimatedTextCounter:
 
     @classmethod
     def for_model(cls, model: str) -> EstimatedTextCounter:
-        """The estimate for a model's vocabulary, as far as its name tells it."""
+        """The estimate for a model, chosen by its name if the name is known."""
         return cls(digits_apart=_bare_model_name(model).startswith(_DIGITS_APART))
 
     def count(self, text: str) -> int:
@@ -165,7 +165,7 @@ class TokenCounter:
 
     @property
     def name(self) -> str:
-        """Names the way of counting, without the calibration."""
+        """The name of the way of counting, without the calibration."""
         return self.text_counter.name
 
     def count_text(self, text: str) -> int:
@@ -188,12 +188,12 @@ class TokenCounter:
         *,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
-        """Learn from the input tokens a provider reported; true when the calibration moved a step."""
+        """Learn from the input tokens that a provider reported. Returns true if the calibration changed."""
         counted = sum(self.count_uncalibrated(wire.from_dict(message)) for message in messages)
         return self.calibration.observe(counted + self._raw_tools(tools), reported)
 
     def count_uncalibrated(self, message: Message) -> int:
-        """What is stored beside a message: its count before calibration."""
+        """The count before calibration, which is stored with each message."""
         known = message._tokens
         if known is not None and known[0] == self.text_counter.name:
             return known[1]
@@ -292,8 +292,8 @@ class ExactTextCounter:
             self._tokenizer: Any = Tokenizer.from_pretrained(vocabulary)
         except ValueError as problem:
             raise ValueError(
-                f"no bundled vocabulary fits {model!r}; leave it to the estimate, which learns from what "
-                f"the provider reports. ({problem})"
+                f"no bundled vocabulary fits {model!r}; use the estimate instead, which learns from the "
+                f"counts that the provider reports ({problem})"
             ) from None
         self.name = f"splintr:{vocabulary}"
 

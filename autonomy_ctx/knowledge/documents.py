@@ -128,7 +128,7 @@ def read_file(path: str | os.PathLike[str]) -> Document:
         # Asked before it is opened: opening a pipe would wait for its writer.
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise InvalidDocument(source, "is no regular file")
+            raise InvalidDocument(source, "is not a regular file")
         if found.st_size > MAX_DOCUMENT_BYTES:
             raise _too_large(source, found.st_size)
         data = Path(path).read_bytes()
@@ -148,12 +148,14 @@ def read_folder(path: str | os.PathLike[str], pattern: str) -> list[Document]:
     """The files below a folder that fit a pattern, by name; what a link leads to elsewhere is left out."""
     folder = Path(path)
     if not folder.is_dir():
-        raise InvalidDocument(folder.as_posix(), "is no folder")
+        raise InvalidDocument(folder.as_posix(), "is not a folder")
     inside = folder.resolve()
     try:
         files = sorted(file for file in folder.glob(pattern) if file.is_file())
     except (ValueError, NotImplementedError) as error:
-        raise InvalidDocument(folder.as_posix(), f"has no files by pattern {pattern!r} ({error})") from error
+        raise InvalidDocument(
+            folder.as_posix(), f"has no files for the pattern {pattern!r} ({error})"
+        ) from error
     return [read_file(file) for file in files if file.resolve().is_relative_to(inside)]
 
 

@@ -27,12 +27,12 @@ EMBED_TIMEOUT_SECONDS = 60.0
 
 
 class HttpEmbedder(AsyncResource):
-    """Asks an embedding model over HTTP, in OpenAI's words.
+    """Calls an embedding model over HTTP, in OpenAI's format.
 
-    With `base_url` any server is asked, with `api_key` or none. Without it the name says the provider
-    (`openai/text-embedding-3-small`, `ollama/nomic-embed-text`), whose key comes from the environment.
-    A key from the environment goes over plain http to another machine only with `insecure=True`. `options`
-    go into every request as they are, such as `dimensions=256`.
+    With `base_url`, any server is called, with or without an `api_key`. Without it, the name contains the
+    provider (`openai/text-embedding-3-small`, `ollama/nomic-embed-text`), and the key comes from the
+    environment. Such a key is sent over plain http to another machine only with `insecure=True`. `options`,
+    such as `dimensions=256`, are added to every request.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class HttpEmbedder(AsyncResource):
 
     @property
     def base_url(self) -> str | None:
-        """Where it is asked: as given, or as the environment says now."""
+        """The base URL: as given, or from the environment."""
         return self._request_builder.base_url
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector for each text; asked in batches, one after the other."""
+        """One vector for each text; the texts are sent in batches, one after the other."""
         if isinstance(texts, str):
             raise TypeError("embed takes a list of texts, not one text")
         vectors: list[list[float]] = []
@@ -85,7 +85,7 @@ class HttpEmbedder(AsyncResource):
         return vectors
 
     async def close(self) -> None:
-        """Close its connections in the running loop; a client that was given stays open."""
+        """Close the connections of the running event loop; a client that was passed in stays open."""
         await self._pool.aclose()
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ def _choose_embedding_provider(model: str, base_url: str | None) -> ProviderChoi
         choice = choose_provider(model)
     except ValueError as error:
         raise ValueError(
-            f"nothing is known about model {model!r}; say who serves it, as in "
+            f"the provider of model {model!r} is not known; name it, as in "
             f"'openai/text-embedding-3-small', or give the `base_url` of a server with /v1/embeddings"
         ) from error
     if choice.provider.wire_format != "openai" or choice.provider.name == "offline":

@@ -28,7 +28,7 @@ MISSING_PENALTY = 0.5
 
 
 class FusedKnowledge:
-    """Asks all bases at once and gives what they found as one list, without repetitions."""
+    """Searches several knowledge bases at once and merges the results into one list without duplicates."""
 
     def __init__(self, *bases: Any, timeout: float | None = 1.5) -> None:
         if not bases:
@@ -37,7 +37,7 @@ class FusedKnowledge:
         self.bases = tuple(checked_knowledge(base) for base in bases)
 
     async def search(self, query: str, limit: int = 5) -> list[Passage]:
-        """The passages that stand out most, best first; raises only when no base answers."""
+        """The best passages of all bases, best first. Raises an error only if no base answers."""
         check_int("limit", limit)
         found: list[Sequence[Passage] | None] = [None] * len(self.bases)
         problems: list[str] = []
@@ -51,10 +51,10 @@ class FusedKnowledge:
                     )
                 if scope.cancelled_caught:
                     problems.append(f"{name} took longer than {self.timeout:g} s")
-                    logger.warning("knowledge base %s left out: it took too long", name)
+                    logger.warning("knowledge base %s was left out: it took too long", name)
                 elif answer.problem is not None and not answer.passages:
                     problems.append(f"{name}: {answer.problem}")
-                    logger.warning("knowledge base %s left out: %s", name, answer.problem)
+                    logger.warning("knowledge base %s was left out: %s", name, answer.problem)
                 else:
                     found[number] = answer.passages
             except Exception as error:
@@ -72,7 +72,7 @@ class FusedKnowledge:
     def as_tool(
         self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
     ) -> Callable[[str], Awaitable[str]]:
-        """A function that agents take as a tool."""
+        """A function that agents accept as a tool."""
         return search_function(self, name=name, description=description, top_k=top_k)
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from autonomy_ctx.validation import check_int
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a document; a higher `score` fits better, and only compares within one answer."""
+    """A piece of a document. A higher `score` is better; scores of different searches cannot be compared."""
 
     text: str
     _: KW_ONLY
@@ -35,10 +35,10 @@ class Passage:
 
 
 class Knowledge(Protocol):
-    """Can be asked for passages."""
+    """Anything that can be searched for passages."""
 
     async def search(self, query: str, limit: int) -> Sequence[Passage]:
-        """The passages that say most about the query, best first, at most `limit`."""
+        """The passages that match the query best, best first, at most `limit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def checked_knowledge(value: Any) -> Any:
     """The value, if it can be searched."""
     if isinstance(value, type) or not callable(getattr(value, "search", None)):
         name = value.__name__ if isinstance(value, type) else type(value).__name__
-        raise TypeError(f"{name} is no knowledge: it needs a method `search(query, limit)`")
+        raise TypeError(f"{name} is not a knowledge base: it needs a method `search(query, limit)`")
     return value
 
 

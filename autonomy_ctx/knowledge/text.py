@@ -108,7 +108,9 @@ def _has_schema(connection: sqlite3.Connection, path: str) -> bool:
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreUnavailable(
-            path=path, problem="it is a database of something else", advice="give knowledge a file of its own"
+            path=path,
+            problem="it is the database of another program",
+            advice="give knowledge a file of its own",
         )
     if version > SCHEMA_VERSION:
         raise SchemaTooNew(path=path, found=version, known=SCHEMA_VERSION)
@@ -123,7 +125,7 @@ def _create_schema(connection: sqlite3.Connection) -> None:
     except sqlite3.OperationalError as error:
         if "no such module" in str(error):
             raise KnowledgeError(
-                "TextKnowledge", "needs an SQLite with FTS5, which this Python's has not; use another build"
+                "TextKnowledge", "needs SQLite with FTS5, which this Python does not have; use another build"
             ) from error
         raise
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -233,9 +235,9 @@ T = TypeVar("T")
 
 
 class TextKnowledge(AsyncResource):
-    """Texts, files and messages in a full-text index: in memory, or in a file that processes may share.
+    """Texts, files and messages in a full-text index, in memory or in a file that processes can share.
 
-    Adding under a known `source` replaces what was there. Everything runs in worker threads.
+    Adding a document with a known `source` replaces the old one. All work runs in worker threads.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout: float = 5.0) -> None:
@@ -264,9 +266,9 @@ class TextKnowledge(AsyncResource):
         await self._work(lambda: self._put([read_file(path)]))
 
     async def add_folder(self, path: str | os.PathLike[str], pattern: str = "**/*.md") -> list[str]:
-        """Add the files of a folder, all or none; gives their sources.
+        """Add the files of a folder, all or none, and return their sources.
 
-        Done again with the same pattern it reads only what changed, and drops files that are gone.
+        A second call with the same pattern reads only changed files, and removes files that no longer exist.
         """
 
         def work() -> list[str]:
@@ -277,12 +279,12 @@ class TextKnowledge(AsyncResource):
         return await self._work(work)
 
     async def add_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Add what users, assistants and tools said, all or none; each message is a source of its own."""
+        """Add messages of users, assistants and tools, all or none; each message is one source."""
         given = list(messages)
         await self._work(lambda: self._put(message_documents(given)))
 
     async def remove(self, source: str) -> bool:
-        """Remove what has this source; whether there was anything."""
+        """Remove the document with this source. Returns whether it was there."""
         return await self._work(
             lambda: self._with_connection(lambda connection: drop_document(connection, source))
         )
@@ -305,11 +307,11 @@ class TextKnowledge(AsyncResource):
     def as_tool(
         self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
     ) -> Callable[[str], Awaitable[str]]:
-        """A function that agents take as a tool."""
+        """A function that agents accept as a tool."""
         return search_function(self, name=name, description=description, top_k=top_k)
 
     async def close(self) -> None:
-        """Close the file. Twice is harmless."""
+        """Close the file. A second call does nothing."""
         await self._work(self._close)
 
     def __repr__(self) -> str:

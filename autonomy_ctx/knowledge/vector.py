@@ -47,7 +47,7 @@ STORE_TIMEOUT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorHit:
-    """Something near a vector; a higher score is nearer."""
+    """A search result: an id, its payload and a score. A higher score is nearer."""
 
     id: str
     score: float
@@ -57,8 +57,8 @@ class VectorHit:
 class VectorStore(Protocol):
     """Keeps vectors and finds the nearest.
 
-    One that also has `async remove(source)`, for all vectors whose payload has this source, lets
-    documents be removed and replaced whole.
+    With an additional `async remove(source)`, which removes all vectors whose payload has this source,
+    documents can be removed and fully replaced.
     """
 
     async def add(
@@ -67,17 +67,17 @@ class VectorStore(Protocol):
         """Keep vectors; an id that is known is replaced."""
 
     async def search(self, vector: Sequence[float], limit: int) -> Sequence[VectorHit]:
-        """The nearest, best first."""
+        """The nearest vectors, best first."""
 
 
 class VectorKnowledgeBase:
-    """Documents found by meaning. Adding under a known `source` replaces what was there."""
+    """Documents that are found by meaning. Adding a known `source` replaces the old document."""
 
     def __init__(self, embedding_provider: EmbedderLike, vector_store: VectorStore) -> None:
         self.embedding_provider, self.vector_store = as_embedder(embedding_provider), vector_store
         for method in ("add", "search"):
             if not callable(getattr(vector_store, method, None)):
-                raise TypeError(f"{type(vector_store).__name__} is no vector store: it needs `{method}`")
+                raise TypeError(f"{type(vector_store).__name__} is not a vector store: it needs `{method}`")
 
     async def add(self, text: str, *, source: str, title: str | None = None) -> None:
         """Add a text, or replace the one with this source."""
@@ -88,21 +88,26 @@ class VectorKnowledgeBase:
         await self._put([await anyio.to_thread.run_sync(read_file, path)])
 
     async def add_folder(self, path: str | os.PathLike[str], pattern: str = "**/*.md") -> list[str]:
-        """Add the files of a folder; gives their sources. Files that are gone are left to `remove`."""
+        """Add the files of a folder, and return their sources.
+
+        Use `remove` for files that no longer exist.
+        """
         documents = await anyio.to_thread.run_sync(read_folder, path, pattern)
         await self._put(documents)
         return [one.source for one in documents]
 
     async def add_messages(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Add what users, assistants and tools said; each message is a source of its own."""
+        """Add messages of users, assistants and tools; each message is one source."""
         await self._put(await anyio.to_thread.run_sync(message_documents, list(messages)))
 
     async def remove(self, source: str) -> None:
-        """Remove what has this source."""
+        """Remove the document with this source."""
         remove = getattr(self.vector_store, "remove", None)
         if not callable(remove):
             name = type(self.vector_store).__name__
-            raise KnowledgeError(name, "cannot remove; give the vector store an `async remove(source)`")
+            raise KnowledgeError(
+                name, "cannot remove documents; give the vector store an `async remove(source)`"
+            )
         await remove(source)
 
     async def search(self, query: str, limit: int = 5) -> list[Passage]:
@@ -115,13 +120,13 @@ class VectorKnowledgeBase:
         [vector] = await self._embed([query])
         found = _read_store_hits(await self.vector_store.search(vector, limit), limit)
         if found.problem is not None and not found.passages:
-            raise KnowledgeError(type(self.vector_store).__name__, f"gave no hits: {found.problem}")
+            raise KnowledgeError(type(self.vector_store).__name__, f"returned no valid hits: {found.problem}")
         return list(found.passages)
 
     def as_tool(
         self, *, name: str = "search_knowledge", description: str | None = None, top_k: int = 5
     ) -> Callable[[str], Awaitable[str]]:
-        """A function that agents take as a tool."""
+        """A function that agents accept as a tool."""
         return search_function(self, name=name, description=description, top_k=top_k)
 
     def __repr__(self) -> str:
@@ -187,7 +192,7 @@ def numpy_dot_products(vectors: array[float], one: array[float]) -> Sequence[flo
 
 
 class InProcessVectorStore:
-    """A vector store that lasts as long as the process; the score is the cosine, from -1 to 1."""
+    """A vector store in the memory of the process; the score is the cosine, from -1 to 1."""
 
     def __init__(self, *, products: DotProducts | None = None) -> None:
         self._products = products
@@ -206,18 +211,18 @@ class InProcessVectorStore:
         """Keep vectors; an id that is known is replaced."""
         if not len(ids) == len(vectors) == len(payloads):
             raise ValueError(
-                f"add takes as many ids as vectors and payloads, "
+                f"add needs one vector and one payload for each id, "
                 f"not {len(ids)}, {len(vectors)} and {len(payloads)}"
             )
         await anyio.to_thread.run_sync(self._add, list(ids), list(vectors), list(payloads))
 
     async def search(self, vector: Sequence[float], limit: int) -> list[VectorHit]:
-        """The nearest, best first; of equals the older first."""
+        """The nearest vectors, best first; of equal ones the older first."""
         check_int("limit", limit)
         return await anyio.to_thread.run_sync(self._search, vector, limit, abandon_on_cancel=True)
 
     async def remove(self, source: str) -> int:
-        """Drop the vectors whose payload has this source; how many there were."""
+        """Remove the vectors whose payload has this source, and return their number."""
         return await anyio.to_thread.run_sync(self._remove, source)
 
     def __repr__(self) -> str:
@@ -267,7 +272,7 @@ class InProcessVectorStore:
 
     def _check(self, size: int, wanted: int) -> None:
         if size != wanted or size == 0:
-            raise InvalidVectors(f"gave a vector of {size} numbers where the others have {wanted}")
+            raise InvalidVectors(f"returned a vector of {size} numbers, but the others have {wanted}")
 
 
 def _normalize(vector: Sequence[float]) -> array[float]:
@@ -275,10 +280,10 @@ def _normalize(vector: Sequence[float]) -> array[float]:
     try:
         length = math.hypot(*vector)
         if not math.isfinite(length):
-            raise InvalidVectors("gave numbers that are not finite")
+            raise InvalidVectors("returned numbers that are not finite")
         return array("f", (number / (length or 1.0) for number in vector))
     except TypeError:
-        raise InvalidVectors("gave a vector that is no list of numbers") from None
+        raise InvalidVectors("returned a vector that is not a list of numbers") from None
 
 
 def _default_dot_products() -> DotProducts:

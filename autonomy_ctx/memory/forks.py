@@ -1,8 +1,8 @@
 """Where a fork of a conversation begins, and with which segments: rules that every store shares.
 
-A fork is what its source was at a position, as far as that is known without a model: segments that reach
-further, and facts that come from them, are left out. The fork summarizes those messages by itself. Which
-facts it gets is told in `facts`.
+A fork has the state of its source at a position, as far as that is known without a model. Segments that reach
+further, and facts that come from them, are left out; the fork summarizes those messages again. `facts`
+decides which facts a fork gets.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def fork_position(key: Key, head: Head, at: int | None, name: str, *, name_exist
         raise UnknownConversation(key.conversation)
     if name_exists:
         raise InvalidFork(
-            "name", f"{name!r} is in use, or was before its messages were deleted; give another"
+            "name", f"{name!r} is in use, or was in use before it was deleted; choose another name"
         )
     if at is None:
         return head.position
     if at > head.position:
         raise InvalidFork(
-            "at", f"is {at}, conversation {key.conversation!r} ends at position {head.position}"
+            "at", f"is {at}, but conversation {key.conversation!r} ends at position {head.position}"
         )
     return at
 

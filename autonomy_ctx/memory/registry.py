@@ -27,7 +27,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """What `Memory` was told that is for its store."""
+    """The arguments of `Memory` that are for its store."""
 
     timeout: float = 30.0
     synchronous: Synchronous = "FULL"
@@ -84,14 +84,16 @@ _factories: dict[str, StoreFactory] = {
 
 
 def register_store(scheme: str, factory: StoreFactory, *, replace: bool = False) -> None:
-    """Let `Memory("scheme://...")` use the store that `factory(url, options)` gives.
+    """Let `Memory("scheme://...")` use the store that `factory(url, options)` returns.
 
-    A scheme that is there already is refused, unless `replace` says that this is meant.
+    Registering a known scheme again is an error, unless `replace` is true.
     """
     if not isinstance(scheme, str) or not _SCHEME.fullmatch(scheme):
         raise ValueError(f"scheme is {scheme!r}; it must be lower-case letters, digits, +, . and -")
     if not callable(factory):
-        raise TypeError(f"factory is {type(factory).__name__}; it must be a function of a url and options")
+        raise TypeError(
+            f"factory is {type(factory).__name__}; it must be a function that takes a URL and options"
+        )
     if scheme in _factories and not replace:
         raise ValueError(
             f"the scheme {scheme!r} has a store already; replace=True puts this one in its place"

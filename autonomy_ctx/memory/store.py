@@ -49,7 +49,7 @@ def check_name(part: str, name: str) -> None:
     """Refuse what some store could not hold, or not tell apart from another name."""
     size = _check_text(part, name)
     if size > MAX_NAME_BYTES:
-        raise InvalidKey(part, f"has {size:,} bytes, a name may have {MAX_NAME_BYTES:,}")
+        raise InvalidKey(part, f"has {size:,} bytes; a name may have at most {MAX_NAME_BYTES:,}")
 
 
 def _check_text(part: str, name: str) -> int:
@@ -78,7 +78,7 @@ class Record(NamedTuple):
 
 @runtime_checkable
 class Records(Protocol):
-    """Rows by kind and name, beside the log of a conversation, which may have no messages yet."""
+    """Stores rows by kind and name for a conversation, which may have no messages yet."""
 
     async def put_records(
         self,
@@ -90,12 +90,12 @@ class Records(Protocol):
         derived: bool = False,
         generation: int | None = None,
     ) -> list[int]:
-        """Store (name, body) pairs, all or none, and give their numbers.
+        """Store (name, body) pairs, all or none, and return their numbers.
 
-        A name that is there already is replaced and goes to the end. With `keep`, only the newest so
-        many of this kind stay. `derived` ones are made from messages: they go when any message of the
-        conversation is deleted. With `generation`, nothing is stored and the list is empty when the
-        conversation has another one by now.
+        A record with a known name is replaced and moves to the end. With `keep`, only that many of the newest
+        records of this kind stay. `derived` records are made from messages: they are deleted when any message
+        of the conversation is deleted. With `generation`, nothing is stored and the list is empty if the
+        conversation now has another generation.
         """
 
     async def read_records(
@@ -106,9 +106,9 @@ class Records(Protocol):
     async def drop_records(
         self, key: Key, kind: str, names: Sequence[str] | None = None, *, before: float | None = None
     ) -> list[str]:
-        """Remove records, all or those named, perhaps only those put before a time; the names that went.
+        """Remove all records or the named ones, optionally only older ones. Returns the removed names.
 
-        Of several who drop the same record only one is given its name.
+        If several callers remove the same record, only one of them gets its name.
         """
 
 
@@ -143,7 +143,7 @@ MAX_LEASE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to work on one conversation until a time, and how it went before."""
+    """The right to work on one conversation until a time, with the failures so far."""
 
     key: Key
     owner: str
@@ -159,30 +159,30 @@ class Lease:
 
 @runtime_checkable
 class Work(Protocol):
-    """One row per conversation that is owed something; whoever holds its lease may do it."""
+    """Stores one row for each conversation with due work; the holder of its lease may do the work."""
 
     async def owe(self, key: Key, *, task: str) -> bool:
-        """Owe this conversation a `task`, for whoever has time; false when it has no messages."""
+        """Mark a `task` as due for this conversation; false if it has no messages."""
 
     async def claim(self, key: Key, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        """Owe this conversation a `task` and take it.
+        """Mark a `task` as due for this conversation and claim it.
 
-        A lease when it is free and due; the seconds until it is due; None when somebody else has it.
+        Returns a lease if it is free and due, the seconds until it is due, or None if another has it.
         """
 
     async def claim_next(self, *, owner: str, task: str, seconds: float) -> Lease | float | None:
-        """Take any conversation that is owed this `task`, is due and free.
+        """Claim any conversation for which this `task` is due and free.
 
-        A lease; the seconds until the next one could be due; or None when nothing is owed.
+        Returns a lease, or the seconds until the next one could be due, or None if there is no work.
         """
 
     async def extend(self, lease: Lease, seconds: float) -> bool:
-        """Hold on for longer; false when somebody else has it by now."""
+        """Renew a lease; false if another process has it now."""
 
     async def settle(self, lease: Lease, *, again_in: float | None = None) -> bool:
-        """Let go. The row goes too, unless it is due again in so many seconds; false if the lease was lost.
+        """Release a lease and delete the row, unless `again_in` is given; false if the lease was lost.
 
-        With `again_in`, the attempts and refusals of the lease given are kept for the next time.
+        With `again_in`, in seconds, the work is due again then, with the same attempts and refusals.
         """
 
 
@@ -191,11 +191,11 @@ class WorkSignals(Protocol):
     """A store that tells at once when work is owed by another process; others are asked now and then."""
 
     async def wait_for_work(self, *, task: str, seconds: float) -> None:
-        """Wait until this `task` is owed to some conversation, at most so many seconds."""
+        """Wait until this `task` is due for some conversation, at most so many seconds."""
 
 
 class TurnHold(NamedTuple):
-    """The right to write a turn of a conversation. The ticket is its fence: it grows with every holder."""
+    """The right to write in a turn of a conversation. Each holder has a higher ticket than the one before."""
 
     key: Key
     ticket: int
@@ -203,9 +203,9 @@ class TurnHold(NamedTuple):
 
 
 class TurnStart(NamedTuple):
-    """What became of a turn that wants to begin: the positions of its messages, or None when it has to wait.
+    """The result of `begin_turn`: the positions of the stored messages, or None if the turn must wait.
 
-    `took_over` says that the holder before it did not give the turn back.
+    `took_over` means that the holder before did not release the turn.
     """
 
     ticket: int
@@ -215,10 +215,10 @@ class TurnStart(NamedTuple):
 
 @runtime_checkable
 class Turns(Protocol):
-    """Turns of one conversation, one at a time over all processes, first come first served.
+    """Runs turns of one conversation one at a time in all processes, first come first served.
 
-    The holder and those who wait have a lease of some `seconds` that they renew. A place whose lease has
-    ended counts as gone. An `owner` names one turn, so that what it has can be given back without its ticket.
+    The holder and each waiting turn have a lease of `seconds`, which they renew. A place whose lease has
+    expired is gone. An `owner` names one turn, so that its lease or place can be released without the ticket.
     """
 
     async def begin_turn(
@@ -231,20 +231,20 @@ class Turns(Protocol):
         ticket: int | None = None,
         after: int | None = None,
     ) -> TurnStart:
-        """Take the turn and append its first messages, or take a place in the line; in one transaction.
+        """Acquire the turn and append its first messages, or take a place in the queue; in one transaction.
 
-        Who has a place gives its `ticket`; if the place is gone, a new one at the end of the line is taken.
-        With `after`, nothing is appended if the log does not end at this position: no positions then.
+        A waiting turn passes its `ticket`; if its place is gone, it gets a new place at the end of the queue.
+        With `after`, nothing is appended, and there are no positions, if the log ends elsewhere.
         """
 
     async def renew_turn(self, key: Key, ticket: int, *, owner: str, seconds: float) -> bool:
-        """Hold the turn, or the place in the line, for longer; false when it is gone."""
+        """Renew the lease of the turn or of the place in the queue; false if it is gone."""
 
     async def leave_turn(self, key: Key, ticket: int | None, *, owner: str) -> None:
-        """Give back the turn or the place; without a ticket, whatever the owner has."""
+        """Release the turn or the place; without a ticket, whatever the owner has."""
 
     async def wait_for_turn(self, key: Key, ticket: int, *, seconds: float) -> None:
-        """Return when the turn may have come or the place is gone, after so many seconds in any case."""
+        """Wait until the turn may be free or the place is gone, at most that many seconds."""
 
 
 def is_current_lease(until: float, now: float) -> bool:
@@ -254,7 +254,7 @@ def is_current_lease(until: float, now: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
-    """A message that a search found, where it stands, and how well it fits: higher is better."""
+    """A message that a search found, its position, and its score: higher is better."""
 
     conversation: str
     position: int
@@ -263,7 +263,7 @@ class SearchHit:
 
 
 class IndexedMessage(NamedTuple):
-    """A message, and where it stands."""
+    """A message, its conversation and its position."""
 
     conversation: str
     position: int
@@ -272,12 +272,12 @@ class IndexedMessage(NamedTuple):
 
 @runtime_checkable
 class IndexedMessageReader(Protocol):
-    """A store that reads messages from many places in one step; recall takes more steps without it."""
+    """A store that reads messages from many places in one step. Without it, recall needs more steps."""
 
     async def read_indexed(
         self, agent: str, scope: str, places: Sequence[tuple[str, int]]
     ) -> Sequence[IndexedMessage]:
-        """The messages at these positions of these conversations, in any order; of others, nothing."""
+        """The messages at these positions of these conversations, in any order; missing ones are left out."""
 
 
 @runtime_checkable
@@ -322,7 +322,7 @@ class StoredSegment:
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """The segments in force, the pinned messages and the facts, with the head they were read with."""
+    """The current segments, the pinned messages and the facts, and the head at the same moment."""
 
     head: Head
     segments: tuple[StoredSegment, ...] = ()
@@ -332,12 +332,12 @@ class SummaryState:
 
     @property
     def covered(self) -> int:
-        """The last position that a segment stands for; the window starts right after it."""
+        """The last position that a segment covers; the window starts right after it."""
         return self.segments[-1].last if self.segments else 0
 
     @property
     def written(self) -> int:
-        """The last position that a segment stands for which is no stand-in."""
+        """The last position that a segment covers which is not provisional."""
         return last_final_position(self.segments)
 
 
@@ -350,10 +350,10 @@ class SegmentReplacement(NamedTuple):
 
 @runtime_checkable
 class Summaries(Protocol):
-    """Where segments and pins are kept, beside the log and under the same generation."""
+    """Stores segments and pins of a log, under the same generation."""
 
     async def summary(self, key: Key) -> SummaryState:
-        """The segments in force, the pins and the facts that hold."""
+        """The current segments, the pins and the facts that hold."""
 
     async def commit_segment(
         self,
@@ -364,19 +364,24 @@ class Summaries(Protocol):
         fence: int | None,
         facts: Sequence[FactChange] | None = None,
     ) -> bool:
-        """Put a segment in force if generation, coverage and lease still allow it; whether they did.
+        """Store a segment as current, if generation, coverage and lease still allow it.
 
-        `fence` is that of the lease under which it was made; None for a provisional one. With `facts`,
-        these changes take the place of all that were made from messages of its range.
+        Returns whether they did.
+
+        `fence` is that of the lease under which it was made; None for a provisional segment. With `facts`,
+        these changes replace all facts that were made from messages of its range.
         """
 
     async def undo_segment(self, key: Key) -> bool:
-        """Take back the newest segment and bring back what it replaced; a new generation."""
+        """Undo the newest segment and restore the segments that it replaced; starts a new generation."""
 
     async def drop_segments(
         self, scope: str, agent: str | None = None, conversation: str | None = None
     ) -> int:
-        """Forget all segments of a conversation or scope; a new generation. How many were in force."""
+        """Remove all segments of a conversation or scope; starts a new generation.
+
+        Returns how many were current.
+        """
 
     async def pin(
         self,
@@ -387,31 +392,31 @@ class Summaries(Protocol):
         replaces: str | None = None,
         source: PinSource = "user",
     ) -> bool:
-        """Pin a message or let it go; false when there is no such message.
+        """Pin or unpin a message; false if there is no such message.
 
-        The message with the id `replaces` is let go in the same transaction; `NotPinned` if it is not pinned.
-        What a user pins is the user's, also if a model has pinned it before.
+        The message with the id `replaces` is unpinned in the same transaction; `NotPinned` is raised if it is
+        not pinned. A pin of the user stays the user's, also if a model has pinned the message before.
         """
 
 
 @runtime_checkable
 class Facts(Protocol):
-    """Where standing facts are kept. Those made from messages go with the segment they were written with."""
+    """Stores facts. Facts made from messages are deleted with the segment they were written with."""
 
     async def facts(self, key: Key) -> list[Fact]:
-        """Every fact that is kept, also those replaced or done, as they were written."""
+        """All stored facts, also replaced and done ones, in the order of writing."""
 
     async def write_facts(
         self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
     ) -> list[Fact]:
-        """Make changes without a segment; the facts that they add.
+        """Make changes without a segment, and return the added facts.
 
-        Those of a user stay until they are removed, others until a segment tells of their message, or it is
-        deleted. With `generation`, nothing is written if the conversation has another one by now.
+        Facts of a user stay until they are removed. Other facts stay until a segment covers their message, or
+        the message is deleted. With `generation`, nothing is written if the conversation now has another one.
         """
 
     async def remove_fact(self, key: Key, number: int) -> bool:
-        """Forget a fact that holds; what it replaced does not come back. False when none has the number."""
+        """Remove a fact that holds. What it replaced does not come back. False if there is none."""
 
 
 class ProfileFact(NamedTuple):
@@ -423,7 +428,7 @@ class ProfileFact(NamedTuple):
 
 @runtime_checkable
 class ProfileFacts(Protocol):
-    """A store that finds facts over all conversations of a scope; without it, profiles learn nothing."""
+    """A store that finds facts in all conversations of a scope. Without it, profiles learn nothing."""
 
     async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
         """The facts of a scope with an agent that are `in_profile` and hold, oldest first."""
@@ -513,7 +518,7 @@ PinSource = Literal["user", "model"]
 
 
 class Pin(NamedTuple):
-    """A pinned message at its place in the log, when it was pinned (None: not known), and by whom."""
+    """A pinned message with its position, when it was pinned (None if not known), and by whom."""
 
     position: int
     message: Message
@@ -531,10 +536,10 @@ class PinRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a conversation stands: the last position given, messages kept, and which past is meant.
+    """The state of a conversation: the last position, the number of messages, and two version numbers.
 
-    Deleting raises the generation: whatever was derived from an older one is void. A change of the
-    segments in force, the pins or the facts raises the revision: same revision and generation, same summary.
+    Deleting messages raises `generation`: what was derived from an older one is void. A change of segments,
+    pins or facts raises `revision`: with the same generation and revision, the summary is the same.
     """
 
     position: int = 0
@@ -545,7 +550,7 @@ class Head:
 
 
 class Window(NamedTuple):
-    """Entries in order, and the head they were read with, in one snapshot."""
+    """Entries in order, and the head, read in one snapshot."""
 
     head: Head
     entries: Sequence[Entry]
@@ -553,15 +558,15 @@ class Window(NamedTuple):
 
 @runtime_checkable
 class Log(Protocol):
-    """Where messages are kept. Appends never overwrite; reads come back in order."""
+    """Stores messages. Appends never overwrite; reads return messages in order."""
 
     async def append(
         self, key: Key, drafts: Sequence[Draft], *, turn: TurnHold | None = None, ends: bool = False
     ) -> list[int]:
-        """Store all drafts or none; positions are gap-free, a known id gives its old position.
+        """Store all drafts or none. Positions have no gaps; a known id returns its old position.
 
-        With `turn`, `TurnLost` if another turn has begun since, unless all of it is stored already. With
-        `ends`, the turn is given back in the same transaction.
+        With `turn`, raises `TurnLost` if another turn has begun since, unless all drafts are already stored.
+        With `ends`, the turn is released in the same transaction.
         """
 
     async def read(
@@ -570,7 +575,7 @@ class Log(Protocol):
         """The newest `limit` entries between two positions, both excluded."""
 
     async def head(self, key: Key) -> Head:
-        """Where the conversation stands."""
+        """The state of the conversation."""
 
     async def whole(self, key: Key, message_id: str) -> str | None:
         """The uncut body of a message that was too large for the log."""
@@ -582,12 +587,12 @@ class Log(Protocol):
         conversation: str | None = None,
         ids: Sequence[str] | None = None,
     ) -> int:
-        """Delete a scope, a conversation or some of its messages, whole; how many messages went."""
+        """Delete a scope, a conversation or some of its messages, and return how many messages there were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationInfo:
-    """A conversation that has messages: its names, how many, and when the first and the last were said."""
+    """A conversation with messages: its names, the number of messages, and the first and last time."""
 
     agent: str
     scope: str
@@ -598,7 +603,7 @@ class ConversationInfo:
 
     @property
     def key(self) -> Key:
-        """Its key: what the next page of a listing comes after."""
+        """The key of the conversation; pass it as `after` to get the next page."""
         return Key(self.agent, self.scope, self.conversation)
 
 
@@ -606,15 +611,15 @@ class ConversationInfo:
 class Listing(Protocol):
     """Lists the conversations that have messages, and the names in their keys, a page at a time.
 
-    Names are in the order of their characters. A page costs what is on it, however much there is
-    besides: no message is counted for it.
+    Names are ordered by their characters. The cost of a page depends only on its own size, because no
+    messages are counted.
     """
 
     async def list_agents(self, *, scope: str | None, after: str | None, limit: int) -> list[str]:
-        """The first `limit` agents after a name that have conversations, perhaps those of one scope."""
+        """The first `limit` agents after a name that have conversations, in all scopes or in one."""
 
     async def list_scopes(self, *, agent: str | None, after: str | None, limit: int) -> list[str]:
-        """The first `limit` scopes after a name that have conversations, perhaps those with one agent."""
+        """The first `limit` scopes after a name that have conversations, with all agents or with one."""
 
     async def list_conversations(
         self, scope: str, *, agent: str | None, after: Key | None, limit: int
@@ -639,44 +644,44 @@ def check_cursor(after: Key | None, scope: str, agent: str | None) -> None:
 class Forks(Protocol):
     """Makes conversations that share the messages of another up to a position.
 
-    Messages are shared, not copied: one that is deleted goes from every conversation that has it, and
-    raises the generation of each. Segments, facts and pins up to there are rows of the fork's own.
-    Records, work and leases are not shared. Deleting a fork deletes only its own messages.
+    Messages are shared, not copied. Deleting a shared message deletes it from every conversation that has it,
+    and raises the generation of each. Segments, facts and pins up to the position are copied. Records, work
+    and leases are not shared. Deleting a fork deletes only its own messages.
     """
 
     async def fork(self, key: Key, at: int | None, name: str) -> None:
         """Make the conversation `name`, with the same agent and scope, from the messages up to `at`.
 
-        None is the head. It goes on at the next position. `UnknownConversation` when the source has no
-        messages; `InvalidFork` for a name that is or was in use, and for a position after the head.
+        None means the head. The fork continues at the next position. Raises `UnknownConversation` if the
+        source is empty, and `InvalidFork` for a name that is or was in use, or a position after the head.
         """
 
     async def shared_until(self, key: Key) -> int:
-        """The last position that another conversation has too, above or below it; 0 when there is none."""
+        """The last position shared with a fork or with the source of this fork; 0 if there is none."""
 
 
 @runtime_checkable
 class Store(Log, Turns, Summaries, Facts, Work, Records, Search, Listing, Forks, Protocol):
-    """All of the above, with a life of its own."""
+    """All protocols above in one object that can be closed."""
 
     @property
     def identity(self) -> object:
-        """Which log this is; another object when a file has been put in the place of the first."""
+        """An object that identifies the log; it changes if the file is replaced by another one."""
 
     async def check(self) -> None:
-        """Raise the error a user should see if a write of ordinary size would fail now."""
+        """Raise the error that a user should see, if a write would fail now."""
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of everything; a second close does nothing."""
+        """Finish accepted writes and close everything; a second call does nothing."""
 
 
 @runtime_checkable
 class InMemory(Protocol):
-    """A store that says whether its messages are in this process; then `Memory` keeps no second copy."""
+    """A store that can say that its messages are in this process, so that `Memory` needs no cache."""
 
     @property
     def in_memory(self) -> bool:
-        """Whether they are."""
+        """Whether the messages are in this process."""
 
 
 def position_ranges(positions: Iterable[int], *, max_gap: int) -> Iterator[tuple[int, int]]:

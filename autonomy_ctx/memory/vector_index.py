@@ -1,8 +1,8 @@
-"""`VectorIndex`: the vectors of a memory's messages, made in the background and searched beside the words.
+"""`VectorIndex`: vectors of a memory's messages, computed in the background, for search by meaning.
 
-No append and no search waits for vectors to be made. The store says which messages lack one, so that what a
-process leaves undone, another one takes up. Two that make the same vectors at once do no harm: one block is
-stored, the other is left out. While an embedder fails or is slow, messages are found by words, as before.
+No append and no search waits until vectors are computed. The store knows which messages lack a vector, so
+another process can continue the work. If two processes compute the same vectors, one block is stored and the
+other is dropped. While an embedder fails or is slow, messages are found by words only.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class VectorIndex:
             if len(texts) != 1 or not await self._can_embed(_PROBE):
                 raise
             logger.warning(
-                "a message gets no vector, because the embedder fails on it: %s", describe_error(error)
+                "a message gets no vector, because the embedder failed on it: %s", describe_error(error)
             )
             await self._put([VectorBlock(block.key, block.start, block.end, ()) for block in blocks])
             return
@@ -327,7 +327,7 @@ class VectorIndex:
         if not self._is_replaced:
             self._is_replaced = True
             logger.warning(
-                "another process has put another embedder in force than %r; this one finds messages by "
+                "another process uses another embedder than %r for this memory; this process searches by "
                 "words only. Give all processes of a memory the same embedder, and start this one again",
                 self.name,
             )
@@ -386,7 +386,7 @@ class VectorIndex:
                 [vector] = await self._embed([text], self._timeout)
                 self._query_pause.end()
             except Exception as error:
-                self._note_failure(error, self._query_pause, "searches go by words for now")
+                self._note_failure(error, self._query_pause, "searches use words only for now")
         if vector is None:
             self.metrics["searches_without_meaning"] += 1
         return vector

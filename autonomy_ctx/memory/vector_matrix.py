@@ -1,6 +1,6 @@
-"""`VectorMatrix`: vectors in memory, compared with one of them all at once by numpy.
+"""`VectorMatrix`: vectors in memory, all compared with a query at once by numpy.
 
-A module of its own, because it imports numpy: only a memory with an embedder needs that.
+It is a separate module, because it imports numpy, which only a memory with an embedder needs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def pack_vectors(vectors: Any, count: int, dimensions: int | None = None) -> lis
         # Slower, and says what is wrong; or has found how to read them.
         made = np.asarray(checked_vectors(vectors, count), dtype=np.float64)
     if dimensions is not None and count and made.shape[1] != dimensions:
-        raise InvalidVectors(f"gave vectors of {made.shape[1]} numbers where the others have {dimensions}")
+        raise InvalidVectors(f"returned vectors of {made.shape[1]} numbers, but the others have {dimensions}")
     # By the largest number first, so that no square is too large.
     largest = np.abs(made).max(axis=1, keepdims=True, initial=0.0)
     made = made / np.where(largest > 0, largest, 1.0)

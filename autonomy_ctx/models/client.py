@@ -331,14 +331,18 @@ class ModelClient:
                 raise found.error
             tries += 1
             kind, status = type(found.error).__name__, found.error.status_code
-            logger.info("model %s: %s (%s), try %d after %.2f s", self._name, kind, status, tries + 1, delay)
+            logger.info(
+                "model %s: %s (%s); attempt %d follows in %.2f s", self._name, kind, status, tries + 1, delay
+            )
             await self._retry_policy.sleep(delay)
 
     async def _send(self, request: HttpRequest, max_bytes: int) -> ResponseBody:
         try:
             lease = await self._pool.lease(request.url)
         except OSError as error:
-            problem = "was not asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
+            problem = (
+                "was not called: the certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be read"
+            )
             reason = error.strerror or type(error).__name__
             raise ModelError(self._name, f"{problem} ({reason}); correct or unset the variable") from error
         try:
@@ -427,7 +431,7 @@ class ModelClient:
                 InvalidModelReply(self._name, "is empty" if not data.strip() else "is not JSON")
             )
         if not isinstance(body, dict):
-            return RequestFailure(InvalidModelReply(self._name, "is no JSON object"))
+            return RequestFailure(InvalidModelReply(self._name, "is not a JSON object"))
         if body.get("error") or body.get("type") == "error":
             return body_failure(self._name, body, streamed=False)
         try:
@@ -457,7 +461,7 @@ class Secret:
         # Said here, because the HTTP client would show the value.
         if not self.value or not self.value.isascii() or not self.value.isprintable():
             raise ValueError(
-                f"{name} is empty or holds characters that no header can; check how it was copied"
+                f"{name} is empty or has characters that no HTTP header may have; check how it was copied"
             )
 
     def __repr__(self) -> str:

@@ -28,13 +28,13 @@ logger = logging.getLogger("autonomy_ctx.models")
 
 
 class Model(AsyncResource):
-    """Asks one model, over HTTP or offline.
+    """Calls one model, over HTTP or offline.
 
-    The provider is known by the name (`claude-*`, `gpt-*`, `gemini-*`, `nova-*`, `ollama/llama3`) or
-    given; any server that speaks the OpenAI format is reached by `base_url`. `timeout` is the seconds
-    for a whole answer, or a dict of `connect`, `first_token` and `total`. `options` go into every
-    request as they are. Keys come from the environment when first needed, unless given; one from the
-    environment goes over plain http to another machine only with `insecure=True`.
+    The provider is found by the name (`claude-*`, `gpt-*`, `gemini-*`, `nova-*`, `ollama/llama3`), or given
+    as `provider`. With `base_url`, any server that speaks the OpenAI format can be used. `timeout` is the
+    seconds for a whole answer, or a dict of `connect`, `first_token` and `total`. `options` are added to
+    every request. Without an `api_key`, the key is read from the environment when it is first needed; such a
+    key is sent over plain http to another machine only with `insecure=True`.
     """
 
     # Agents and summaries give it messages as they are; other models get dicts.
@@ -92,12 +92,12 @@ class Model(AsyncResource):
 
     @property
     def base_url(self) -> str | None:
-        """Where it is asked: as given, or as the environment says now."""
+        """The base URL: as given, or from the environment."""
         return self._request_builder.base_url
 
     @property
     def context_window(self) -> int | None:
-        """How many tokens it reads at once, if that is known."""
+        """The most tokens that the model can read, if known."""
         return self._context_window
 
     @context_window.setter
@@ -140,10 +140,10 @@ class Model(AsyncResource):
         max_tokens: int | None = None,
         **options: Any,
     ) -> ModelReply | ModelStream | ReplyStream:
-        """The answer; with `stream=True` its events, of which the last is `ReplyFinished` with the answer.
+        """The answer. With `stream=True`, its events; the last is `ReplyFinished` with the answer.
 
-        A stream that is left before its end should be closed, by `async with` or `aclose()`. `options`
-        are added to those of the model for this request; None takes one away.
+        If you stop reading a stream early, close it with `async with` or `aclose()`. `options` are added to
+        those of the model for this request; None removes one.
         """
         read = [from_dict(message) for message in messages]
         specs = [tool_spec(tool) for tool in tools or ()]
@@ -153,7 +153,7 @@ class Model(AsyncResource):
         usual = chosen.pop("max_tokens", None)
         client = await self._ensure_client()
         if "model" in chosen:
-            raise TypeError("`model` is no option of a request; make another Model for another model")
+            raise TypeError("`model` is not an option of a request; make another Model to use another model")
         request_options = RequestOptions(
             tools=specs,
             max_tokens=usual if max_tokens is None else max_tokens,
@@ -177,7 +177,7 @@ class Model(AsyncResource):
             raise
 
     async def close(self) -> None:
-        """Close its connections in the running loop; a client that was given stays open."""
+        """Close the connections of the running event loop; a client that was passed in stays open."""
         await self._pool.aclose()
 
     def __repr__(self) -> str:

@@ -255,15 +255,17 @@ def checked_url(url: Any) -> str:
 def _check_url(url: str) -> str:
     found = urlsplit(url) if url else None
     if found is None or found.scheme not in ("http", "https") or not found.netloc:
-        raise ValueError('a base_url begins with http:// or https:// and a host, "http://127.0.0.1:8000/v1"')
+        raise ValueError(
+            "a base_url begins with http:// or https:// and a host, such as http://127.0.0.1:8000/v1"
+        )
     try:
         found.port  # noqa: B018  # raises when it is none
     except ValueError:
         raise ValueError("the port of a base_url must be a number up to 65535") from None
     if found.username is not None or found.password is not None or found.query or found.fragment:
         raise ValueError(
-            "a base_url holds only scheme, host and path, because it is logged; "
-            "give the key as `api_key` and other needs as `headers`"
+            "a base_url has only a scheme, a host and a path, because it is logged; "
+            "pass the key as `api_key` and other values as `headers`"
         )
     if not _is_valid_host(parse_host(found.netloc)):
         raise ValueError("the host of a base_url must be a name or an address, with a port or without")

@@ -239,7 +239,7 @@ def _overflow_failure(model: str, status: int, body: Any, code: str | None) -> R
 
 def _refusal_error(model: str, status: int, code: str | None) -> ModelError:
     if 300 <= status < 400:
-        problem = "is elsewhere, says the server{said}; give its real address as `base_url`"
+        problem = "is at another address, says the server{said}; give that address as `base_url`"
     elif status == 404:
         problem = "was not found{said}; check its name and the `base_url`"
     else:

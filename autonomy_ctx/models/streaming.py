@@ -225,7 +225,7 @@ class SseReader:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise UnreadableBody("has an event that is no JSON object")
+            raise UnreadableBody("has an event that is not a JSON object")
         return WireEvent(data, found.event)
 
 

@@ -1,8 +1,8 @@
 """`replay`: runs a recorded conversation against many settings and measures each turn.
 
-The parts are those of an agent: memory in this process, the summarized history, a template. Summaries are
-digests unless a model is given; the background catches up after every request, so the same record gives the
-same numbers. The clock is that of the record: nothing waits.
+It uses the parts of an agent: memory in this process, the summarized history, a template. Summaries are
+digests unless a model is given. Background work is finished after every request, so the same record gives the
+same numbers. Time is taken from the record, so nothing waits.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ async def replay(
 ) -> ReplayReport:
     """Run a conversation against each setting of a grid, and recommend one.
 
-    `price` is that of the model that reads the contexts: its name, or a `Price`. `model` writes the
-    summaries; without one they are digests, and their cost is estimated as if the priced model had written
-    them. Turns with a context of more than `limit` tokens are counted; by default the limit is the priced
-    model's context window. After a pause of more than `cache_seconds` nothing is cached.
+    `price` is the price of the model that reads the contexts: the name of a model, or a `Price`. `model`
+    writes the summaries; without it they are digests, and their cost is estimated as if the priced model had
+    written them. Turns with a context of more than `limit` tokens are counted; the default limit is the
+    context window of the priced model. After a pause of more than `cache_seconds`, nothing is cached.
     """
     name, known_price = _read_price(price)
     check_int("limit", limit, optional=True)
@@ -73,7 +73,9 @@ async def replay(
     grid = grid or make_grid()
     turns = conversation.turns()
     if not turns:
-        raise ValueError(f"conversation {conversation.name!r} has no message of a user; nothing to replay")
+        raise ValueError(
+            f"conversation {conversation.name!r} has no message of a user; there is nothing to replay"
+        )
     limit = find_context_window(name) if limit is None else limit
     record = _Record(
         conversation=conversation,

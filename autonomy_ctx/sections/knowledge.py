@@ -37,10 +37,10 @@ MAX_QUESTION_CHARACTERS = 4000
 
 
 class KnowledgeSection(ContributingSection):
-    """The passages that fit the newest user message, as data in one message, within `max_tokens`.
+    """The passages that match the newest user message, as data in one message, within `max_tokens`.
 
-    `query` makes the question instead, plain or async, from the newest messages. Optional, and beside the
-    others; what fails or takes longer than `timeout` seconds is recorded.
+    `query`, a plain or async function of the newest messages, makes another question. The section is optional
+    and runs in parallel with others. A failure, or more than `timeout` seconds, is recorded.
     """
 
     required = False
@@ -60,7 +60,9 @@ class KnowledgeSection(ContributingSection):
     ) -> None:
         super().__init__(name, enabled)
         if query is not None and not callable(query):
-            raise TypeError(f"query is {type(query).__name__}; it must be a function of the newest messages")
+            raise TypeError(
+                f"query is {type(query).__name__}; it must be a function that takes the newest messages"
+            )
         self.knowledge = checked_knowledge(knowledge)
         self.query = query
         self.top_k = check_int("top_k", top_k)
@@ -73,7 +75,7 @@ class KnowledgeSection(ContributingSection):
             with anyio.move_on_after(self.timeout):
                 found = await self._search(memory, scope, conversation)
         except Exception as error:
-            logger.warning("section `%s`: its knowledge could not be searched", self.name, exc_info=True)
+            logger.warning("section `%s`: the knowledge base could not be searched", self.name, exc_info=True)
             return Contribution((), problem=f"could not be searched: {describe_error(error)}")
         return found or Contribution((), problem=f"took longer than {self.timeout:g} s")
 

@@ -1,4 +1,4 @@
-"""The ASGI application of a node's HTTP API: what requests may say, the routes, and the checks before them.
+"""The ASGI application of a node's HTTP API: the checks of requests, and the routes.
 
 `application` puts it together. `http.py` runs it.
 """
@@ -164,7 +164,7 @@ def _check_field(data: Mapping[str, Any], name: str, kind: Any, expected: str) -
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise bad_request(f"the body is not JSON: {text} is no number")
+    raise bad_request(f"the body is not JSON: {text} is not a number")
 
 
 def _unsupported_encoding(message: str) -> RequestRefused:

@@ -1,4 +1,4 @@
-"""What a request asks for, argument by argument, and whose conversations it means."""
+"""Reads and checks the arguments of a request, and finds the conversation that it is about."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Arguments:
         if not isinstance(value, str | None):
             raise bad_request(f"`{name}` must be a string")
         if limit is not None and len(value or "") > limit:
-            raise bad_request(f"`{name}` may have {limit:,} characters")
+            raise bad_request(f"`{name}` may have at most {limit:,} characters")
         return value
 
     def number(self, name: str, default: T, *, least: int = 1, most: int = MAX_POSITION) -> int | T:
@@ -135,7 +135,7 @@ async def read_body(request: Request, *, seconds: float, fixed: Mapping[str, str
         async for piece in request.stream():
             body += piece
             if len(body) > BODY_LIMIT:
-                raise bad_request(f"a body may have {BODY_LIMIT:,} bytes")
+                raise bad_request(f"a body may have at most {BODY_LIMIT:,} bytes")
     if slow.cancelled_caught:
         raise RequestRefused(SLOW_BODY)
     try:

@@ -47,18 +47,18 @@ def http(
     max_buffered: int = MAX_BUFFERED,
     inspector: Literal["read", "write"] | None = None,
 ) -> HttpServer:
-    """An HTTP API for a node, to be given as its `serve`; needs `pip install 'autonomy-ctx[server]'`.
+    """An HTTP API for a node: pass it as `serve`. It needs `pip install 'autonomy-ctx[server]'`.
 
-    Port 0 takes any free one. Any host but this machine's own addresses needs a `token`, which clients
-    send as `Authorization: Bearer`. At a close, requests get `grace_seconds` to end. A stream that has
-    nothing to say sends a comment every `keep_alive_seconds`.
+    Port 0 means any free port. A host that other machines can reach needs a `token`, which clients send as
+    `Authorization: Bearer`. When the node closes, running requests get `grace_seconds` to end. An idle stream
+    sends a comment every `keep_alive_seconds`.
 
-    A client has `header_seconds` to send the head of a request, `body_seconds` to send its body, and must
-    read something every `write_seconds`. More than `max_connections` at a time are refused. A turn whose
-    client leaves more than `max_buffered` characters unread waits for it.
+    A client has `header_seconds` to send the headers of a request, `body_seconds` to send its body, and must
+    read something every `write_seconds`. More than `max_connections` at a time are refused. A turn waits
+    while its client has more than `max_buffered` characters unread.
 
-    With `inspector`, a page at `/inspector/` shows the conversations of the node, and with "write" changes
-    them, too; `inspector_page` of what is returned is its address.
+    With `inspector="read"`, a page at `/inspector/` shows the conversations of the node; with "write" it can
+    change them too. `inspector_page` of the returned object is its address.
     """
     missing = [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
@@ -117,10 +117,10 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """Where it listens; with port 0 known once it does."""
+        """The port; with port 0, it is known only after the start."""
         port = self._port or self._requested_port
         if not port:
-            raise ServerError("the port is any free one, and is known once the node has started")
+            raise ServerError("the port is chosen when the node starts; read it after that")
         return port
 
     @property

@@ -80,8 +80,8 @@ class Task:
 def events_to_messages(events: Iterable[Any]) -> list[dict[str, str]]:
     """Events as message dicts, in their order.
 
-    Thoughts, tool calls and delegations are the assistant's, tasks and direct messages the user's;
-    results of tools and unknown actions are left out.
+    Thoughts, tool calls and delegations get the role `assistant`; tasks and direct messages get `user`.
+    Results of tools and unknown actions are left out.
     """
     found = [event_message(event) for event in events]
     return [{"role": one.role.value, "content": one.text} for one in found if one is not None]
@@ -146,7 +146,7 @@ def check_event(event: Any) -> None:
     if not all(hasattr(event, name) for name in ("action", "parameters")):
         kind = type(event).__name__
         raise TypeError(
-            f"{kind} is no task or event: give a Task, or an object with `action` and `parameters`"
+            f"{kind} is neither a task nor an event: give a Task, or an object with `action` and `parameters`"
         )
 
 
@@ -171,7 +171,7 @@ def task_text(task: Any) -> str:
     if text:
         return text
     if all(value is None or value == "" for value in parameters.values()):
-        raise InvalidMessage("parameters", "of the current task say nothing; give it a `content`")
+        raise InvalidMessage("parameters", "of the current task are empty; give it a `content`")
     return format_call(task.action, parameters).removeprefix("[Calling ").removesuffix("]")
 
 
@@ -230,14 +230,17 @@ class EventSource(Protocol):
 
 
 class EventBus:
-    """Events in this process, the newest `limit` of all sessions; one whose id comes again is replaced."""
+    """Events in this process: the newest `limit` of all sessions.
+
+    An event with a known id replaces the old one.
+    """
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = check_int("limit", limit)
         self._events: dict[Any, Any] = {}
 
     def publish(self, event: Any) -> None:
-        """Make an event, such as a `Task`, known."""
+        """Publish an event, such as a `Task`."""
         check_event(event)
         name = event_id(event) or id(event)
         self._events.pop(name, None)
@@ -246,7 +249,7 @@ class EventBus:
             del self._events[next(iter(self._events))]
 
     def events(self, session_id: str | None = None) -> list[Any]:
-        """The events of a session, oldest first; None is the session of those that name none."""
+        """The events of a session, oldest first; None means events without a session."""
         wanted = DEFAULT_SESSION if session_id is None else session_id
         return [event for event in self._events.values() if session_of(event) == wanted]
 
@@ -254,8 +257,8 @@ class EventBus:
 class MemoryContextSource:
     """The newest messages of a task's session, and the mail of its agent.
 
-    `memory` is a `Memory`, any object with `get_messages_only(scope, conversation)`, or one whose
-    `tasks(session_id)`, plain or async, gives tasks.
+    `memory` is a `Memory`, an object with `get_messages_only(scope, conversation)`, or an object whose
+    `tasks(session_id)`, plain or async, returns tasks.
     """
 
     def __init__(
@@ -281,7 +284,7 @@ class MemoryContextSource:
         return told[-self.limit :]
 
     async def mail(self, task: Any) -> list[DirectMessage]:
-        """What waits for the agent in this session."""
+        """The mail that waits for the agent in this session."""
         if not isinstance(self.memory, Memory):
             return []
         box = Mailbox(self.memory, clock=self.clock)
@@ -290,7 +293,7 @@ class MemoryContextSource:
         )
 
     def agent(self, task: Any) -> str:
-        """Whose mail it is: the agent of the memory's view, else the one that the task is for."""
+        """The agent whose mail is shown: that of the memory's view, else the target of the task."""
         return str(getattr(self.memory, "agent", "") or getattr(task, "target_agent", ""))
 
 
@@ -318,7 +321,7 @@ class EventBusContextSource:
         return await _read_events(self.event_bus.events, task)
 
     async def mail(self, events: Iterable[Any], task: Any) -> list[DirectMessage]:
-        """Those that are direct messages to the agent and have not expired."""
+        """The direct messages to the agent that have not expired."""
         agent, at = getattr(task, "target_agent", "") if self.agent is None else self.agent, self.clock()
         mine = [event for event in events if is_direct_message(event) and agent in event_recipients(event)]
         found = [direct_message(event) async for some in Chunks(mine, 100) for event in some]
@@ -346,8 +349,8 @@ def sort_by_time(events: Iterable[Any]) -> list[Any]:
 class TaskContextManager:
     """Builds the context of a task: system prompt, memory, knowledge, events, direct messages, the task.
 
-    The task itself is always there, shortened in the middle if it alone is too long. Under `max_tokens`
-    events and knowledge give first, then the oldest messages of memory.
+    The task itself is always shown, shortened in the middle if it alone is too long. Within `max_tokens`,
+    events and knowledge are shortened first, then the oldest messages of memory.
     """
 
     def __init__(
@@ -380,7 +383,7 @@ class TaskContextManager:
         return [{"role": one.role.value, "content": one.text} for one in context.messages]
 
     async def compose(self, task: Any, *, tools: Sequence[Any] = ()) -> ComposedContext:
-        """The same with a report of each part; `tools` travel beside and count towards the budget."""
+        """The same with a report of each part. `tools` count towards the budget."""
         question = task_text(task)
         current = Message(ChatRole.USER, question, id=event_id(task) or "current")
         stored, mail = await self._read_memory(task)
@@ -408,7 +411,7 @@ class TaskContextManager:
         return await self._template(sections).compose(beside, "", session_of(task), tools=tools)
 
     async def deliver(self, task: Any, context: ComposedContext) -> None:
-        """The model has answered this context: the mail in it is delivered and not shown again."""
+        """Call this after the model has answered: the mail in the context is not shown again."""
         for source in self.sources:
             if isinstance(source, MemoryContextSource):
                 inbox = InboxSection(source.agent(task))

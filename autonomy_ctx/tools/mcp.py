@@ -1,7 +1,7 @@
-"""Tools of MCP servers: `mcp_server` makes one that agents are given among their tools.
+"""Tools of MCP servers: pass the result of `mcp_server` to agents as one of their `tools`.
 
-A server is connected when its first agent starts and let go with its last one. It may be down, die, or
-change its tools: none of that fails an agent. This module needs no SDK; the connection does.
+A server is connected when its first agent starts and closed with its last one. It may be down, die, or change
+its tools: none of that fails an agent. This module needs no SDK; the connection does.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ class McpTool(Tool[..., Any]):
 
 
 class McpServer(AsyncResource):
-    """An MCP server whose tools agents use; `mcp_server` makes it. Agents that share it share a connection.
+    """An MCP server whose tools agents use; made by `mcp_server`. Agents that share it share a connection.
 
-    It is connected when its first agent starts, and closed with its last one.
+    It connects when its first agent starts, and closes with its last agent.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class McpServer(AsyncResource):
 
     @property
     def name(self) -> str:
-        """Its name in logs and errors, and before the name of a tool that another one has already."""
+        """The name in logs and errors. It is also the prefix of a tool name that is already in use."""
         return self._settings.name
 
     @property
@@ -150,25 +150,28 @@ class McpServer(AsyncResource):
 
     @property
     def error(self) -> McpServerUnavailable | None:
-        """Why there is no connection; None while there is one, or before the first."""
+        """The reason why there is no connection; None while connected, or before the first attempt."""
         return None if self._connection is None or self.is_connected else self._connection.error
 
     def listed_tools(self) -> Sequence[McpTool]:
-        """The tools as the server listed them last; also while it is away."""
+        """The tools of the server's last listing, also while it is not connected."""
         return self._tools
 
     async def connect(self) -> None:
-        """Connect now, or raise `McpServerUnavailable`; agents do it by themselves, and go on without it."""
+        """Connect now, or raise `McpServerUnavailable`.
+
+        Agents connect by themselves and can work without it.
+        """
         await self._connect()
 
     async def prepare(self, user: object) -> None:
-        """Be of use to an agent. Its first turn waits for the tools; after a failure none waits."""
+        """Prepare the tools for an agent. The first turn waits for them; after a failure no turn waits."""
         self._users.add(user)
         if not self._was_tried:
             try:
                 await self._connect()
             except McpServerUnavailable as error:
-                logger.warning("%s; the agent goes on without its tools, and later turns try again", error)
+                logger.warning("%s; the agent works without its tools, and later turns try again", error)
             # Unless it was closed meanwhile: then the next agent is its first.
             self._was_tried = user in self._users
         elif not self._tools and not self.is_connected and self._clock() >= self._retry_at:
@@ -176,7 +179,7 @@ class McpServer(AsyncResource):
             self._start_connection()
 
     async def release(self, user: object) -> None:
-        """Do without an agent; with the last one the connection is closed, and the server's process ends."""
+        """Remove an agent. With the last one, the connection is closed and the server's process ends."""
         if user not in self._users:
             return
         self._users.discard(user)
@@ -184,15 +187,15 @@ class McpServer(AsyncResource):
             await self.close()
 
     async def close(self) -> None:
-        """End the connection, and the process of the server if this one started it."""
+        """Close the connection, and end the server's process if it was started here."""
         background, self._background = self._background, Background(grace_seconds=0.0)
         self._connection, self._was_tried = None, False
         await background.aclose()
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
-        """What a tool of the server gives, by the server's own name for it; connects if need be.
+        """Call a tool by the server's own name for it, and return its result; connects if needed.
 
-        A call that is interrupted is never made again: it may have had effects.
+        An interrupted call is never repeated, because it may have had effects.
         """
         connection = await self._connect()
         result = await connection.call(tool, arguments)
@@ -322,10 +325,10 @@ def mcp_server(
     connect_timeout_seconds: float = CONNECT_SECONDS,
     clock: Callable[[], float] = monotonic,
 ) -> McpServer:
-    """The tools of an MCP server, to be given to agents: a command to run, or the `url` of a running one.
+    """The tools of an MCP server for agents: a command to run, or the `url` of a running server.
 
-    A command without `args` is a line as in a shell. `env` is added to the few variables that a server
-    gets. `tools` and `exclude` choose by the server's own names.
+    A command without `args` is split like a shell command line. `env` is added to the few variables that a
+    server gets. `tools` and `exclude` select tools by the server's own names.
     """
     if find_spec("mcp") is None:
         raise ImportError("tools of MCP servers need the SDK: pip install 'autonomy-ctx[mcp]'")

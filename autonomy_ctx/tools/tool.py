@@ -1,4 +1,4 @@
-"""A function that a model may call, with everything a model has to know about it."""
+"""`Tool`: a function that a model may call, with its description and schema."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ MIN_OUTPUT_LIMIT = 256
 
 
 class ToolRegistry:
-    """Tools by their names, for the whole process; the latest of a name wins."""
+    """Tools by name, for the whole process; a later tool replaces one with the same name."""
 
     _tools: ClassVar[dict[str, Tool[..., Any]]] = {}
 
     @classmethod
     def register(cls, tool: Tool[..., Any]) -> None:
-        """Make a tool known by its name."""
+        """Register a tool under its name."""
         if not isinstance(tool, Tool):
             raise TypeError(f"an object of type {type(tool).__name__} is not a tool; make one with `@tool`")
         if cls._tools.get(tool.name, tool) is not tool:
@@ -63,19 +63,19 @@ class ToolRegistry:
 
     @classmethod
     def get(cls, name: str) -> Tool[..., Any]:
-        """The tool of that name, or `UnregisteredToolError`."""
+        """The tool with this name. Raises `UnregisteredToolError` if there is none."""
         if name not in cls._tools:
             raise UnregisteredToolError(name)
         return cls._tools[name]
 
     @classmethod
     def clear(cls) -> None:
-        """Forget all of them, for tests."""
+        """Remove all tools, for tests."""
         cls._tools.clear()
 
     @classmethod
     def names(cls) -> list[str]:
-        """The names there are, in the order they were first registered."""
+        """The registered names, in the order of registration."""
         return list(cls._tools)
 
 
@@ -150,11 +150,11 @@ def read_parameters(
 
 
 class Tool(Generic[P, R]):
-    """A tool. Called directly it is the plain function: nothing is checked, injected or recorded.
+    """A tool. A direct call runs the plain function: nothing is checked, injected or recorded.
 
-    `timeout` (seconds) and `output_limit` (bytes) are this tool's own; None leaves them to whoever runs
-    it, `math.inf` is a timeout that never comes. A model call is not recorded as a tool's. A tool that
-    pauses is not run: the turn waits for the user.
+    `timeout` (seconds) and `output_limit` (bytes) are limits of this tool; None means the agent's limits, and
+    `math.inf` means no timeout. A tool with `is_model_call` is not recorded as a tool. A tool with `pauses`
+    is not run: the turn waits for the user.
     """
 
     def __init__(
@@ -207,11 +207,11 @@ class Tool(Generic[P, R]):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Name, description and the parameters' JSON schema, in a dict of the caller's own."""
+        """Name, description and the JSON schema of the parameters, in a new dict."""
         return {"name": self.name, "description": self.description, "parameters": thaw(self._schema)}
 
     def bind(self, arguments: Mapping[str, Any], inject: Mapping[str, Any]) -> inspect.BoundArguments:
-        """A model's arguments, checked and converted, together with what is injected."""
+        """The arguments of a model, checked and converted, together with the injected ones."""
         from autonomy_ctx.tools.arguments import convert_arguments
 
         parameters = self.parameters
@@ -298,8 +298,8 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool, with `@tool` or `@tool(timeout=5)`, and register it under its name.
 
-    The docstring's first paragraph is the description; arguments are described in any of the usual
-    ways. Parameters named `pool`, `memory`, `scope`, `conversation` and `agent` are injected.
+    The first paragraph of the docstring is the description. Arguments can be described in any common
+    docstring style. Parameters named `pool`, `memory`, `scope`, `conversation` and `agent` are injected.
     """
     frame = inspect.currentframe()
     # A copy of the names around the function, so that its annotations may use local types.
@@ -325,7 +325,7 @@ def tools_by_name(tools: Iterable[Any]) -> dict[str, Tool[..., Any]]:
     for one in tools:
         made = one if isinstance(one, Tool) else Tool(one)
         if made.name in found and found[made.name] is not made:
-            raise InvalidTool(made.name, "comes twice; give one of them another `name`")
+            raise InvalidTool(made.name, "is given twice; give one of them another `name`")
         found[made.name] = made
     return found
 
@@ -333,7 +333,9 @@ def tools_by_name(tools: Iterable[Any]) -> dict[str, Tool[..., Any]]:
 def _check_tool_name(function: Any, name: str | None) -> str:
     found = name if name is not None else getattr(function, "__name__", None)
     if found is None and callable(getattr(function, "as_tool", None)):
-        raise InvalidTool(type(function).__name__, "is no function, but can be one; give its `as_tool()`")
+        raise InvalidTool(
+            type(function).__name__, "is not a function, but can be a tool; give its `as_tool()`"
+        )
     if not callable(function) or isinstance(function, type):
         if isinstance(function, str):
             raise InvalidTool(function[:64], "is a text, not a function; give the function itself")

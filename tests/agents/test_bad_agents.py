@@ -58,8 +58,8 @@ BUILT: list[tuple[type[Exception], str, dict[str, Any]]] = [
     ),
     (
         TypeError,
-        "hook `guards_memory` is for MemoryHook.BEFORE_APPEND, and would never be called here, where the "
-        "events are those of AgentHook; give it to what has its events",
+        "hook `guards_memory` is for MemoryHook.BEFORE_APPEND and would never be called here, because the "
+        "events here are those of AgentHook; add it to an object that has its events",
         {"hooks": [guards_memory]},
     ),
 ]
@@ -101,7 +101,9 @@ async def test_a_sub_agent_may_have_itself_as_a_sub_agent() -> None:
 
 
 def test_an_agent_among_the_tools_is_told_to_become_one() -> None:
-    with pytest.raises(InvalidTool, match=r"tool `Agent` is no function, but can be one; give its `as_tool"):
+    with pytest.raises(
+        InvalidTool, match=r"tool `Agent` is not a function, but can be a tool; give its `as_tool"
+    ):
         Agent("lead", tools=[Agent("guide", model=OFFLINE)], model=OFFLINE)
 
 
@@ -121,13 +123,13 @@ async def test_params_with_a_name_of_the_agents_own_are_refused(
     ask: Callable[..., Any], name: str, memory: Memory
 ) -> None:
     agent = Agent("guide", model=OFFLINE, memory=memory)
-    with pytest.raises(InvalidParams, match=f"params must not have '{name}': sections are told this by"):
+    with pytest.raises(InvalidParams, match=f"params must not have '{name}': the agent sets this itself"):
         await ask(agent, "hello", params={"city": "Porto", name: ["obey"]})
     assert await agent.history() == []
 
 
 def test_a_stream_without_a_model_is_refused_when_it_is_asked_for() -> None:
-    with pytest.raises(InvalidAgent, match="agent 'guide' has no model to answer with"):
+    with pytest.raises(InvalidAgent, match="agent 'guide' has no model that could answer"):
         Agent("guide").stream("hello")
 
 

@@ -126,7 +126,7 @@ async def test_it_runs_once_at_a_time_and_not_after_its_close(memory: Memory) ->
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         await model.wait_for_call()
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="is already running"):
             await worker.run()
         await worker.close()
     with pytest.raises(RuntimeError, match="is closed"):

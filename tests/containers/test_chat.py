@@ -525,7 +525,7 @@ def test_a_dict_that_is_no_context_is_refused(data: Any, problem: str) -> None:
 
 
 async def test_only_contexts_are_merged() -> None:
-    with pytest.raises(TypeError, match="merges another ChatContext, not list"):
+    with pytest.raises(TypeError, match="merge takes another ChatContext, not list"):
         await ChatContext().merge([])  # type: ignore[arg-type]
 
 

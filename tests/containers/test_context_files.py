@@ -454,13 +454,13 @@ BAD: dict[str, tuple[str, str]] = {
     "no JSON": ("hello", "is not a JSON list of messages"),
     "garbage in the middle": (f"[{MESSAGE}, oops, {MESSAGE}]", "is not a JSON list"),
     "no comma": (f"[{MESSAGE} {MESSAGE}", "no comma between two values"),
-    "something after the end": (f"[{MESSAGE}] and more", "goes on after the end"),
+    "something after the end": (f"[{MESSAGE}] and more", "has text after the end of its list"),
     "a newer version": ('{"version": 99, "messages": []}', "has version 99.*Upgrade autonomy_ctx"),
     "another shape": ('{"messages": []}', "holds a JSON dict, not a list of messages"),
     "a runtime's": ('{"contexts": {}}', "Open it with Runtime.from_file"),
     "text": ('"hello"', "holds a JSON str"),
-    "no messages": ("[1, 2]", "at index 0 that is no message"),
-    "one bad message": (f'[{MESSAGE}, {{"role": "nobody"}}]', "at index 1 that is no message.*role"),
+    "no messages": ("[1, 2]", "at index 0 that is not a message"),
+    "one bad message": (f'[{MESSAGE}, {{"role": "nobody"}}]', "at index 1 that is not a message.*role"),
     "not a number": ('[{"role": "user", "content": "a", "score": NaN}]', "at index 0.*nan"),
     "nested without end": ("[" * 100_000, "is not a JSON list|nested too deep"),
 }
@@ -678,12 +678,12 @@ def test_a_long_journal_is_folded_in_by_itself(tmp_path: Path) -> None:
 BAD_RUNTIMES: dict[str, tuple[str, str]] = {
     "no JSON": ("hello", "is not JSON"),
     "cut by another program": ('{"contexts": {"main": [', "is not JSON"),
-    "a newer version": ('{"version": 99, "contexts": {}}', "has version 99.*knows up to 1.*Upgrade"),
+    "a newer version": ('{"version": 99, "contexts": {}}', "has version 99.*reads up to 1.*Upgrade"),
     "a context's": ("[]", "Open it with Context.from_file"),
     "text": ('"hello"', "holds a JSON str, not a runtime"),
     "wrong contexts": ('{"contexts": []}', "has `contexts` that are not lists"),
     "a wrong context": ('{"contexts": {"main": {}}}', "has `contexts` that are not lists"),
-    "a wrong message": ('{"contexts": {"main": [{}]}}', "at index 0 that is no message"),
+    "a wrong message": ('{"contexts": {"main": [{}]}}', "at index 0 that is not a message"),
 }
 
 
@@ -719,7 +719,10 @@ def test_a_journal_with_a_line_nobody_knows_is_refused_and_left_alone(tmp_path: 
     path, journal = tmp_path / "runtime.json", tmp_path / "runtime.json.journal"
     journal.write_text(f'{line}\n{{"context": "main", "new": true}}\n')
     before = journal.read_text()
-    with pytest.raises(InvalidContextFile, match=r"runtime\.json\.journal holds"):
+    with pytest.raises(
+        InvalidContextFile,
+        match=r"runtime\.json\.journal has (a line that is not a change|something at index 0)",
+    ):
         Runtime.from_file(path, keep_updated=True)
     assert journal.read_text() == before
 

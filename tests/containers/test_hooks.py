@@ -126,8 +126,8 @@ def test_a_hook_that_would_never_be_called_is_refused_by_name() -> None:
     with pytest.raises(TypeError) as caught:
         validate_hooks([for_both], OtherText)
     assert str(caught.value) == (
-        "hook `for_both` is for Event.AFTER, Text.BEFORE, and would never be called here, where the events "
-        "are those of OtherText; give it to what has its events"
+        "hook `for_both` is for Event.AFTER, Text.BEFORE and would never be called here, because the events "
+        "here are those of OtherText; add it to an object that has its events"
     )
 
 
@@ -258,7 +258,7 @@ async def test_a_hook_that_fails_inside_a_hook_names_both() -> None:
         await fire([outer], Event.AFTER, done=True)
     assert str(caught.value) == (
         "hook `outer` (after) failed: HookError: hook `guard` (before) failed: ValueError: no; "
-        "nothing was changed; what it follows was done and stands"
+        "nothing was changed; the change before it was made and stays"
     )
     assert isinstance(caught.value, HookError)
     assert caught.value.done is True

@@ -316,7 +316,7 @@ async def test_a_failing_hook_says_whether_the_change_stands(event: ContextPoolH
     pool = await filled("ab", 2, hooks=[fails])
     changes = {"add": lambda: pool.add(item("c")), "remove": lambda: pool.remove("a"), "clear": pool.clear}
     done = event.value.startswith("after")
-    outcome = "what it follows was done and stands" if done else "nothing was changed"
+    outcome = "the change before it was made and stays" if done else "nothing was changed"
     with pytest.raises(
         HookError, match=rf"hook `fails` \({event.value}\) failed: ValueError: no; {outcome}$"
     ):
@@ -545,9 +545,9 @@ async def test_a_pool_is_read_from_less_and_brought_under_its_limit() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("text", "this is no saved ContextPool: `data` must be a dict, not str"),
+        ("text", "this is not a saved ContextPool: `data` must be a dict, not str"),
         ({"limit": -1}, "limit must be >= 1 or None, not -1"),
-        ({"items": {}}, "this is no saved ContextPool: `items` must be a list, not dict"),
+        ({"items": {}}, "this is not a saved ContextPool: `items` must be a list, not dict"),
         ({"hooks": ["a"]}, "`hooks` must be a dict of lists of function names"),
         ({"items": [{"content": 1}]}, "items in a pool need 'id' and 'description'"),
     ],

@@ -220,7 +220,9 @@ async def test_a_failing_hook_before_keeps_everything_out_and_one_after_does_not
         await queue.append(*items(3))
     assert contents(queue) == [1, 2]
     queue.hooks = [late]
-    with pytest.raises(HookError, match=r"hook `late` \(after_append\) failed: .*; what it follows was done"):
+    with pytest.raises(
+        HookError, match=r"hook `late` \(after_append\) failed: .*; the change before it was made and stays"
+    ):
         await queue.append(*items(3))
     assert contents(queue) == [2, 3]
     # The turn of the next has come.
@@ -362,10 +364,10 @@ def test_a_queue_is_read_from_less_and_from_too_much() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "this is no saved ContextQueue: `data` must be a dict, not list"),
-        ({}, "this is no saved ContextQueue: `limit` is missing"),
+        ([], "this is not a saved ContextQueue: `data` must be a dict, not list"),
+        ({}, "this is not a saved ContextQueue: `limit` is missing"),
         ({"limit": 0}, "limit must be >= 1, not 0"),
-        ({"limit": 1, "items": "a"}, "this is no saved ContextQueue: `items` must be a list, not str"),
+        ({"limit": 1, "items": "a"}, "this is not a saved ContextQueue: `items` must be a list, not str"),
         ({"limit": 1, "hooks": {"a": "b"}}, "`hooks` must be a dict of lists of function names"),
         ({"limit": 1, "items": [{"content": 1}, 3]}, r"`items\[1\]` must be a dict, not int"),
         ({"limit": 1, "items": [{"id": "a"}]}, r"`items\[0\].content` is missing"),

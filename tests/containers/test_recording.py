@@ -729,7 +729,7 @@ def test_a_number_that_makes_no_sense_is_refused(options: dict[str, Any], proble
 
 async def test_what_cannot_be_called_is_refused_before_anything_is_recorded() -> None:
     runtime = Runtime()
-    with pytest.raises(TypeError, match="agent must be a function, or an object that can be called; str"):
+    with pytest.raises(TypeError, match="agent must be a function or a callable object; str"):
         await runtime.run("solver")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="tool must be a function"):
         await runtime.execute(None)  # type: ignore[arg-type]

@@ -150,7 +150,9 @@ async def test_a_tool_result_that_the_log_cut_is_given_whole(memory: Memory) -> 
 
 async def test_a_position_without_a_message_is_named(memory: Memory) -> None:
     await fill(memory, 3)
-    with pytest.raises(UnknownPosition, match="no message at position 9: the conversation goes up to 3"):
+    with pytest.raises(
+        UnknownPosition, match="no message at position 9; the last position of the conversation is 3"
+    ):
         await read_message(memory, *ANA, 9)
 
 

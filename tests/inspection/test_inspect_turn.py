@@ -188,7 +188,7 @@ async def test_what_is_not_there_is_named(memory: Memory) -> None:
     agent = Agent("helper", model=ScriptedModel("ok"), memory=memory)
     reply = await agent.send("one")
     view = memory.for_agent("helper")
-    with pytest.raises(UnknownTurn, match=f"turn 'nope' .* no record of it, but of '{reply.turn}'"):
+    with pytest.raises(UnknownTurn, match=f"turn 'nope' .* no record of it; recorded turns: '{reply.turn}'"):
         await inspect_turn(view, "default", "default", "nope")
     with pytest.raises(UnknownTurn, match=r"step 2 .* the turn has steps 1 to 1"):
         await inspect_turn(view, "default", "default", step=2)
@@ -197,7 +197,7 @@ async def test_what_is_not_there_is_named(memory: Memory) -> None:
     with pytest.raises(UnknownConversation):
         await list_turns(memory.for_agent("other"), "default", "default")
     await view.append("default", "silent", Message("user", "nobody answers"))
-    with pytest.raises(UnknownTurn, match="appended messages have none"):
+    with pytest.raises(UnknownTurn, match="not appended messages"):
         await inspect_turn(view, "default", "silent")
     assert await list_turns(view, "default", "silent") == ()
 

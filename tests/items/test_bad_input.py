@@ -147,7 +147,7 @@ MESSAGES: list[tuple[Any, str]] = [
     ),
     (
         {"type": "summary", "content": [], "segments": []},
-        "`segments` must not be empty: a summary covers something",
+        "`segments` must not be empty: a summary covers at least one message",
     ),
     (
         {"type": "summary", "content": [{"text": "x"}], "segments": [{}]},
@@ -178,7 +178,7 @@ async def test_a_message_over_the_limit_is_refused_with_both_sizes(memory: Memor
         await memory.append("ana", "trip", GOOD, big)
     size = f"{LIMIT + 17:,}"  # with [2,"Uci","","c1"] around it
     assert str(caught.value) == (
-        f"invalid message: `content` needs {size} bytes, one message may have 8,388,608; "
+        f"invalid message: `content` needs {size} bytes, and a message may have at most 8,388,608; "
         f"split it, or store it as a file and send a reference"
     )
     assert await memory.get_message_count("ana", "trip") == 0
@@ -225,7 +225,7 @@ async def test_a_list_that_contains_itself_twice_is_refused_at_once(memory: Memo
 STRINGS = "must be a string, not"
 NUL = "must not contain a NUL character"
 SURROGATE = "contains a lone surrogate, which is not valid Unicode text"
-LONGEST = "a name may have 1,024"
+LONGEST = "a name may have at most 1,024"
 
 KEYS: list[tuple[str, Any, Any, str]] = [
     ("scope None", None, "trip", f"invalid scope: {STRINGS} NoneType"),
@@ -237,8 +237,8 @@ KEYS: list[tuple[str, Any, Any, str]] = [
     ("conversation None", "ana", None, f"invalid conversation: {STRINGS} NoneType"),
     ("conversation number", "ana", 5, f"invalid conversation: {STRINGS} int"),
     ("conversation NUL", "ana", "\0", f"invalid conversation: {NUL}"),
-    ("scope long", "a" * 1025, "trip", f"invalid scope: has 1,025 bytes, {LONGEST}"),
-    ("conversation long", "ana", "é" * 513, f"invalid conversation: has 1,026 bytes, {LONGEST}"),
+    ("scope long", "a" * 1025, "trip", f"invalid scope: has 1,025 bytes; {LONGEST}"),
+    ("conversation long", "ana", "é" * 513, f"invalid conversation: has 1,026 bytes; {LONGEST}"),
     ("conversation surrogate", "ana", "x\udfff", f"invalid conversation: {SURROGATE}"),
 ]
 
@@ -283,5 +283,5 @@ async def test_the_longest_name_and_the_largest_limit_are_taken(memory: Memory) 
     assert await memory.for_agent(longest).append(longest, longest, GOOD) == [1]
     window = await memory.for_agent(longest).read(longest, longest, after=0, limit=2**62)
     assert len(window.entries) == 1
-    with pytest.raises(InvalidKey, match="invalid agent: has 1,025 bytes, a name may have 1,024"):
+    with pytest.raises(InvalidKey, match="invalid agent: has 1,025 bytes; a name may have at most 1,024"):
         memory.for_agent("a" * 1025)

@@ -195,7 +195,7 @@ def test_a_calibration_goes_on_after_a_restart_as_if_there_had_been_none(
     [
         (
             {},
-            "invalid message: `calibration` is not what Calibration.to_dict gave (KeyError('average'))",
+            "invalid message: `calibration` is not what Calibration.to_dict returned (KeyError('average'))",
         ),
         (
             {"average": 1.0, "reports": 0, "steps": []},
@@ -247,5 +247,5 @@ def test_models_with_the_same_vocabulary_count_under_one_name(exact: ExactTextCo
 
 
 def test_a_model_without_a_vocabulary_is_told_to_use_the_estimate() -> None:
-    with pytest.raises(ValueError, match="no bundled vocabulary fits 'claude-sonnet-4'; leave it to"):
+    with pytest.raises(ValueError, match="no bundled vocabulary fits 'claude-sonnet-4'; use the estimate"):
         ExactTextCounter("claude-sonnet-4")

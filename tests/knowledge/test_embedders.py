@@ -172,24 +172,24 @@ def test_an_embedder_is_not_wrapped() -> None:
     ],
 )
 def test_what_is_no_embedder_is_refused_with_what_would_be(value: Any, named: str) -> None:
-    with pytest.raises(TypeError, match=rf"^{named} is no embedder: .*`embed.*`encode.*or a function"):
+    with pytest.raises(TypeError, match=rf"^{named} is not an embedder: .*`embed.*`encode.*or a function"):
         VectorKnowledgeBase(value, InProcessVectorStore())
 
 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (None, "gave NoneType for 1 texts"),
-        ("vectors", "gave str for 1 texts"),
-        ({"dense": [[1.0]]}, "gave dict for 1 texts"),
-        (numpy.array([1.0, 2.0]), "gave 2 vectors for 1 texts"),
-        (numpy.array(1.0), "gave float for 1 texts"),
-        (numpy.zeros((0, 3)), "gave 0 vectors for 1 texts"),
-        (numpy.zeros((1, 0)), "gave vectors of 0 numbers"),
-        (numpy.zeros((1, 2, 3)), "gave a vector that is no list of numbers"),
-        (numpy.array([[1.0, math.inf]]), "gave numbers that are not finite"),
-        ([[10**400]], "gave a vector that is no list of numbers"),
-        (iter([]), "gave 0 vectors for 1 texts"),
+        (None, "returned NoneType for 1 texts"),
+        ("vectors", "returned str for 1 texts"),
+        ({"dense": [[1.0]]}, "returned dict for 1 texts"),
+        (numpy.array([1.0, 2.0]), "returned 2 vectors for 1 texts"),
+        (numpy.array(1.0), "returned float for 1 texts"),
+        (numpy.zeros((0, 3)), "returned 0 vectors for 1 texts"),
+        (numpy.zeros((1, 0)), "returned vectors of 0 numbers"),
+        (numpy.zeros((1, 2, 3)), "returned a vector that is not a list of numbers"),
+        (numpy.array([[1.0, math.inf]]), "returned numbers that are not finite"),
+        ([[10**400]], "returned a vector that is not a list of numbers"),
+        (iter([]), "returned 0 vectors for 1 texts"),
     ],
 )
 async def test_what_a_model_gives_instead_of_vectors_is_named(given: Any, problem: str) -> None:

@@ -98,7 +98,7 @@ async def test_an_empty_answer_is_an_answer() -> None:
 def test_wrong_arguments_are_said_at_once() -> None:
     with pytest.raises(ValueError, match="at least one knowledge base"):
         FusedKnowledge()
-    with pytest.raises(TypeError, match="object is no knowledge"):
+    with pytest.raises(TypeError, match="object is not a knowledge base"):
         FusedKnowledge(object())
     with pytest.raises(ValueError, match="timeout must be a number of seconds > 0 or None, not 0"):
         FusedKnowledge(Gives([]), timeout=0)

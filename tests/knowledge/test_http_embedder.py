@@ -172,7 +172,7 @@ async def test_a_providers_key_is_not_sent_to_an_address_that_was_given(
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ({"model": "text-embedding-3-small"}, "nothing is known about model"),
+        ({"model": "text-embedding-3-small"}, "the provider of model 'text-embedding-3-small' is not known"),
         ({"model": "claude-5"}, "'anthropic' has no /v1/embeddings"),
         ({"model": "offline"}, "'offline' has no /v1/embeddings"),
         ({"model": " ", "base_url": "http://x"}, "needs a name"),
@@ -182,7 +182,10 @@ async def test_a_providers_key_is_not_sent_to_an_address_that_was_given(
             {"model": "m", "base_url": "http://x", "timeout": 0},
             "total must be a number of seconds > 0",
         ),
-        ({"model": "m", "base_url": "http://x", "api_key": "a\nb"}, "api_key is empty or holds"),
+        (
+            {"model": "m", "base_url": "http://x", "api_key": "a\nb"},
+            "api_key is empty or has characters that no HTTP header may have",
+        ),
     ],
 )
 def test_wrong_arguments_are_said_at_once(wrong: dict[str, Any], problem: str) -> None:

@@ -62,7 +62,7 @@ async def test_nothing_found_is_said_and_garbage_is_an_error() -> None:
 
 
 def test_wrong_arguments_are_said_at_once() -> None:
-    with pytest.raises(TypeError, match="TextKnowledge is no knowledge"):
+    with pytest.raises(TypeError, match="TextKnowledge is not a knowledge base"):
         knowledge_tool(TextKnowledge)
     with pytest.raises(ValueError, match="top_k must be >= 1, not 0"):
         knowledge_tool(Gives([]), top_k=0)

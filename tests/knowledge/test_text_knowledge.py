@@ -203,7 +203,7 @@ async def test_a_pattern_does_not_lead_out_of_the_folder(knowledge: TextKnowledg
     (tmp_path / "docs").mkdir()
     assert await knowledge.add_folder(tmp_path / "docs", "../*.md") == []
     for pattern in ("", str(tmp_path / "*.md")):
-        with pytest.raises(InvalidDocument, match="has no files by pattern"):
+        with pytest.raises(InvalidDocument, match="has no files for the pattern"):
             await knowledge.add_folder(tmp_path / "docs", pattern)
 
 
@@ -262,9 +262,9 @@ async def test_what_is_no_file_is_refused_without_waiting(kind: str, tmp_path: P
     elif kind == "pipe":
         os.mkfifo(path)
     async with TextKnowledge() as knowledge:
-        with pytest.raises(InvalidDocument, match=f"{kind}' (cannot be read|is no regular file)"):
+        with pytest.raises(InvalidDocument, match=f"{kind}' (cannot be read|is not a regular file)"):
             await knowledge.add_file(path)
-        with pytest.raises(InvalidDocument, match="is no folder"):
+        with pytest.raises(InvalidDocument, match="is not a folder"):
             await knowledge.add_folder(tmp_path / "nowhere")
 
 

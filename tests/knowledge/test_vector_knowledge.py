@@ -98,14 +98,14 @@ class Broken:
 @pytest.mark.parametrize(
     ("vectors", "problem"),
     [
-        (None, "gave NoneType for 1 texts"),
-        ([], "gave 0 vectors for 1 texts"),
-        ([[1.0], [2.0]], "gave 2 vectors for 1 texts"),
-        ([[]], "gave vectors of 0 numbers"),
-        ([["x"]], "gave a vector that is no list of numbers"),
-        ([7], "gave a vector that is no list of numbers"),
-        ([[math.nan, 1.0]], "gave numbers that are not finite"),
-        ([[1.0, 2.0]], "gave a vector of 2 numbers where the others have 5"),
+        (None, "returned NoneType for 1 texts"),
+        ([], "returned 0 vectors for 1 texts"),
+        ([[1.0], [2.0]], "returned 2 vectors for 1 texts"),
+        ([[]], "returned vectors of 0 numbers"),
+        ([["x"]], "returned a vector that is not a list of numbers"),
+        ([7], "returned a vector that is not a list of numbers"),
+        ([[math.nan, 1.0]], "returned numbers that are not finite"),
+        ([[1.0, 2.0]], "returned a vector of 2 numbers, but the others have 5"),
     ],
 )
 async def test_vectors_that_do_not_compare_are_refused_and_the_old_ones_stay(
@@ -126,7 +126,7 @@ async def test_a_store_of_ones_own_needs_only_add_and_search() -> None:
     await base.add("ferry", source="a")
     await base.add("tram", source="a")
     assert [passage.text for passage in await base.search("ferry", 3)] == ["tram"]
-    with pytest.raises(KnowledgeError, match="`Keeps` cannot remove; give the vector store"):
+    with pytest.raises(KnowledgeError, match="`Keeps` cannot remove documents; give the vector store"):
         await base.remove("a")
 
 
@@ -154,9 +154,9 @@ async def test_a_store_that_gives_no_hits_is_named(answer: Any) -> None:
 
 
 def test_what_can_neither_embed_nor_keep_is_refused_at_once() -> None:
-    with pytest.raises(TypeError, match="object is no embedder"):
+    with pytest.raises(TypeError, match="object is not an embedder"):
         VectorKnowledgeBase(object(), InProcessVectorStore())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="object is no vector store: it needs `add`"):
+    with pytest.raises(TypeError, match="object is not a vector store: it needs `add`"):
         VectorKnowledgeBase(CountsTopics(), object())  # type: ignore[arg-type]
 
 
@@ -186,7 +186,7 @@ async def test_lists_that_do_not_fit_together_change_nothing() -> None:
     store = InProcessVectorStore()
     with pytest.raises(ValueError, match="not 1, 2 and 1"):
         await store.add(["a"], [[1.0], [2.0]], [{}])
-    with pytest.raises(InvalidVectors, match="2 numbers where the others have 1"):
+    with pytest.raises(InvalidVectors, match="2 numbers, but the others have 1"):
         await store.add(["a", "b"], [[1.0], [2.0, 3.0]], [{}, {}])
     assert len(store) == 0
     assert await store.search([1.0], 3) == []

@@ -46,7 +46,7 @@ async def test_a_position_that_is_none_is_refused(memory: Memory, at: object) ->
 
 async def test_what_cannot_be_forked_is_named(memory: Memory) -> None:
     await asks(memory, 2)
-    with pytest.raises(InvalidFork, match="`at` is 3, conversation 'trip' ends at position 2"):
+    with pytest.raises(InvalidFork, match="`at` is 3, but conversation 'trip' ends at position 2"):
         await memory.fork("ana", "trip", at=3)
     with pytest.raises(InvalidFork, match="`name` 'trip' is in use"):
         await memory.fork("ana", "trip", name="trip")

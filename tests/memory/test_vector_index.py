@@ -201,7 +201,7 @@ async def test_a_search_with_a_slow_embedder_goes_by_words(
             assert await find(memory, "Bella") == ["Our dog is called Bella"]
         assert len(embedder.calls) == calls
         assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-            "the embedder 'SteppedEmbedder' fails, searches go by words for now"
+            "the embedder 'SteppedEmbedder' fails, searches use words only for now"
         ]
         metrics = await memory.get_metrics()
         assert (metrics["searches_without_meaning"], metrics["embedder_failures"]) == (2, 1)
@@ -396,7 +396,7 @@ async def test_a_store_without_vectors_is_refused_when_memory_is_made() -> None:
                 raise AttributeError(name)
             return getattr(self.inner, name)
 
-    with pytest.raises(VectorsUnsupported, match="Plain keeps no vectors"):
+    with pytest.raises(VectorsUnsupported, match="Plain cannot store vectors"):
         Memory(store=Plain(), embedder=embed_topics)
 
 

@@ -358,7 +358,7 @@ async def test_a_cancelled_caller_is_cancelled_and_nothing_else() -> None:
         (Answer([]), "is empty"),
         (Answer([b'{"choices": [']), "is not JSON"),
         (Answer([b"[" * 200_000]), "is not JSON"),
-        (Answer([b"[1]"]), "is no JSON object"),
+        (Answer([b"[1]"]), "is not a JSON object"),
         (as_json({}), "holds no answer"),
         (as_json({"choices": []}), "holds no answer"),
         (as_json({"choices": "odd", "usage": 3}), "holds no answer"),
@@ -378,8 +378,8 @@ async def test_a_success_that_holds_no_answer_is_an_invalid_reply(answer: Answer
     ("answer", "problem"),
     [
         (events(), "holds no answer"),
-        (events([1]), "no JSON object"),
-        (Answer([b"data: {\n\n"]), "no JSON object"),
+        (events([1]), "not a JSON object"),
+        (Answer([b"data: {\n\n"]), "not a JSON object"),
         (events({"error": {"message": KEY, "code": "bad"}}), r"holds an error \(bad\)"),
     ],
 )

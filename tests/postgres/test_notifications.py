@@ -229,7 +229,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_all_look(
             await proxy.cut()
             # Told while nobody listens.
             await line.end()
-            await until(lambda: "tables are asked instead" in caplog.text)
+            await until(lambda: "tables are polled instead" in caplog.text)
         assert not task.done()
         await proxy.listen()
         await asyncio.wait_for(task, PATIENCE)

@@ -270,8 +270,8 @@ async def test_a_transform_that_returns_nothing_is_told_to_use_the_filter(memory
     assert str(caught.value) == (
         "required section `conversation_history` failed: InvalidMessage: invalid message: `transform_fn` "
         "returned None; leave messages out with `filter_fn`; no context was composed. "
-        "Mend the section, or set `required = False` on it before it joins the template "
-        "if a turn may go on without it"
+        "Fix the section. If a turn may do without it, set `required = False` on it before "
+        "you add it to the template"
     )
 
 

@@ -301,7 +301,7 @@ async def test_a_cancelled_turn_is_cancelled(memory: Memory) -> None:
         ({"top_k": 0}, "top_k must be >= 1, not 0"),
         ({"max_tokens": -1}, "max_tokens must be >= 1, not -1"),
         ({"query": "text"}, "query is str; it must be a function"),
-        ({"knowledge": object()}, "object is no knowledge: it needs a method"),
+        ({"knowledge": object()}, "object is not a knowledge base: it needs a method"),
     ],
 )
 def test_wrong_arguments_are_said_at_once(wrong: dict[str, Any], problem: str) -> None:

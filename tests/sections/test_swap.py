@@ -343,7 +343,7 @@ def test_a_policy_that_would_have_to_be_awaited_is_refused() -> None:
     async def later(choice: SwapChoice) -> bool:
         return False
 
-    with pytest.raises(TypeError, match="must be a plain one"):
+    with pytest.raises(TypeError, match="give a plain one, because its result is needed at once"):
         ContextSummaryConfig(swap=later)  # type: ignore[arg-type]
 
 

@@ -171,7 +171,7 @@ async def test_parts_params_and_message_ids_reach_the_agent() -> None:
         (b"{", "line 1, column 2"),
         (b'"hello"', "must be a JSON object"),
         (b"\xff\xfe{", "not JSON"),
-        (b'{"message": NaN}', "NaN is no number"),
+        (b'{"message": NaN}', "NaN is not a number"),
         (b'{"message": "a", "params": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nesting"),
         (b'{"message": "a", "params": {"n": ' + b"9" * 5000 + b"}}", "number"),
         (b"{}", "no `message`"),
@@ -361,7 +361,7 @@ async def test_small_pieces_are_sent_at_once() -> None:
 
 async def test_the_address_is_known_while_it_serves_and_the_same_port_serves_again() -> None:
     serving = http(port=0)
-    with pytest.raises(ServerError, match="known once the node has started"):
+    with pytest.raises(ServerError, match="chosen when the node starts; read it after that"):
         _ = serving.url
     for _ in range(2):
         node = Node()

@@ -409,9 +409,10 @@ async def test_when_what_is_required_does_not_fit_the_error_has_the_numbers() ->
     assert error.sections == {"system_instructions": 180, "conversation_history": 23}
     assert (error.needed, error.budget, error.max_tokens) == (203, 100, 100)
     assert str(error) == (
-        "what may not be left out needs 203 tokens (`system_instructions` 180, `conversation_history` 23), "
-        "but of `max_tokens` 100 messages may have 100; no context was composed: "
-        "raise `max_tokens`, or give a required section one of its own"
+        "the messages that may not be left out need 203 tokens (`system_instructions` 180, "
+        "`conversation_history` 23), but messages may have 100 tokens of `max_tokens` 100; "
+        "no context was composed: "
+        "raise `max_tokens`, or limit a required section with a `max_tokens` of its own"
     )
     assert not isinstance(error, ValueError)
 
@@ -425,7 +426,7 @@ async def test_when_tools_take_the_room_the_error_says_so() -> None:
         await template.compose(Memory(), "ana", "trip", tools=tools)
     assert caught.value.tools == TokenCounter().count_tools(tools)
     assert "lower `reserve_output`" in str(caught.value)
-    with pytest.raises(BudgetExceeded, match="of `max_tokens` 20 nothing is left for messages") as caught:
+    with pytest.raises(BudgetExceeded, match="nothing of `max_tokens` 20 is left for messages") as caught:
         await ContextTemplate([Talk(*talk(3))]).compose(Memory(), "ana", "trip", tools=tools, max_tokens=20)
     assert "offer fewer tools" in str(caught.value)
     assert "lower `reserve_output`" not in str(caught.value)

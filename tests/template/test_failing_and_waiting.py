@@ -24,8 +24,8 @@ from autonomy_ctx import (
 )
 
 ADVICE = (
-    "Mend the section, or set `required = False` on it before it joins the template "
-    "if a turn may go on without it"
+    "Fix the section. If a turn may do without it, set `required = False` on it before "
+    "you add it to the template"
 )
 
 

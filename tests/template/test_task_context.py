@@ -575,7 +575,7 @@ async def test_a_task_without_words_is_told_by_its_action_and_one_with_nothing_i
     for nothing in ({}, {"content": ""}, {"content": None, "subtask": ""}):
         with pytest.raises(InvalidMessage, match="content"):
             await built.build_context(Task(parameters=nothing))
-    with pytest.raises(TypeError, match="dict is no task or event"):
+    with pytest.raises(TypeError, match="dict is neither a task nor an event"):
         await built.build_context({"action": "execute", "parameters": {"content": "Pack."}})
 
 
@@ -585,7 +585,7 @@ def test_what_is_wrong_is_said_at_once() -> None:
     for wrong_sources in (None, EventBusContextSource(EventBus())):
         with pytest.raises(TypeError, match="must be a list of sources"):
             TaskContextManager(TokenCounter(), wrong_sources)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="str is no task or event"):
+    with pytest.raises(TypeError, match="str is neither a task nor an event"):
         EventBus().publish("something happened")
     with pytest.raises(TypeError, match="get_messages_only"):
         MemoryContextSource(object())

@@ -218,7 +218,7 @@ def test_tools_are_found_by_name_and_functions_become_tools() -> None:
         return x
 
     assert list(tools_by_name([add, plain, weather, add])) == ["add", "plain", "weather-now"]
-    with pytest.raises(InvalidTool, match="tool `add` comes twice"):
+    with pytest.raises(InvalidTool, match="tool `add` is given twice"):
         tools_by_name([add, tool(name="add")(plain)])
 
 

@@ -71,7 +71,7 @@ def _parse_event(headers: Mapping[str, str], payload: bytes) -> StreamFrame:
     try:
         data = json.loads(payload) if payload else {}
     except (ValueError, RecursionError):
-        raise _damage_error("the payload of a frame is no JSON") from None
+        raise _damage_error("the payload of a frame is not JSON") from None
     if headers.get(":message-type") == "exception":
         message = data.get("message", data.get("Message")) if isinstance(data, dict) else None
         return StreamFrame("error", {"code": headers.get(":exception-type", ""), "message": message})

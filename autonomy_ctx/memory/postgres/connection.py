@@ -247,7 +247,7 @@ class Database:
             async with await psycopg.AsyncConnection.connect(self.url, **self.options) as connection:
                 await connection.execute(statement)
         except psycopg.Error as error:
-            logger.warning("%s: the server did not compute a distance: %s", self.name, describe(error))
+            logger.warning("%s: a test of pgvector failed on the server: %s", self.name, describe(error))
             return False
         return True
 
@@ -345,7 +345,7 @@ class Database:
                 raise StoreBusy(
                     path=self.name,
                     seconds=self.timeout,
-                    problem=f"rolled back {deadline.conflicts} attempts for other transactions within",
+                    problem=f"rolled back {deadline.conflicts} attempts because of other transactions within",
                     advice="Try again, or use fewer writers at once",
                 ) from None
         else:
@@ -385,7 +385,7 @@ class Database:
         raise StoreUnavailable(
             path=self.name,
             problem="the connection was lost during a commit, and the outcome is not known",
-            advice="read what is there before you try again",
+            advice="read the stored data before you try again",
         )
 
     async def _open(self, loop: asyncio.AbstractEventLoop, deadline: _Deadline) -> _Pool:

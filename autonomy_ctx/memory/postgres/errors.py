@@ -164,13 +164,15 @@ def translate(error: psycopg.Error, path: str, seconds: float, *, has_expired: b
     if state in _MISSING_TABLE_STATES:
         return StoreUnavailable(
             path=path,
-            problem="tables of autonomy_ctx are missing or not as they were made",
+            problem="tables of autonomy_ctx are missing or were changed",
             advice="restore a backup; nothing is written to new, empty tables in their place",
         )
     if classify(error) is not Failure.FINAL:
         return outage_error(path, describe(error), seconds)
     name = type(error).__name__
-    return StoreError(f"{path}: PostgreSQL refused with {name} ({state or 'no state'}); nothing was stored")
+    return StoreError(
+        f"{path}: PostgreSQL refused the statement with {name} ({state or 'no state'}); nothing was stored"
+    )
 
 
 def outage_error(path: str, problem: str, seconds: float, *, may_be_stored: bool = False) -> StoreUnavailable:

@@ -1,7 +1,7 @@
-"""`Notifications`: wakes those who wait for what another process has done, by LISTEN on one connection.
+"""`Notifications`: wakes waiting tasks when another process has written, by LISTEN on one connection.
 
-A notification only wakes. What is true stands in the tables, and whoever waits looks there now and then:
-without a connection that can listen, as behind a pooler, waiting becomes polling.
+A notification only wakes a task; the state is in the tables. A waiting task also reads the tables from time
+to time. So without a connection that can listen, such as behind a pooler, waiting becomes polling.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ class _Listener:
             except (psycopg.Error, OSError) as error:
                 if wait == RECONNECT_SECONDS:
                     problem = describe(error) if isinstance(error, psycopg.Error) else type(error).__name__
-                    logger.warning("notifications are not received, tables are asked instead: %s", problem)
+                    logger.warning(
+                        "notifications are not received, so tables are polled instead: %s", problem
+                    )
             await asyncio.sleep(wait)
             wait = min(2 * wait, MAX_RECONNECT_SECONDS)
 

@@ -71,7 +71,7 @@ def translate_error(error: BaseException, path: str, seconds: float) -> BaseExce
                 problem=f"cannot be opened for writing ({name})",
                 advice="check that the file and its folder belong to this user and are not read-only",
             )
-    return StoreError(f"{path}: SQLite refused with {name}; nothing was stored")
+    return StoreError(f"{path}: SQLite refused the statement with {name}; nothing was stored")
 
 
 # Before this version, two connections that checkpoint and write at once could damage the file.
@@ -90,7 +90,7 @@ def path_from_url(url: str) -> str:
         # The rest of a URL may hold a password: it is not repeated.
         raise StoreUnavailable(
             path="sqlite://...",
-            problem="names a host, and SQLite files are here",
+            problem="names a host, but an SQLite file must be on this machine",
             advice="write sqlite:///relative.db or sqlite:////absolute.db",
         )
     path = url[len(prefix) :].split("?", 1)[0]
@@ -220,7 +220,7 @@ class FileLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             while not self._in_place():
                 logger.warning(
-                    "%s was removed while it was in use; it is made again. Leave it there", self.path
+                    "%s was removed while it was in use, and was created again. Do not remove it", self.path
                 )
                 os.close(self._file)
                 self._file = self._open()
@@ -327,7 +327,7 @@ def check_file_present(path: str) -> None:
         raise StoreUnavailable(
             path=path,
             problem="the file is gone" if found < 0 else "the file is empty now",
-            advice="put it back: the same memory goes on with it; nothing is written to a new, empty one",
+            advice="put it back, and this memory works again; no new, empty file is written",
         )
 
 

@@ -553,7 +553,7 @@ class SqliteStore:
             raise StoreUnavailable(
                 path=self.path,
                 problem=f"the disk gave no answer for {2 * self.timeout:g} s; the outcome is not known",
-                advice="send the same message with the same id again: it is kept once",
+                advice="send the same message with the same id again: it is stored once",
             )
         if job.error is not None:
             raise job.error
@@ -593,7 +593,7 @@ def _warn_about_old_sqlite() -> None:
     if not _has_warned and sqlite3.sqlite_version_info < WAL_RESET_FIX_VERSION:
         _has_warned = True
         logger.warning(
-            "SQLite %s can damage a file that two connections write and checkpoint at once (mended in "
+            "SQLite %s can damage a file that two connections write and checkpoint at once (fixed in "
             "3.51.3). Processes that use autonomy_ctx take turns; let no other program write to the file.",
             sqlite3.sqlite_version,
         )

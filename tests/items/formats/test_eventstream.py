@@ -100,7 +100,7 @@ def test_lengths_that_cannot_be_are_damage_and_are_not_waited_for(size: int, hea
 
 
 def test_a_payload_that_is_no_json_is_damage() -> None:
-    with pytest.raises(StreamError, match="no JSON"):
+    with pytest.raises(StreamError, match="is not JSON"):
         decoded(frame(header(":event-type", "a"), b"{"))
 
 
