@@ -1,4 +1,4 @@
-"""What adapters share beside the engine."""
+"""The base class of adapters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from autonomy_ctx.template.composed import ComposedContext
 
 
 class ContextAdapter(AsyncResource):
-    """What adapters offer beside their seam. Use one in a `with` or an `async with`, or close it."""
+    """What all adapters offer. Use an adapter in a `with` or an `async with`, or close it."""
 
     engine: ContextEngine
 
     @property
     def memory(self) -> Memory:
-        """Where conversations are kept, with search, facts, pins and summaries."""
+        """The memory with all conversations, with search, facts, pins and summaries."""
         return self.engine.memory
 
     async def explain(
@@ -29,7 +29,7 @@ class ContextAdapter(AsyncResource):
         step: int | None = None,
         scope: str | None = None,
     ) -> ComposedContext:
-        """What the model was shown in a past call, byte for byte: by default in the newest one."""
+        """The context of a past model call, byte for byte; by default of the newest call."""
         return await self.engine.run(self.engine.explain, conversation, turn, step=step, scope=scope)
 
     async def settled(self) -> None:

@@ -1,4 +1,7 @@
-"""Microsoft Agent Framework: a context provider that replaces what a model is sent; sessions stay whole."""
+"""Microsoft Agent Framework: a context provider that replaces the messages for a model.
+
+Sessions stay complete.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ _REMEDY = (
 class ContextProvider(ContextAdapter, framework.ContextProvider):
     """Gives an agent a context with summaries, facts and a budget.
 
-    `scope` is a name, or a function of the session. The conversation is the id of the session. What other
-    context providers add to a call is sent and not stored.
+    `scope` is a name, or a function that takes the session. The conversation is the id of the session.
+    Messages that other context providers add to a call are sent but not stored.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class ContextProvider(ContextAdapter, framework.ContextProvider):
 
 
 class _ModelCalls(framework.ChatMiddleware):
-    """Sends our context in the place of a history, at each call of one run."""
+    """Sends our context instead of the history, in each call of one run."""
 
     def __init__(self, provider: ContextProvider, key: Key, histories: Sequence[str]) -> None:
         self._engine, self._key, self._histories = provider.engine, key, histories
@@ -94,13 +97,13 @@ class _ModelCalls(framework.ChatMiddleware):
             await store(context.result)
 
     def _is_passing(self, message: framework.Message) -> bool:
-        """Whether another provider has added it to this call."""
+        """Whether another context provider has added this message to this call."""
         source = message.additional_properties.get("_attribution", {}).get("source_id")
         return source is not None and source not in self._histories
 
 
 def from_messages(messages: Iterable[framework.Message]) -> list[SourcedMessage]:
-    """The messages of a request; each result of a tool is a message of its own."""
+    """The messages of a request; each tool result is a separate message."""
     said: list[SourcedMessage] = []
     for message in messages:
         results = [one for one in message.contents if one.type == "function_result"]
@@ -119,7 +122,7 @@ def from_messages(messages: Iterable[framework.Message]) -> list[SourcedMessage]
 
 
 def to_messages(messages: Iterable[SourcedMessage]) -> list[framework.Message]:
-    """The messages for a chat client; results that follow each other are one message there."""
+    """The messages for a chat client; consecutive tool results become one message."""
     made: list[framework.Message] = []
     for one in messages:
         message = one.source or framework.Message(

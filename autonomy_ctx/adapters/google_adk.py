@@ -1,4 +1,7 @@
-"""Google's Agent Development Kit: a plugin that replaces what a model is sent; sessions stay as they are."""
+"""Google's Agent Development Kit: a plugin that replaces the messages for a model.
+
+Sessions stay unchanged.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ _OTHER_AGENT = "For context:"
 class ContextPlugin(ContextAdapter, BasePlugin):
     """Gives the agents of a runner a context with summaries, facts and a budget.
 
-    `scope` is a name, or a function of the callback's context, such as `lambda context: context.user_id`.
-    The conversation is the id of the session; that of an agent below the root is `session/agent`, for it
-    sees another history. Agents with `include_contents="none"` are left alone.
+    `scope` is a name, or a function that takes the callback's context, such as `lambda context:
+    context.user_id`. The conversation is the id of the session. An agent below the root has the conversation
+    `session/agent`, because it sees another history. Agents with `include_contents="none"` are not changed.
     """
 
     def __init__(self, *, scope: Scope, name: str = "autonomy_ctx", **options: Unpack[EngineOptions]) -> None:
@@ -39,11 +42,11 @@ class ContextPlugin(ContextAdapter, BasePlugin):
         self._contexts: ConversationCache[Key, FrameworkContext] = ConversationCache(256)
 
     async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
-        """Remember who is about to ask a model."""
+        """Remember which agent is about to call a model."""
         self._agents[agent.name] = agent
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-        """Store what is new of the history, and send our context in its place."""
+        """Store the new messages of the history, and send our context instead."""
         includes = getattr(self._agents.get(callback_context.agent_name), "include_contents", "default")
         if includes != "default" or llm_request.previous_interaction_id:
             return
@@ -86,7 +89,7 @@ class ContextPlugin(ContextAdapter, BasePlugin):
 
 
 def _is_passing(content: types.Content, known: Collection[str | int]) -> bool:
-    """Whether a content is for this call only: instructions that ADK puts between the contents."""
+    """Whether a content is only for this call, such as instructions that ADK puts between the contents."""
     parts = parts_of(content)
     if content.role != "user" or any(part.function_response for part in parts):
         return False
@@ -94,7 +97,7 @@ def _is_passing(content: types.Content, known: Collection[str | int]) -> bool:
 
 
 def _identity(part: types.Part) -> str | int:
-    """What tells a part from others: its text, or what it shares with the event that it was copied from."""
+    """The identity of a part: its text, or the object that it shares with the event it was copied from."""
     return part.text if part.text is not None else id(part.inline_data or part.file_data or part)
 
 

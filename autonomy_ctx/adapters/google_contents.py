@@ -1,4 +1,4 @@
-"""Contents of Google's Agent Development Kit and our messages: both ways."""
+"""Converts contents of Google's Agent Development Kit to our messages and back."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MADE_ID = "adk-call-"
 
 
 def from_contents(contents: Sequence[types.Content], *, made_ids: int = 0) -> list[SourcedMessage]:
-    """The messages of a request; each result of a tool is a message of its own.
+    """The messages of a request; each tool result is a separate message.
 
-    Calls without an id get one, after so many that were made before; results without are in their order.
+    Calls without an id get one, numbered after earlier calls. Results without an id are matched by order.
     """
     said: list[SourcedMessage] = []
     ids = (f"{MADE_ID}{number}" for number in count(made_ids + 1))
@@ -51,7 +51,7 @@ def from_contents(contents: Sequence[types.Content], *, made_ids: int = 0) -> li
 
 
 def to_contents(messages: Iterable[SourcedMessage]) -> list[types.Content]:
-    """The contents of a request; neighbours of one role are one content there."""
+    """The contents of a request; consecutive messages of one role become one content."""
     contents: list[types.Content] = []
     names: dict[str | None, str] = {}
     for one in messages:
@@ -96,7 +96,7 @@ def _part(part: types.Part) -> Part:
 
 
 def _tool_message(response: dict[str, Any], call_id: str) -> Message:
-    """A result; ADK and Google have a text under one of three names."""
+    """A tool result; ADK and Google put its text under one of three names."""
     name, value = next(iter(response.items())) if len(response) == 1 else ("", None)
     is_text = name in ("result", "output", "error") and isinstance(value, str)
     text = value if is_text else json.dumps(response, ensure_ascii=False, default=str)

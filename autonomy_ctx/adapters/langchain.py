@@ -1,6 +1,7 @@
 """`ContextMiddleware`: our context for agents of LangChain and graphs of LangGraph.
 
-The framework keeps its messages in its own state; the model sees what our template composed of them.
+The framework keeps its messages in its own state. The model sees the context that our template composes from
+them.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ _ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"
 
 
 class ContextMiddleware(AgentMiddleware, ContextAdapter):
-    """Give it to `create_agent(middleware=[...])`, before others that change messages.
+    """Pass it to `create_agent(middleware=[...])`, before other middleware that changes messages.
 
-    `scope` is a name, or a function of the `ModelRequest`; the conversation is the `thread_id`. In a graph
-    of your own, `compose` and `acompose` give the messages to send. Other arguments: see `ContextEngine`.
+    `scope` is a name, or a function that takes the `ModelRequest`. The conversation is the `thread_id`. In
+    your own graph, `compose` and `acompose` return the messages to send. Other arguments: see
+    `ContextEngine`.
     """
 
     def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
@@ -70,9 +72,9 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
         return response
 
     async def acompose(self, messages: Sequence[BaseMessage], *, call: Any = None) -> list[BaseMessage]:
-        """The messages to send for the whole history of a graph's thread; inside a node of the graph.
+        """The messages to send for the whole history of a thread. Call it inside a node of the graph.
 
-        `call` is what a `scope` that is a function is given, such as the state.
+        If `scope` is a function, it gets `call`, such as the state.
         """
         leading = 0
         while leading < len(messages) and isinstance(messages[leading], SystemMessage):
@@ -82,7 +84,7 @@ class ContextMiddleware(AgentMiddleware, ContextAdapter):
         return [from_message(one) for one in (*context.instructions, *context.messages)]
 
     def compose(self, messages: Sequence[BaseMessage], *, call: Any = None) -> list[BaseMessage]:
-        """The same in a graph that is not async."""
+        """The same for a graph that is not async."""
         return self.engine.run_sync(self.acompose, messages, call=call)
 
     async def _compose(self, key: Key, request: ModelRequest) -> FrameworkContext:
@@ -135,7 +137,7 @@ def to_message(message: BaseMessage) -> Message:
 
 
 def from_message(shown: SourcedMessage) -> BaseMessage:
-    """What LangChain sends for a message: its own one, or ours if that was changed or added."""
+    """The LangChain message for a message: its original, or a new one if ours was changed or added."""
     if shown.source is not None:
         return shown.source
     message = shown.message
@@ -149,7 +151,7 @@ def from_message(shown: SourcedMessage) -> BaseMessage:
 
 
 def _to_part(block: Mapping[str, Any]) -> Part | None:
-    """A content block as ours; calls are read elsewhere, and what we have no part for leaves a note."""
+    """A content block as our part. Unsupported blocks become a note; tool calls are read elsewhere."""
     match block.get("type"):
         case "text":
             return TextContent(block.get("text") or "")

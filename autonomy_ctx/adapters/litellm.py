@@ -1,6 +1,6 @@
 """LiteLLM's proxy: a hook that replaces the messages of a request, for any client in any language.
 
-Clients send their whole history, as always; what they send is stored, and the model sees our context.
+Clients send their whole history, as always. It is stored, and the model sees our context.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _CLIENT_ERRORS = (BudgetExceeded, HistoryMismatch, InvalidKey, InvalidMessage, U
 class ContextHook(ContextAdapter, CustomLogger):
     """Gives the chat completions of a proxy a context with summaries, facts and a budget.
 
-    `scope` is a name, or a function of the caller's key, such as `lambda key: key.user_id`. The conversation
-    is the id of the session that a request names; one without is answered with 400. An answer is stored
-    when the client sends it back with its next request. Other kinds of requests are left alone.
+    `scope` is a name, or a function that takes the caller's key, such as `lambda key: key.user_id`. The
+    conversation is the session id of a request; a request without one gets status 400. An answer is stored
+    when the client sends it back with its next request. Other kinds of requests are not changed.
     """
 
     def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
@@ -49,7 +49,7 @@ class ContextHook(ContextAdapter, CustomLogger):
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
     ) -> dict[str, Any]:
-        """Store what is new of the messages, and put our context in their place."""
+        """Store the new messages, and replace all of them by our context."""
         if call_type not in _CHAT or "messages" not in data:
             return data
         try:
@@ -102,7 +102,7 @@ def _part(part: Any, path: str) -> Part:
 
 
 def _call(call: Any) -> Any:
-    """A call as messages have it; one of a custom tool has a text instead of arguments."""
+    """A tool call in the format of messages; a custom tool has text instead of arguments."""
     custom = call.get("custom") if isinstance(call, Mapping) else None
     return {"id": call.get("id"), "name": custom["name"], "arguments": custom["input"]} if custom else call
 

@@ -1,6 +1,6 @@
 """`ContextMemory`: our context as the memory of agents and chat engines of LlamaIndex.
 
-Our log is the history: what the framework puts is stored, and what it gets is what our template composed.
+Our log is the history: `put` stores a message, and `get` returns the context that our template composes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _BLOCKS = (TextBlock, ImageBlock, ThinkingBlock, ToolCallBlock)
 
 
 class ContextMemory(BaseMemory, ContextAdapter):
-    """Give it to `agent.run(memory=...)` or to a chat engine; one object for each conversation.
+    """Pass it to `agent.run(memory=...)` or to a chat engine. Use one object for each conversation.
 
-    `scope` is a name, or a function of the memory. Other arguments: see `ContextEngine`. `share` makes a
-    memory for another conversation that has the same engine.
+    `scope` is a name, or a function that takes the memory. Other arguments: see `ContextEngine`. `share`
+    makes a memory for another conversation with the same engine.
     """
 
     conversation: str
@@ -61,7 +61,7 @@ class ContextMemory(BaseMemory, ContextAdapter):
         return cls(**kwargs)
 
     def share(self, conversation: str) -> ContextMemory:
-        """Another conversation with the same memory and background; close only the first one."""
+        """Another conversation with the same memory and background work; close only the first one."""
         made: ContextMemory = self.model_copy(update={"conversation": conversation})
         return made
 
@@ -70,7 +70,7 @@ class ContextMemory(BaseMemory, ContextAdapter):
         return self.engine.run_sync(self._compose)  # type: ignore[no-any-return]
 
     def get_all(self) -> list[ChatMessage]:
-        """All that was said."""
+        """All stored messages."""
         return [from_message(one) for one in self.engine.run_sync(self.engine.history, self._key())]
 
     def put(self, message: ChatMessage) -> None:
@@ -82,7 +82,7 @@ class ContextMemory(BaseMemory, ContextAdapter):
         self.engine.run_sync(self.engine.append, self._key(), [to_message(one) for one in messages])
 
     def set(self, messages: list[ChatMessage]) -> None:
-        """Store what is new of a whole history; one that differs goes on in a fork."""
+        """Store the new messages of a whole history. A history that differs continues in a fork."""
         said = [SourcedMessage(to_message(one)) for one in messages]
         self.engine.run_sync(self.engine.store_history, self._key(), said)
 
@@ -126,7 +126,7 @@ def to_message(message: ChatMessage) -> Message:
 
 
 def from_message(message: Message) -> ChatMessage:
-    """A message for LlamaIndex: its own one if it was not changed, or ours."""
+    """The LlamaIndex message for a message: its original, or a new one if ours was changed."""
     stored = thaw(message.extra.get(CHAT_MESSAGE))
     if stored:
         own = ChatMessage.model_validate(stored)
@@ -142,7 +142,7 @@ def from_message(message: Message) -> ChatMessage:
 
 
 def _to_part(block: Any) -> Part | None:
-    """A block as ours; what we have no part for leaves a note."""
+    """A block as our part; unsupported blocks become a note."""
     match block:
         case TextBlock():
             return TextContent(block.text)

@@ -1,7 +1,7 @@
 """`ContextCapability`: our context for agents of Pydantic AI.
 
-The framework keeps its message history; each model request is sent what our template composed of it.
-`process_history` is the same as a history processor, which replaces the history with what is sent.
+The framework keeps its message history. Each model request gets the context that our template composes from
+it. `process_history` is a history processor, which replaces the history by the composed context.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ except ImportError as error:
 
 
 class ContextCapability(AbstractCapability[Any], ContextAdapter):
-    """Give it to `Agent(capabilities=[...])`, before others that change messages.
+    """Pass it to `Agent(capabilities=[...])`, before others that change messages.
 
-    `scope` is a name, or a function of the `RunContext`; the conversation is the `conversation_id`, which
-    Pydantic AI makes itself for a run that has none. Other arguments: see `ContextEngine`.
+    `scope` is a name, or a function that takes the `RunContext`. The conversation is the `conversation_id`,
+    which Pydantic AI generates if a run has none. Other arguments: see `ContextEngine`.
     """
 
     def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
@@ -91,7 +91,7 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
         return response
 
     async def process_history(self, ctx: RunContext[Any], messages: list[Any]) -> list[Any]:
-        """A history processor: for `ProcessHistory`, where our log is the history."""
+        """A history processor for `ProcessHistory`; our log is then the history."""
         marks = [(one.metadata or {}).get(MARK) for one in messages]
         start = max((index + 1 for index, mark in enumerate(marks) if mark), default=0)
         context = await self.engine.compose(

@@ -1,7 +1,7 @@
-"""Messages of Pydantic AI as ours, and back.
+"""Converts messages of Pydantic AI to ours and back.
 
-A request of Pydantic AI holds several of our messages: each prompt and each tool result is one. Requests and
-responses that are shown whole are sent as they were.
+A request of Pydantic AI contains several of our messages: one for each prompt and each tool result. Requests
+and responses that are shown completely are sent unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARK = "autonomy_ctx"
 
 @dataclass(frozen=True, eq=False)
 class RequestPart:
-    """A part of a request that says something, and how many such parts the request has."""
+    """A part of a request with content, and how many such parts the request has."""
 
     request: m.ModelRequest
     part: Any
@@ -35,7 +35,7 @@ class RequestPart:
 
 
 def to_messages(history: Sequence[Any]) -> list[SourcedMessage]:
-    """A message history as messages; a request is one for each prompt and each tool result."""
+    """A message history as our messages: one for each prompt, tool result and response."""
     found: list[SourcedMessage] = []
     for one in history:
         if isinstance(one, m.ModelResponse):
@@ -47,7 +47,7 @@ def to_messages(history: Sequence[Any]) -> list[SourcedMessage]:
 
 
 def from_messages(context: FrameworkContext) -> list[Any]:
-    """The history to send: the framework's own requests and responses where they are whole."""
+    """The history to send; complete requests and responses are the framework's own objects."""
     sent: list[Any] = []
     for _, group in groupby(context.messages, _request_id):
         [first, *rest] = [one.source or from_message(one.message) for one in group]
@@ -68,7 +68,7 @@ def _request_id(one: SourcedMessage) -> int:
 
 
 def from_message(message: Message) -> Any:
-    """A message of ours, one that the framework does not have."""
+    """Our message as a message of the framework, which does not have it yet."""
     if message.role is ChatRole.ASSISTANT:
         parts: list[Any] = [m.TextPart(message.text)] if message.text else []
         parts += [m.ToolCallPart(call.name, call.arguments, call.id) for call in message.tool_calls]
@@ -86,7 +86,7 @@ def from_message(message: Message) -> Any:
 
 
 def _request_message(part: Any) -> Message | None:
-    """What a part of a request says; None for what only the framework reads."""
+    """The message for a part of a request; None for parts that only the framework reads."""
     match part:
         case m.UserPromptPart():
             given = [part.content] if isinstance(part.content, str) else part.content
@@ -119,7 +119,7 @@ def _content(given: Sequence[Any]) -> str | tuple[Part, ...]:
 
 
 def _to_part(given: Any) -> Part | None:
-    """A piece of content as ours; what we have no part for leaves a note."""
+    """A piece of content as our part; unsupported content becomes a note."""
     match given:
         case str():
             return TextContent(given)
@@ -139,13 +139,13 @@ def _to_part(given: Any) -> Part | None:
 
 
 def leading_parts(history: Sequence[Any]) -> list[Any]:
-    """What stands before the first answer: there the framework has its system prompts."""
+    """The parts before the first answer, where the framework has its system prompts."""
     requests = takewhile(lambda one: isinstance(one, m.ModelRequest), history)
     return [part for request in requests for part in request.parts]
 
 
 def read_instructions(given: Sequence[Any]) -> list[SourcedMessage]:
-    """The rules among parts, or of a request, except those that a template added before."""
+    """The instructions among parts or of a request, except those that a template has added."""
     found: list[SourcedMessage] = []
     for one in given:
         match one:

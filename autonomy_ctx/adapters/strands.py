@@ -1,7 +1,7 @@
-"""Strands Agents: a conversation manager whose log is the history, and whose context the model sees.
+"""Strands Agents: a conversation manager that stores the history and composes what the model sees.
 
-The agent's `messages` stay whole. Before each call of a model a middleware replaces what is sent. An agent
-without messages, such as one after a restart, gets those of the log.
+The agent's `messages` stay complete. Before each model call, a middleware replaces the messages to send. An
+agent without messages, such as after a restart, gets those of the log.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _REMEDY = "give ContextConversationManager a `conversation`, or the agent a sess
 class ContextConversationManager(ContextAdapter, ConversationManager):
     """Gives a Strands agent a context with summaries, facts and a budget.
 
-    `scope` is a name, or a function of the agent. `conversation` is needed unless the agent has a session
-    manager: then it is the id of the session. An agent has one conversation.
+    `scope` is a name, or a function that takes the agent. `conversation` is needed unless the agent has a
+    session manager; then it is the id of the session. An agent has one conversation.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
         registry.add_callback(AfterInvocationEvent, self._store_answer)
 
     def apply_management(self, agent: Any, **kwargs: Any) -> None:
-        """Nothing: the agent's messages stay whole."""
+        """Do nothing: the agent's messages stay complete."""
 
     def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
-        """After an overflow, compose the next context smaller; raise the error if that cannot be."""
+        """After an overflow, make the next context smaller; raise the error if that is impossible."""
         tokens = int(self._context.composed.tokens * OVERFLOW_FRACTION) if self._context else 0
         if e is not None and self._max_tokens is not None and tokens >= self._max_tokens:
             raise e

@@ -1,4 +1,4 @@
-"""Messages of Strands Agents, which are those of Amazon's Converse, and ours: both ways."""
+"""Converts messages of Strands Agents (the format of Amazon's Converse) to ours and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autonomy_ctx.items.message import (
 
 
 def from_strands(messages: Sequence[Mapping[str, Any]]) -> list[SourcedMessage]:
-    """The messages of an agent; each result of a tool is a message of its own."""
+    """The messages of an agent; each tool result is a separate message."""
     said: list[SourcedMessage] = []
     for message in messages:
         results = [block for block in message["content"] if "toolResult" in block]
@@ -34,7 +34,7 @@ def from_strands(messages: Sequence[Mapping[str, Any]]) -> list[SourcedMessage]:
 
 
 def to_strands(messages: Iterable[SourcedMessage]) -> list[dict[str, Any]]:
-    """The messages for a model; neighbours of one role are one message there."""
+    """The messages for a model; consecutive messages of one role become one."""
     turns: list[dict[str, Any]] = []
     for one in messages:
         role = "assistant" if one.message.role is ChatRole.ASSISTANT else "user"
