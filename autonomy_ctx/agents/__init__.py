@@ -1,1 +1,1 @@
-"""An agent repeats compose, ask and remember; a node hosts agents."""
+"""Agents compose a context, call a model and store the answer, turn by turn. A node hosts agents."""

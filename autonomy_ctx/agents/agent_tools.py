@@ -1,8 +1,8 @@
-"""The tools of one agent: those it was made with, and those of servers, which may change between two turns.
+"""The tools of one agent: fixed ones, and those of MCP servers, which may change between two turns.
 
-A turn sees the tools that there were when it began. Tools of servers come last, in the order in which they
-were first seen, and a name that a tool once has it keeps: so what a model is told of the tools stays the
-same as long as possible, and a provider's cache of it is of use.
+A turn uses the tools that existed when it began. Tools of servers come last, in the order in which they were
+first seen, and keep their names. So the list of tools stays the same as long as possible, and a provider can
+cache it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class AgentTools:
         return self._listing
 
     async def prepare(self) -> None:
-        """Take in what the sources have now; the first time, wait until each has answered or has failed."""
+        """Read the current tools of all servers.
+
+        The first call waits until each server has answered or failed.
+        """
         if not self._sources or self._closed:
             return
         async with anyio.create_task_group() as group:
@@ -73,7 +76,7 @@ class AgentTools:
             self._listing = ToolListing.of(self._merge(listed))
 
     async def close(self) -> None:
-        """Let go of all sources."""
+        """Close the connections to all servers."""
         self._closed = True
         # Side by side: a server may take seconds to end.
         async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""What an agent has done since it started, in plain numbers."""
+"""Counters of what an agent has done since it started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node: hosts agents, and owns what they share: memory, background work, a way in from outside."""
+"""A node hosts agents and owns what they share: memory, background work and servers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Serve: TypeAlias = Callable[["Node"], AbstractAsyncContextManager[Any]]
 
 
 class Node(AsyncResource):
-    """Hosts agents that share memory and background work; use it in an `async with`, or `Node.start(main)`.
+    """Hosts agents that share memory and background work. Use `async with Node(...)` or `Node.start(main)`.
 
-    `memory` is a `Memory`, which stays its owner's, or a URL such as `sqlite:///agents.db`; without one
-    conversations live as long as the node. `serve` opens a way in, such as `http(port=8000)`.
+    `memory` is a `Memory`, which the node does not close, or a URL such as `sqlite:///agents.db`. Without it,
+    conversations are lost when the node is closed. `serve` is a server to start, such as `http(port=8000)`.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Node(AsyncResource):
     ) -> None:
         """Run an application until it is stopped: by Ctrl-C, a TERM signal or `node.stop()`.
 
-        `main` is given the node and starts its agents; the node goes on when it returns. An error in it
-        ends the node and is raised here.
+        `main` gets the node and starts its agents. The node keeps running after `main` has returned. An error
+        in `main` stops the node and is raised here.
         """
         anyio.run(_run_new, cls, main, {"name": name, "memory": memory, "serve": serve}, backend=backend)
 
     async def run(self, main: Callable[[Self], Awaitable[Any]]) -> None:
-        """What `start` does, with a node that is made already, inside an event loop."""
+        """The same as `start`, for an existing node and inside a running event loop."""
         failed: list[Exception] = []
         async with self, _stop_at_signals(self) as scope:
             with scope:
@@ -74,29 +74,29 @@ class Node(AsyncResource):
             raise failed[0]
 
     async def serve(self, serve: Serve) -> None:
-        """Open one more way in, such as `http(port=8000)`, of a node that is open; closed with the node."""
+        """Start one more server for this open node, such as `http(port=8000)`. It is closed with the node."""
         if self._closed:
             raise AgentClosed(self.name)
         await self._servers.enter_async_context(serve(self))
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, and takes no more turns."""
+        """Whether the node is closed and takes no more turns."""
         return self._closed
 
     @property
     def agents(self) -> list[Agent]:
-        """The agents it hosts, in the order they were started."""
+        """The agents of this node, in the order in which they were started."""
         return list(self._agents.values())
 
     def agent(self, name: str) -> Agent:
-        """The agent of a name, or `UnknownAgent`."""
+        """The agent with this name. Raises `UnknownAgent` if there is none."""
         if name not in self._agents:
             raise UnknownAgent(name, known=list(self._agents))
         return self._agents[name]
 
     def host(self, agent: Agent) -> None:
-        """Take an agent in, under its name; `Agent.start` does this."""
+        """Add an agent under its name. `Agent.start` calls this."""
         if self._closed:
             raise AgentClosed(self.name)
         if agent.name in self._agents:
@@ -106,29 +106,29 @@ class Node(AsyncResource):
         self._agents[agent.name] = agent
 
     def release(self, agent: Agent) -> None:
-        """Let an agent go; `agent.close()` does this."""
+        """Remove an agent. `agent.close()` calls this."""
         if self._agents.get(agent.name) is agent:
             del self._agents[agent.name]
 
     async def healthy(self) -> bool:
-        """Whether memory can be written now."""
+        """Whether a write to memory works now."""
         return not self._closed and await self.memory.health_check()
 
     async def get_metrics(self) -> dict[str, Mapping[str, int | float]]:
-        """Counters of memory and of each agent, by `memory` and `agent:NAME`."""
+        """Counters of memory (under `memory`) and of each agent (under `agent:NAME`)."""
         counts = {"memory": await self.memory.get_metrics()}
         return counts | {f"agent:{agent.name}": agent.get_metrics() for agent in self.agents}
 
     def stop(self) -> None:
-        """Let `start`, `run` or `wait_stopped` return."""
+        """Stop the node: `start`, `run` and `wait_stopped` return."""
         self._stopped.set()
 
     async def wait_stopped(self) -> None:
-        """Wait until somebody stops the node."""
+        """Wait until the node is stopped."""
         await self._stopped.wait()
 
     async def close(self) -> None:
-        """Close what it serves, its agents, and what they share. Twice is harmless."""
+        """Close the servers, the agents, and what they share. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -169,7 +169,7 @@ async def _close_all(agents: Sequence[Agent]) -> None:
 
 
 async def _close_logged(agent: Agent) -> None:
-    """Close an agent; one that fails at it must not keep the others open."""
+    """Close an agent. If that fails, the others must still be closed."""
     try:
         await agent.close()
     except Exception:
@@ -183,7 +183,7 @@ async def _run_new(kind: type[Node], main: Callable[[Any], Awaitable[Any]], opti
 
 @asynccontextmanager
 async def _stop_at_signals(node: Node) -> AsyncIterator[anyio.CancelScope]:
-    """A scope that a signal cancels, so that whatever `main` is at ends, too."""
+    """A cancel scope that a signal cancels, so that `main` ends too."""
     scope = anyio.CancelScope()
 
     async def watch() -> None:

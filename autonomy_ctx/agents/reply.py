@@ -1,7 +1,7 @@
 """The reply of a turn, and the events of a turn while it runs.
 
-The turn runs in the background; `AgentStream` only reads its events, so that whoever stops reading
-leaves nothing half open.
+The turn runs in the background. `AgentStream` only reads its events, so a reader that stops early leaves
+nothing half open.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ TOKENS_USED_UP = "tokens"
 class AgentReply:
     """The answer of one turn. `str()` is its text.
 
-    `stop` is `end`, or why it ended otherwise: `length`, `refused`, `waiting_for_input` (then `question`
-    is what the user is asked), `steps` or `tokens` for the agent's own limits, or the provider's word.
-    `messages` are what the turn added to memory after the user's message; `usage` is of all its steps.
+    `stop` is the reason why the turn ended: `end`, `length`, `refused`, `waiting_for_input` (then `question`
+    is the question to the user), `steps` or `tokens` for a limit of the agent, or the provider's own word.
+    `messages` are the messages that the turn stored after the user's message. `usage` is the sum of all
+    steps.
     """
 
     text: str
@@ -53,7 +54,7 @@ class AgentReply:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswered:
-    """A call has its result; the message is what memory keeps and the model reads."""
+    """A tool call has its result. The message is what memory stores and the model reads."""
 
     call: ToolCall
     message: Message
@@ -98,10 +99,10 @@ def event_size(event: AgentEvent) -> int:
 
 
 class AgentStream:
-    """The events of one turn; the last is `TurnEnded` with the reply. The first `async for` begins it.
+    """The events of one turn. The last is `TurnEnded` with the reply. The first `async for` starts the turn.
 
-    With `max_buffered`, in characters, the turn waits for its reader while more than that is unread.
-    Without it a turn never waits, also not for a reader that has gone.
+    With `max_buffered`, in characters, the turn waits while more than that is unread. Without it, the turn
+    never waits for its reader.
     """
 
     def __init__(self, agent: str, run: RunTurn, background: Background) -> None:
@@ -142,7 +143,7 @@ class AgentStream:
 
     @property
     def buffered(self) -> int:
-        """How much has not been read yet, in characters."""
+        """How many characters have not been read yet."""
         return self._buffered
 
     async def aclose(self) -> None:
@@ -192,7 +193,7 @@ class AgentStream:
             self._scope.cancel()
 
     def _final_error(self) -> Exception:
-        """Why there is nothing more: the turn's own error once, then the usual end."""
+        """The exception that ends the stream: the turn's error once, then `StopAsyncIteration`."""
         error, self._error = self._error, None
         if error is not None:
             self._closed = True

@@ -1,7 +1,7 @@
 """An agent as JSON and back.
 
-Tools and hooks are saved by name and found again in their registries. A model, a template, memory and
-servers of tools are not data: they are given again.
+Tools and hooks are saved by name and looked up in their registries. A model, a template, memory and tool
+servers cannot be saved; pass them again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def to_dict(agent: Agent) -> dict[str, Any]:
 
 
 def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, Any]) -> Agent:
-    """An agent from its dict; what is given goes before what the dict says."""
+    """An agent from its dict. Arguments override the values of the dict."""
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
         raise InvalidContainer("Agent", "name", "is missing")
     name = data["name"]
@@ -104,7 +104,7 @@ def from_dict(kind: type[Agent], data: Mapping[str, Any], given: Mapping[str, An
 
 
 def _summary_options(value: Any) -> Any:
-    """What `context_summary` was, without what is no data: the model, and a rule for profiles."""
+    """The options of `context_summary` without the model and a `profile` function, which cannot be saved."""
     # Imported here: compaction is for those who ask for summaries.
     from autonomy_ctx.compaction.config import ContextSummaryConfig
     from autonomy_ctx.items.summary_schema import SummarySchema

@@ -1,8 +1,8 @@
-"""The sub-agents of one agent: agents of their own, with memory of their own, one conversation each.
+"""The sub-agents of one agent. Each is an agent with its own memory and one conversation.
 
-A sub-agent's messages are kept under its path (`assistant/researcher-1`) in the scope and conversation
-that it works for, and the paths beside that conversation. So they survive a restart, and are deleted
-with it.
+A sub-agent's messages are stored under its path (`assistant/researcher-1`), in the scope and conversation
+that it works for. The paths are stored beside that conversation. So the messages survive a restart and are
+deleted with the conversation.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SubagentHost:
         return _configured_models(self._configs)
 
     async def delete(self, scope: str, conversation: str) -> int:
-        """Delete the part that sub-agents had in a conversation; how many messages it was."""
+        """Delete the messages of sub-agents in a conversation, and return how many there were."""
         return await self._delete(Key(self.memory.agent, scope, conversation))
 
     async def _delete(self, parent: Key) -> int:
@@ -109,7 +109,7 @@ class SubagentHost:
         return deleted
 
     async def close(self) -> None:
-        """Stop all that run."""
+        """Stop all running sub-agents."""
         await self._subagents.stop_all()
 
     def host(self, agent: Agent) -> None:
@@ -132,7 +132,7 @@ class SubagentHost:
         return self._make(path, node=self, memory=self.memory.for_agent(path), **options)
 
     def _check_config(self, name: str) -> None:
-        """Find errors of a configuration now: in the middle of a turn only the model would see them."""
+        """Check a configuration now. In the middle of a turn, only the model would see the error."""
         try:
             self._create(name, f"{self._path}{PATH_SEPARATOR}{name}")
         except (TypeError, ValueError) as error:

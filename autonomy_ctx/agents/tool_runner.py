@@ -20,9 +20,9 @@ from autonomy_ctx.validation import check_seconds
 
 
 class Turn:
-    """One call of a tool, by its name or the tool itself; once run it has an `output` or an `error`.
+    """One call of a tool, given as a name or as a tool. After the call it has an `output` or an `error`.
 
-    `timeout` is in seconds; None leaves it to the tool and the agent.
+    `timeout` is in seconds; None means the timeout of the tool or of the agent.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Turn:
         self.error: BaseException | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Tool, arguments and timeout as JSON; not what came of it."""
+        """Tool, arguments and timeout as JSON, without the result."""
         try:
             kwargs = validate_json(self.kwargs, "kwargs")
         except InvalidMessage as error:
@@ -68,7 +68,7 @@ class Turn:
 async def run_tool_turns(
     environment: TurnEnvironment, key: Key, turns: deque[Turn]
 ) -> AsyncIterator[tuple[Turn, Any]]:
-    """Make the calls and give each turn with its value; one that yields, with each value it yielded."""
+    """Make the calls and yield each turn with its value, or, for a generator, with each yielded value."""
     while turns:
         turn = turns.popleft()
         values = await _run_turn(environment, key, turn)
@@ -101,13 +101,13 @@ async def _call_with_timeout(
 
 
 def _context_items(values: list[Any]) -> list[ContextItem[Any]]:
-    """The items among what a tool gave, also in a list that it returned."""
+    """The context items in the value that a tool returned, also inside a list."""
     flat = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
     return [one for one in flat if isinstance(one, ContextItem)]
 
 
 def _timeout(environment: TurnEnvironment, tool: Tool[..., Any], turn: Turn) -> float | None:
-    """The turn's own time, else the tool's, else the agent's."""
+    """The timeout of the turn, else of the tool, else of the agent."""
     for seconds in (turn.timeout, tool.timeout):
         if seconds is not None:
             return seconds

@@ -1,9 +1,9 @@
-"""Turns of one conversation one after the other, turns of different ones side by side.
+"""Runs the turns of one conversation one after the other, and those of different conversations in parallel.
 
-The order over all processes is that of the leases in the store (`turn_lease`). The queue keeps the order
-of one process, also where the store has no leases, and ends all turns at a close.
-A turn that waits for a turn it is itself inside of could never begin; `TurnQueue` finds that out and
-raises instead of waiting.
+The order of turns in all processes is that of the leases in the store (`turn_lease`). The queue keeps the
+order in one process, also for a store without leases, and ends all turns when the agent is closed. A turn
+that waits for a turn around it could never begin. `TurnQueue` detects this and raises an error instead of
+waiting.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _ConversationQueue:
 
 
 class ActiveTurn:
-    """A turn that runs, its lease, and the queues in which code inside it waits."""
+    """A running turn, its lease, and the queues in which code inside this turn waits."""
 
     __slots__ = ("ended", "lease", "waits_in")
 
@@ -57,12 +57,12 @@ EnclosingTurns: TypeAlias = tuple[ActiveTurn, ...]
 
 
 def enclosing_turns() -> EnclosingTurns:
-    """The turns that the running code is inside of; `enter_turns` hands them to a task elsewhere."""
+    """The turns around the running code; `enter_turns` passes them to another task."""
     return tuple(turn for turn in _enclosing_turns.get() if not turn.ended)
 
 
 def enclosing_lease(store: object, key: Hashable) -> TurnLease | None:
-    """The lease of this conversation that a turn holds which the running code is inside of."""
+    """The lease of this conversation that a turn around the running code holds."""
     for turn in enclosing_turns():
         lease = turn.lease
         if lease is not None and lease.hold is not None and lease.key == key and lease.memory.store is store:
@@ -71,7 +71,7 @@ def enclosing_lease(store: object, key: Hashable) -> TurnLease | None:
 
 
 def enter_turns(turns: EnclosingTurns) -> None:
-    """Let the running task count as being inside these turns."""
+    """Mark the running task as being inside these turns."""
     _enclosing_turns.set(turns)
 
 
@@ -91,9 +91,9 @@ class _LoopQueues:
 
 
 class TurnQueue:
-    """One queue of turns for each conversation; a queue goes when it is empty.
+    """One queue of turns for each conversation; an empty queue is removed.
 
-    An agent that shares another one's log shares its queues, too: `shared_with`.
+    With `shared_with`, agents that share a log also share their queues.
     """
 
     def __init__(self, agent: str, *, shared_with: TurnQueue | None = None) -> None:
@@ -119,11 +119,11 @@ class TurnQueue:
         *,
         wait_seconds: float | None = None,
     ) -> AsyncIterator[None]:
-        """Wait for the turn, first come first served, and hold it; with a lease, `begin` takes that.
+        """Wait for the turn, first come first served, and hold it. With a lease, `begin` acquires the lease.
 
-        `TurnWithinTurn` when it could never come: the turn that runs waits, perhaps by way of others, for
-        a turn that the caller is inside of. `TurnWaitTimeout` after `wait_seconds`. `AgentClosed` when it
-        is closed meanwhile.
+        Raises `TurnWithinTurn` if the wait could never end, because the running turn waits, directly or
+        through others, for a turn around the caller. Raises `TurnWaitTimeout` after `wait_seconds`, and
+        `AgentClosed` if the agent is closed meanwhile.
         """
         if self._closed:
             raise AgentClosed(self._agent)
@@ -185,7 +185,7 @@ class TurnQueue:
             raise TurnWaitTimeout(agent=self._agent, seconds=limit)
 
     async def close(self) -> None:
-        """End all turns: those that wait at once, those that run after a short time."""
+        """End all turns: waiting turns at once, running turns after a short time."""
         self._closed = True
         if self._loop is not current_loop():
             return
@@ -235,7 +235,7 @@ class TurnQueue:
 
 
 def _is_blocked_by(queue: _ConversationQueue, turns: Sequence[ActiveTurn]) -> bool:
-    """Whether this queue moves only after one of the turns has ended."""
+    """Whether this queue can only advance after one of the turns has ended."""
     seen: set[ActiveTurn] = set()
     queues = [queue]
     while queues:
