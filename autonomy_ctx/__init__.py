@@ -1,8 +1,8 @@
 """Decides, turn by turn, what an agent's model sees, and shows where each token came from.
 
-Here is what an application names every day. The rest is in `errors`, `stores`, `knowledge`, `tools`,
-`tasks`, `tokens`, `items`, `containers`, `sections`, `template`, `compaction`, `server` and `testing`.
-Each name is imported when it is first used, so that importing the package stays light.
+The names that applications use most are here. The others are in `errors`, `stores`, `knowledge`, `tools`,
+`tasks`, `tokens`, `items`, `containers`, `sections`, `template`, `compaction`, `server` and `testing`. Each
+name is imported when it is first used, so that importing the package is fast.
 """
 
 import logging

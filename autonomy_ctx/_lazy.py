@@ -1,4 +1,4 @@
-"""Names of a module that are imported when they are first used, so that importing the package stays light."""
+"""Names that are imported when they are first used, so that importing the package is fast."""
 
 import sys
 from collections.abc import Callable, Mapping

@@ -1,9 +1,9 @@
-"""Background tasks that have an owner, and small tools for async code.
+"""Background tasks with an owner, and small helpers for async code.
 
-`Background` starts jobs beside the caller and ends all of them when it is closed. Its task group lives
-in a task of its own: the caller does not wait for a job, a caller that ends does not cancel it, and any
-task may close the owner. `AsyncResource` gives a class with `close` the `async with` statement;
-`Chunks` goes through a long list with pauses.
+`Background` runs jobs and ends all of them when it is closed. Its task group runs in a separate task. So the
+caller does not wait for a job, a job is not cancelled with its caller, and any task may close the
+`Background`. `AsyncResource` gives a class with `close` the `async with` statement; `Chunks` goes through a
+long list with pauses.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ LEAST_GRACE_SECONDS = 0.5
 
 @runtime_checkable
 class Closeable(Protocol):
-    """Something that has connections, threads or tasks to let go of."""
+    """Something that has connections, threads or tasks to close."""
 
     def close(self) -> Awaitable[None] | None:
-        """Let go of them; may be a plain or an async function."""
+        """Close them; may be a plain or an async function."""
 
 
 async def close_resource(resource: Any) -> None:
-    """Close what is `Closeable`; anything else has nothing to let go of."""
+    """Close an object if it is `Closeable`."""
     try:
         # Not `isinstance`, which does not see what a wrapper passes on through `__getattr__`.
         close = cast(Closeable, resource).close
@@ -79,7 +79,7 @@ class AsyncResource(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of what is held."""
+        """Close what this object has opened."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,7 +91,7 @@ class AsyncResource(ABC):
 
 
 class Background:
-    """Starts jobs beside the caller. Opens with the first; close it, or use it in an `async with`."""
+    """Runs jobs in the background. The first job opens it; close it, or use it in an `async with`."""
 
     def __init__(self, *, grace_seconds: float = GRACE_SECONDS) -> None:
         self.grace_seconds = grace_seconds
@@ -105,9 +105,9 @@ class Background:
         return 0 if self._host is None else self._host.running
 
     def start(self, job: BackgroundJob, *, daemon: bool = False) -> bool:
-        """Run a job in the background of the loop that runs now; false once closed.
+        """Run a job in the background of the running event loop. Returns false after a close.
 
-        A `daemon` job only waits for something to do: a close does not wait for it.
+        A `daemon` job only waits for something to do, so a close does not wait for it.
         """
         if self._closed:
             return False
@@ -120,7 +120,7 @@ class Background:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """In a daemon job: what is done within counts as a job that runs."""
+        """In a daemon job: the code in this block counts as a running job."""
         host = self._host
         if host is not None:
             host.running += 1
@@ -131,16 +131,19 @@ class Background:
                 host.job_ended()
 
     async def idle(self) -> None:
-        """Wait until no job runs; daemon jobs count while they are busy."""
+        """Wait until no job is running; daemon jobs count while they are `busy`."""
         if self._host is not None:
             await self._host.idle()
 
     def begin_closing(self) -> None:
-        """Let the grace run from now on. Jobs are taken until `aclose`, while other things still end."""
+        """Start the grace period now. New jobs are accepted until `aclose`."""
         self._closing_since = anyio.current_time()
 
     async def aclose(self) -> None:
-        """Take no more jobs, give running ones the grace to end, cancel the rest. Twice is harmless."""
+        """Accept no more jobs, let running ones end within the grace period, and cancel the rest.
+
+        A second call does nothing.
+        """
         self._closed = True
         host, self._host = self._host, None
         if host is not None and host.loop is current_loop():
@@ -148,7 +151,7 @@ class Background:
                 await host.stop(self._remaining_grace())
 
     def _remaining_grace(self) -> float:
-        """The seconds that are left of it; those that came late have the least of them."""
+        """The seconds that are left of the grace period."""
         if self._closing_since is None:
             return self.grace_seconds
         passed = anyio.current_time() - self._closing_since
@@ -220,7 +223,7 @@ class _LoopTaskGroup:
         self._queued_jobs.clear()
 
     async def _run_job(self, job: BackgroundJob, daemon: bool) -> None:
-        """A job that fails must not take the others with it."""
+        """Run one job. If it fails, the others go on."""
         try:
             await job()
         except Exception:
@@ -238,7 +241,7 @@ class _LoopTaskGroup:
 
 
 def current_loop() -> Any:
-    """What tells the running event loop from any other."""
+    """An object that identifies the running event loop."""
     # Imported here: it is large, and whoever runs a loop of asyncio has it already.
     import asyncio
 

@@ -1,4 +1,4 @@
-"""What a store's author needs, and what reading a memory gives back."""
+"""The protocols and values for authors of stores, and the values that reads of a memory return."""
 
 from typing import TYPE_CHECKING
 

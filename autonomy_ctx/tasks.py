@@ -1,4 +1,4 @@
-"""Contexts for agents that are driven by events: tasks, the bus they come from, and what shows them."""
+"""Contexts for agents that are driven by events: tasks, the event bus, and the sources of a context."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,10 @@
 """OpenTelemetry: spans of turns, model calls, tool calls and summaries, and metrics of model calls.
 
-Names and attributes are those of the GenAI semantic conventions in the version of `SCHEMA_URL`; what they
-have no word for begins with `autonomy_ctx.`. What was said, and by whom, is recorded only when the
-environment asks for content.
+Names and attributes follow the GenAI semantic conventions in the version of `SCHEMA_URL`; additional names
+begin with `autonomy_ctx.`. Contents of messages are recorded only if the environment asks for it.
 
-A program that has set a provider has imported OpenTelemetry. So this module looks for it among the
-imported modules and imports nothing itself: without a provider a span costs a look into a dict.
+A program that has set a provider has imported OpenTelemetry. So this module looks for it among the imported
+modules and imports nothing itself. Without a provider, a span costs only a dict lookup.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def records_content() -> bool:
 
 
 def trace_conversation_id(scope: str, conversation: str) -> str:
-    """The `gen_ai.conversation.id` of a conversation: the same in all processes, without its names."""
+    """The `gen_ai.conversation.id` of a conversation: a hash that is the same in all processes."""
     return sha256(json.dumps([scope, conversation]).encode()).hexdigest()[:32]
 
 
@@ -541,7 +540,7 @@ def _conversation_attributes(scope: str, conversation: str) -> dict[str, Attribu
 
 
 def _model_attributes(model: Any) -> dict[str, AttributeValue]:
-    """What a model says of itself: its name, its provider and where it is asked."""
+    """The name, provider and base URL of a model."""
     provider = getattr(model, "provider", None)
     found: dict[str, AttributeValue] = {
         "gen_ai.provider.name": _PROVIDER_NAMES.get(provider, provider)

@@ -1,7 +1,7 @@
-"""Checks of the numbers and hosts that callers give: one rule and one sentence for all of them.
+"""Checks of numbers and hosts in arguments, with the same rules and messages everywhere.
 
-A bool is no number here, although Python counts with it: `limit=True` is a mistake. Neither is nan. A host
-is read strictly, because it decides whether something may leave this machine.
+A bool is not accepted as a number, because `limit=True` is a mistake; neither is nan. A host is parsed
+strictly, because it decides whether data may leave this machine.
 """
 
 from __future__ import annotations
