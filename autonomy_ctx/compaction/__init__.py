@@ -1,4 +1,4 @@
-"""How a long log reads short: planned by pure functions, written in the background."""
+"""Summaries of long conversations: planned by pure functions, written in the background."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """The circuit breaker of a summary model, and the backoff between attempts.
 
-A breaker belongs to a model and is shared by all conversations: when calls keep failing, one conversation
-at a time tries.
+A breaker belongs to a model and is shared by all conversations. While calls keep failing, only one
+conversation at a time calls the model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def retry_delay(failures: int, jitter: Callable[[], float] = random.random) -> f
 
 
 class CircuitBreaker:
-    """Stops all conversations from asking a model that fails them all; one at a time tries again."""
+    """Stops the calls to a model that keeps failing; only one conversation at a time tries again."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class CircuitBreaker:
         self.stopped = False
 
     def seconds_until_allowed(self) -> float:
-        """Seconds until the model may be asked; 0 for now, infinity for not before it is set up anew."""
+        """Seconds until the model may be called; 0 means now, infinity means never until `reset`."""
         if self.stopped:
             return float("inf")
         if self._failures < TRIP_THRESHOLD:
@@ -44,13 +44,13 @@ class CircuitBreaker:
         return max(self._retry_at - self._clock(), 0.0)
 
     def record_failure(self) -> None:
-        """A call failed; while tripped, the next may come only after a delay."""
+        """Note a failed call. After several in a row, the next call must wait."""
         self._failures += 1
         if self._failures >= TRIP_THRESHOLD:
             self._retry_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
 
     def record_attempt(self) -> None:
-        """A call is about to be made: others wait for what becomes of it."""
+        """Note that a call begins; other conversations wait for its result."""
         if self._failures >= TRIP_THRESHOLD:
             self._retry_at = self._clock() + retry_delay(self._failures - TRIP_THRESHOLD + 1)
 
@@ -59,7 +59,7 @@ class CircuitBreaker:
         self._failures, self._retry_at = 0, 0.0
 
     def stop(self) -> None:
-        """The model refuses us (a wrong key): asking again would not help."""
+        """The model refuses all calls, such as for a wrong key: another call would not help."""
         self.stopped = True
 
     def reset(self) -> None:
@@ -72,7 +72,7 @@ _breakers: WeakKeyDictionary[Any, CircuitBreaker] = WeakKeyDictionary()
 
 
 def breaker_of(model: Any, clock: Callable[[], float] = time.monotonic) -> CircuitBreaker:
-    """The one breaker of a model, shared by all who ask it; the first brings the clock."""
+    """The breaker of a model, shared by all its callers; the first caller sets the clock."""
     try:
         found = _breakers.get(model)
         if found is None:

@@ -1,7 +1,8 @@
-"""The requests a provider still has in its prompt cache, and whether a summary is cheaper after one.
+"""The requests in a provider's prompt cache, and whether a summary is cheaper if it follows one.
 
-The model that answers has the messages cached. Sent the same request and one more message, it reads nearly
-all of it at the cached price. The request contains the agent's own instructions, so this is an option.
+The provider of the answering model has the messages in its cache. A request that repeats them and adds one
+message is read almost completely at the cached price. The request contains the agent's own instructions, so
+this way of writing summaries is an option.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_REQUESTS = 64
 
 @dataclass(slots=True, kw_only=True)
 class CachedRequest:
-    """A context as it was given out: messages, tools, and where the provider's cache may be cut."""
+    """A context as it was sent: messages, tools, and the breakpoints of the provider's cache."""
 
     messages: Sequence[Message]
     tokens: int
@@ -41,11 +42,11 @@ class CachedRequests:
         self._requests: ConversationCache[StoreKey, CachedRequest] = ConversationCache(MAX_REQUESTS)
 
     def note(self, store_key: StoreKey, request: CachedRequest) -> None:
-        """Keep what was given out for a conversation."""
+        """Store the request that was sent for a conversation."""
         self._requests[store_key] = request
 
     def find(self, store_key: StoreKey, generation: int, since: float) -> CachedRequest | None:
-        """The request that a provider still has, if nothing has been deleted meanwhile."""
+        """The request that the provider still has in its cache, if no message was deleted meanwhile."""
         request = self._requests.get(store_key)
         if request is None or request.generation != generation or request.at < since:
             return None
@@ -66,7 +67,7 @@ def is_cheaper(
     output: int,
     counter: TokenCounter,
 ) -> bool:
-    """Whether a prompt after the cached request costs less than one that has the messages read anew."""
+    """Whether a prompt after the cached request costs less than a new request with the messages."""
     prices = _prices(reader, model)
     if prices is None:
         return False
@@ -81,7 +82,7 @@ def is_cheaper(
 
 
 def _prices(reader: Any, model: Any) -> tuple[Price, Price] | None:
-    """The prices of both; of two models that are not both known, none can be told to be cheaper."""
+    """The prices of both models, or of neither if one is not known."""
     reading, writing = price_of(reader), price_of(model)
     if reading is not None and writing is not None:
         return reading, writing

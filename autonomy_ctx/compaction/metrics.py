@@ -1,7 +1,7 @@
 """Counters of summaries.
 
-`SummaryMetrics` holds plain numbers for any monitoring. `PrefixReuse` measures how much of each context
-repeats the one before it.
+`SummaryMetrics` has plain numbers for any monitoring system. `PrefixReuse` measures how much of each context
+is the same as the beginning of the context before it.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class SummaryMetrics:
         self._counts[name] += number
 
     def count_refusal(self, reason: str) -> None:
-        """Count an answer that was not fit to keep, by what was wrong with it."""
+        """Count a rejected answer of the model, by the reason."""
         self._counts["summaries_refused"] += 1
         self._refused[reason] += 1
 
     def note_duration(self, seconds: float) -> None:
-        """Note how long a summary took; recent ones weigh more."""
+        """Note how long a summary took; newer durations count more."""
         known = self.summary_seconds
         self.summary_seconds = seconds if not known else 0.7 * known + 0.3 * seconds
 
@@ -93,7 +93,7 @@ _NOTHING_SENT = _SentContext((), [], 0)
 
 
 class PrefixReuse:
-    """How much of each context begins as the one before it did: what a provider's cache can reuse."""
+    """Measures the prefix that each context shares with the one before it: a provider can cache it."""
 
     def __init__(self, metrics: SummaryMetrics, conversations: int = 512) -> None:
         self._metrics = metrics
@@ -123,12 +123,12 @@ class PrefixReuse:
         self._metrics.add("context_tokens_shared", shared)
 
     def clear(self, scope: str | None, conversation: str | None) -> None:
-        """Drop what is kept of a conversation, a scope or all; it has the text of summaries."""
+        """Forget the contexts of a conversation, a scope or all; they contain the text of summaries."""
         self._sent.forget(scope=scope, conversation=conversation)
         self._parts.forget(scope=scope, conversation=conversation)
 
     def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
-        """A message as parts that are the same when these are; of a summary, its own parts."""
+        """A message as hashable parts; a summary has one for each of its own parts."""
         if not isinstance(message, Summary):
             tokens = counter.count_uncalibrated(message)
             return [(f"{message.id} {tokens}", tokens)]

@@ -1,7 +1,7 @@
-"""The text of a segment by a schema: read from a reply, held to its shares, merged section by section. Pure.
+"""The text of a segment with a schema: parsed from a reply, fitted to its shares, merged by section. Pure.
 
-In the store a section is a line `## Name` and the text below it. A reply is read leniently, a stored text
-strictly: what somebody said can look like a heading, and never becomes one.
+In the store, a section is a line `## Name` and the text below it. A reply is parsed leniently and a stored
+text strictly, so that words of a user which look like a heading never become one.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ Bodies = Mapping[str, Sequence[str]]
 def read_reply(text: str, schema: SummarySchema, sections: Sequence[SchemaSection]) -> dict[str, str]:
     """What a model wrote under each of the sections that it was asked for.
 
-    Headings are found whatever their marks, case and order. What stands before the first heading, or
-    under one that was not asked for, goes to the section for all else: nothing is lost.
+    Headings are recognized in any markup, case and order. Text before the first heading, or under an unknown
+    heading, goes to the default section, so nothing is lost.
     """
     wanted = {section.key: section for section in sections}
     rest = schema.default_section if schema.default_section in sections else sections[0]
@@ -94,7 +94,7 @@ def read_reply(text: str, schema: SummarySchema, sections: Sequence[SchemaSectio
 
 
 def _read_heading(line: str, wanted: Mapping[str, SchemaSection]) -> tuple[SchemaSection, str] | None:
-    """The section that a line begins, and what it says after its heading; None for any other line."""
+    """The section that starts at this line, and the text after its heading; None for any other line."""
     if not line or line[0].isspace() or len(line) > MAX_HEADING_CHARACTERS:
         return None
     found = _MARKED_HEADING.fullmatch(line.removesuffix(SHORTENED_MARK).rstrip())
@@ -129,7 +129,7 @@ def _clean_bodies(lines: Mapping[str, Iterable[str]], sections: Iterable[SchemaS
 
 
 def _clean_body(lines: Iterable[str], section: SchemaSection) -> str:
-    """The text of a section; "none" says something only where it takes the place of what was there."""
+    """The text of a section; "none" is kept only if it replaces an earlier text."""
     body = "\n".join(line.rstrip() for line in lines if line.strip())
     if not body or body.strip(_AROUND_NOTHING).casefold() not in _NOTHING_WORDS:
         return body
@@ -143,9 +143,9 @@ def has_headings(text: str, sections: Sequence[SchemaSection]) -> bool:
 
 
 def read_record(text: str, schema: SummarySchema) -> dict[str, str]:
-    """The sections of a stored text; what is under none of them belongs to the section for all else.
+    """The sections of a stored text; text outside of them belongs to the default section.
 
-    The line of identifiers at its end is left out: a merge makes it anew.
+    The line of identifiers at the end is left out, because a merge writes a new one.
     """
     rest = schema.default_section
     current = rest
@@ -182,11 +182,11 @@ def fit_record(
     quoted: bool = False,
     outdated: Sequence[str] = (),
 ) -> str:
-    """The text of a segment in at most so many tokens: the sections in order, each within its share.
+    """The text of a segment within a number of tokens: the sections in order, each within its share.
 
-    What one leaves of its share goes to the others. One text that is too long is cut at a sentence; of
-    several, and of quotations (`quoted`), the lines that say most are kept. Sentences that say what is
-    `outdated` are left out.
+    The unused share of a section goes to the others. A single text that is too long is cut at a sentence. Of
+    several texts, and of quotations (`quoted`), the most informative lines are kept. Sentences with
+    `outdated` facts are left out.
     """
     count = counter.count_text
     present = [section for section in schema.sections if any(bodies.get(section.name, ()))]
@@ -230,7 +230,7 @@ def fit_record(
 
 
 def allot(needs: Mapping[str, int], shares: Mapping[str, float], room: int) -> dict[str, int]:
-    """How many tokens each section may have: what it needs, or its share of what the others leave."""
+    """The tokens of each section: as many as it needs, or its share of what is left."""
     caps: dict[str, int] = {}
     waiting = dict(needs)
     left = max(room, 0)
@@ -283,7 +283,7 @@ def _render(sections: Iterable[SchemaSection], texts: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SectionMerge:
-    """Segments that become one, section by section: what stands, and what is to be written anew."""
+    """A merge of segments by section: which text stays, and which is to be rewritten."""
 
     schema: SummarySchema
     # What needs no model: items of all segments, and what the newest one says.
@@ -310,17 +310,17 @@ class SectionMerge:
 
     @property
     def needs_model(self) -> bool:
-        """Whether something has to be put together that two segments say."""
+        """Whether the texts of two segments must be combined by a model."""
         return any(len(found) > 1 for found in self.open.values())
 
     def rewritten_texts(self) -> list[str]:
-        """What each segment says in the sections that are written anew."""
+        """The texts of each segment in the sections that are rewritten."""
         sections = self.schema.only("rewrite")
         made = (_render(sections, record) for record in self.records)
         return [text for text in made if text]
 
     def room(self, tokens: int, count: CountText) -> int:
-        """The tokens that the sections written anew may have together, of so many."""
+        """The part of a number of tokens that the rewritten sections may have together."""
         bodies = self.bodies
         present = [section for section in self.schema.sections if bodies[section.name]]
         headings = heading_tokens(present, count)
@@ -332,19 +332,19 @@ class SectionMerge:
 
     @property
     def bodies(self) -> dict[str, list[str]]:
-        """All sections with what there was."""
+        """All sections with their old texts."""
         return {**self.settled, **self.open}
 
 
 def _newest_state(found: Sequence[str]) -> list[str]:
-    """The newest text, or quotations and what they add to: these say what was said, not all that holds."""
+    """The newest written text and the quotations after it, because quotations are not complete."""
     written = [at for at, text in enumerate(found) if not all(map(_QUOTED_LINE.fullmatch, text.splitlines()))]
     newest = list(found[written[-1] if written else 0 :])
     return [text for text in newest if text != NOTHING] or newest
 
 
 def standing_text(texts: Sequence[str], schema: SummarySchema) -> str:
-    """What the segments say last in the sections that the next one replaces."""
+    """The newest text of the segments in the sections with `update="replace"`."""
     merge, sections = SectionMerge.of(texts, schema), schema.only("replace")
     found = {one.name: join_items(merge.settled[one.name]) for one in sections}
     return _render(sections, {name: text for name, text in found.items() if text != NOTHING})
@@ -361,7 +361,7 @@ def digest_record(
     counter: TokenCounter,
     max_characters: int | None = None,
 ) -> str:
-    """A digest of the messages by a schema: each line under the section that takes what it is."""
+    """A digest of the messages with a schema: each line under the section for its kind."""
     headings = sum(heading_tokens(schema.sections, counter.count_text).values())
     room = max(tokens - headings, tokens // 2)
     text = digest(messages, tokens=room, counter=counter, max_characters=max_characters)
@@ -379,7 +379,7 @@ def digest_record(
 
 
 def _divide_quotation(line: str) -> Iterator[tuple[SectionKind | None, str]]:
-    """A line of a digest by what its sentences are; one that is no fact goes with the one before it."""
+    """The sentences of a digest line by kind; a sentence that is not a fact stays with the one before it."""
     found = _QUOTED_LINE.fullmatch(line)
     if found is None:
         yield None, line

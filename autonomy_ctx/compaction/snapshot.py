@@ -1,7 +1,8 @@
 """`SnapshotReader`: the summary of a conversation and the messages it does not cover, as of one moment.
 
-Composing a context runs through here, so nothing waits for a summary. What a summary does not cover yet is
-replaced by a provisional digest, or reported as missing when even that would take too long.
+Composing a context uses this module, so nothing here waits for a summary. Messages beyond the hard limit that
+no summary covers yet are replaced by a provisional digest, or reported as omitted if the digest would take
+too long.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class ConversationSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class BoundedView:
-    """What is shown so that the hard limits hold, and the range that neither part has."""
+    """The parts that are shown within the hard limits, and the range that is in neither part."""
 
     segments: list[StoredSegment]
     window: list[Entry]
@@ -86,7 +87,7 @@ class BoundedView:
 
 
 class SnapshotReader:
-    """Reads conversations, and keeps what it read of their summaries while that is in force."""
+    """Reads conversations, and caches their summaries while these are current."""
 
     def __init__(self, metrics: SummaryMetrics) -> None:
         self._metrics = metrics
@@ -100,12 +101,12 @@ class SnapshotReader:
 
     @property
     def cached_keys(self) -> list[Key]:
-        """Conversations whose summary is kept here."""
+        """The conversations that have a cached summary."""
         return [key for (_, key), (_, state) in self._states.items() if state.segments]
 
     @property
     def cached_facts(self) -> int:
-        """How many facts hold in those conversations."""
+        """How many facts the cached summaries have."""
         return sum(len(standing_facts(state.facts)) for _, state in self._states.values())
 
     async def read(
@@ -118,9 +119,9 @@ class SnapshotReader:
     ) -> ConversationSnapshot:
         """The summary in force and the newest entries it does not cover, as of one moment.
 
-        A kept summary is used only when the head that was read with the window says it is still in force.
-        With `since`, entries after that position are read too, even those that are covered. A `known`
-        snapshot, which was read with the same limits, is given back while all is as it was.
+        A cached summary is used only if the head, read together with the window, shows that it is current.
+        With `since`, entries after that position are read too, even if a segment covers them. A `known`
+        snapshot with the same limits is returned if nothing has changed.
         """
         store_key, store = make_store_key(memory.store, key), memory.store
         limit = limits.hard + limits.batch + 1
@@ -175,7 +176,7 @@ class SnapshotReader:
         settings: CompactionSettings,
         count: CountMessage,
     ) -> BoundedView:
-        """The parts to show. Where the hard limit cuts something off, a digest stands for it."""
+        """The parts to show. A digest replaces the messages that the hard limit cuts off."""
         segments, entries, covered = list(snapshot.state.segments), snapshot.entries, snapshot.state.covered
         cut = bounded_start(entries, covered, settings.limits, window_budget(settings, snapshot.state), count)
         if not snapshot.complete:
@@ -188,7 +189,7 @@ class SnapshotReader:
         return BoundedView(digested, entries[cut:], is_digested=True)
 
     def note_shown(self, view: BoundedView) -> None:
-        """Count what stood in for a summary."""
+        """Count the digests that were shown in place of a summary."""
         if view.missing is not None:
             self._metrics.add("omissions_served")
         elif view.is_digested:
@@ -202,7 +203,7 @@ class SnapshotReader:
         settings: CompactionSettings,
         count: CountMessage,
     ) -> None:
-        """Make the digest that will be wanted in a batch from now, if the summary stays away."""
+        """Prepare the digest that will be needed after one more batch, if no summary is written."""
         limits, tokens = settings.limits, window_budget(settings, snapshot.state)
         sooner = replace(limits, hard=max(limits.hard - limits.batch, 1))
         tokens = None if tokens is None else tokens * 3 // 4
@@ -222,20 +223,20 @@ class SnapshotReader:
         return digest
 
     def clear(self, scope: str | None, conversation: str | None) -> None:
-        """Drop what is kept of a conversation, a scope or all."""
+        """Clear the cache of a conversation, a scope or all."""
         self._states.forget(scope=scope, conversation=conversation)
         self._digests.forget(scope=scope, conversation=conversation)
 
 
 def _starts_inside_group(entries: list[Entry], covered: int, limits: Limits) -> bool:
-    """Whether a group began before the entries: a result has no call there, or no cut is safe."""
+    """Whether the entries begin inside a group: a result has no call there, or no cut is safe."""
     if orphaned_results([entry.message for entry in entries]):
         return True
     return bounded_start(entries, covered, limits, None, lambda message: 0) == 0
 
 
 def _skip_leading_results(entries: list[Entry], start: int) -> int:
-    """The first index from `start` on that is no tool's result: without its call it would say nothing."""
+    """The first index from `start` on that is not a tool result. A result without its call means nothing."""
     spoken = (at for at in range(start, len(entries)) if entries[at].message.role is not ChatRole.TOOL)
     return next(spoken, start)
 

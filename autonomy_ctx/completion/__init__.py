@@ -1,1 +1,1 @@
-"""One call of any model, what a summarizer is asked, and whether its answer may be kept."""
+"""Calls of any model, the prompt of a summary, and the checks of its answer."""

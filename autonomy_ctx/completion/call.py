@@ -1,7 +1,7 @@
 """One call of any model: messages in, a `ModelReply` out.
 
-A model needs only `complete_chat`. It may be plain or async, take fewer arguments, answer in any usual
-shape and know nothing of streams: then the whole answer is one piece.
+A model needs only `complete_chat`. It may be plain or async, take fewer arguments and answer in any common
+format. If it cannot stream, the whole answer is one piece.
 """
 
 from __future__ import annotations

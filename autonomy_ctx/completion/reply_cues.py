@@ -1,4 +1,4 @@
-"""Words by which a reply that is no record is recognized, as data: one table per purpose.
+"""Words by which a reply that is not a summary is recognized, as data: one table per purpose.
 
 Texts are compared folded: without case, width and accents. Each table has English, German, French,
 Spanish, Portuguese, Japanese, Chinese and Arabic.

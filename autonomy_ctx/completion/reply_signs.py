@@ -1,7 +1,7 @@
-"""Signs that a reply is no record of a conversation, found without a model.
+"""Signs that a reply is not a summary of a conversation, found without a model.
 
-`strip_reply` takes away what models write around a record. `find_fault` names what may never stand for
-history; `weak_signs` names what is suspicious only together with missing identifiers.
+`strip_reply` removes what models write around a summary. `find_fault` names a fault for which a reply is
+always rejected; `weak_signs` names signs that count only if identifiers are missing too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Is a text fit to stand for its source?
+"""Decides whether a summary may replace its source.
 
-A summary takes the place of what was said, so a bad one loses history. The gate fails closed: a text is
-kept only when no sign speaks against it, and sentences that name what the source does not have, or deny
-what holds, are left out. What one more question may mend comes with the sentence to ask it with.
+A summary replaces messages, so a bad one loses history. The gate fails closed: a text is accepted only if
+there is no sign against it. Sentences that name something which is not in the source, or that deny a fact
+which holds, are left out. If the model can repair the text, the verdict has the sentence to ask for it.
 """
 
 from __future__ import annotations

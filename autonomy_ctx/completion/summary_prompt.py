@@ -1,7 +1,7 @@
-"""What the summarizer is asked.
+"""The prompts of the summary model.
 
-Everything that users, tools and documents said stands between marks that it cannot forge. Templates
-are filled literally, never with `str.format`.
+Everything that users, tools and documents said is put between marks that it cannot forge. Templates are
+filled literally, never with `str.format`.
 """
 
 from __future__ import annotations
