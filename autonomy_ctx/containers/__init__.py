@@ -1,4 +1,4 @@
-"""Items in hand, before or beside memory."""
+"""Containers of messages and items that an application holds itself, besides memory."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""A chat context as JSON and back, and as the messages of a provider's own client.
+"""A chat context as JSON and back, and as messages for the SDK of a provider.
 
-Other systems keep a call and its output as items of their own types. Here a call is an assistant's
-message and its output a tool's message, so that one rule about calls and results serves everybody.
-The provider formats are imported when they are first used.
+Other systems have separate types for a call and its output. Here a call is an assistant message and its
+output a tool message, so that one rule about calls and results is enough. The provider formats are imported
+when they are first used.
 """
 
 from __future__ import annotations

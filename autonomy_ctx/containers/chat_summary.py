@@ -1,7 +1,7 @@
-"""The summaries of a `ChatContext`: which items are summarized, and what a refused answer is called.
+"""The summaries of a `ChatContext`: which items are summarized, and the errors of a rejected answer.
 
-What the text replaces is gone afterwards, so it is asked for and judged like a summary of a log; but
-nothing stands in for a summary that fails.
+The summarized items are removed, so the prompt and the checks are those of a summary of a log. But if the
+summary fails, no digest replaces it.
 """
 
 from __future__ import annotations

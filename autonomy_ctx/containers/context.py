@@ -1,8 +1,8 @@
-"""A conversation with a file of its own: `Context`, its messages, and how they are saved.
+"""A conversation with its own file: `Context`, its messages, and how they are saved.
 
-A `MessageBuffer` holds the messages and merges them with what other writers saved meanwhile. A message
-is known by its id. Additions of several writers are all kept; an edit removes only what it had seen.
-A `Persistence` is told of every change before it is made.
+A `MessageBuffer` holds the messages and merges them with what other writers saved meanwhile. Messages are
+compared by id. Additions of several writers are all kept; an edit removes only messages that its writer had
+seen. A `Persistence` is told of every change before it is made.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ class FilePersistence(Persistence):
 
 
 class Context:
-    """A conversation in order; with `keep_updated` every change is in its file when the call returns.
+    """A list of messages. With `keep_updated`, every change is in the file when the call returns.
 
-    A context is known by its messages' ids: a message that is already there is not added again.
-    What other processes add to the file is picked up before the next change.
+    A message whose id is already in the context is not added again. Messages that other processes added to
+    the file are read before the next change.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Context:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], keep_updated: bool = False) -> Self:
-        """The context that a file holds; a missing file holds an empty one."""
+        """The context in a file; empty if the file does not exist."""
         context = cls(file_path=path)
         persistence = context._persistence
         assert isinstance(persistence, FilePersistence)
@@ -229,7 +229,7 @@ class Context:
 
     @property
     def file_path(self) -> Path | None:
-        """Its own file, if it has one."""
+        """The path of its own file, or None."""
         return self._persistence.file.path if isinstance(self._persistence, FilePersistence) else None
 
     @property
@@ -289,7 +289,7 @@ class Context:
                 self._buffer.replace_all([])
 
     def save(self) -> None:
-        """Write down what is not in the file yet, together with what others have written there."""
+        """Write all changes to the file, and keep what other processes have written there."""
         self._persistence.save(self._buffer)
 
     def _edit(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:

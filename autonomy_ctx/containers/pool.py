@@ -1,6 +1,6 @@
-"""A pool of items by their ids: `ContextPool`, and `ContextPoolView` for those who may only read.
+"""A pool of items by id: `ContextPool`, and the read-only `ContextPoolView`.
 
-Tools look things up in a view; the agent decides what is in the pool.
+Tools read a view; the agent decides which items are in the pool.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReadablePool(Protocol):
 
 
 class ContextPoolView:
-    """Reads a pool as it is at any time, and cannot change it."""
+    """A read-only view of a pool that always shows the current items."""
 
     __slots__ = ("_pool",)
 
@@ -45,7 +45,7 @@ class ContextPoolView:
 
     @property
     def limit(self) -> int | None:
-        """How many items the pool may hold; None means any number."""
+        """The largest number of items; None means no limit."""
         return self._pool.limit
 
     @property
@@ -92,7 +92,7 @@ def _escape_line_breaks(text: str) -> str:
 
 
 class ContextPoolHook(Enum):
-    """What a `ContextPool` tells its hooks; each gets the pool, and the item if it is about one."""
+    """The events of a `ContextPool`. A hook gets the pool, and the item if the event is about one."""
 
     BEFORE_ADD = "before_add"
     AFTER_ADD = "after_add"
@@ -103,7 +103,7 @@ class ContextPoolHook(Enum):
 
 
 class ContextPool:
-    """At most `limit` items by their ids, oldest first. Changes are made one at a time, with their hooks."""
+    """At most `limit` items with ids, oldest first. Changes and their hooks run one at a time."""
 
     def __init__(self, limit: int | None = None, hooks: Iterable[Hook] | None = None) -> None:
         self._limit = check_int("limit", limit, optional=True)
@@ -115,12 +115,12 @@ class ContextPool:
 
     @property
     def limit(self) -> int | None:
-        """How many items it may hold; None means any number."""
+        """The largest number of items; None means no limit."""
         return self._limit
 
     @property
     def items(self) -> list[ContextItem[Any]]:
-        """The items, oldest first, in a list of the caller's own."""
+        """The items, oldest first, in a new list."""
         leaving = self._item_leaving()
         return [item for item in self._items.values() if item.id != leaving]
 
@@ -135,15 +135,17 @@ class ContextPool:
         return render_catalogue(self.items)
 
     def view(self) -> ContextPoolView:
-        """The pool as it is at any time, for those who may only read."""
+        """A read-only view that always shows the current items."""
         return ContextPoolView(self)
 
     async def add(self, item: ContextItem[Any]) -> None:
-        """Put an item in as the newest; one with the same id is replaced, else the oldest makes room.
+        """Add an item as the newest.
 
-        BEFORE_ADD hooks see the pool without the item that is about to leave; everybody else sees it
-        until the new one is in. When one of them fails, it stays where it was. When an AFTER_ADD hook
-        fails, the new item is in, and the error says so.
+        An item with the same id is replaced; otherwise a full pool drops the oldest.
+
+        BEFORE_ADD hooks see the pool without the item that is to be removed; others see that item until the
+        new one is added. If a BEFORE_ADD hook fails, the pool is unchanged. If an AFTER_ADD hook fails, the
+        new item stays in the pool, and the error says so.
         """
         key = self._check_item(item)
         if not self.hooks:
@@ -157,12 +159,12 @@ class ContextPool:
             await fire(self.hooks, ContextPoolHook.AFTER_ADD, self, item, done=True)
 
     def restore(self, items: Iterable[ContextItem[Any]]) -> None:
-        """Put in items that were in the pool before, such as saved ones, without hooks."""
+        """Add items that were in the pool before, such as saved ones, without calling hooks."""
         for item in items:
             self._put(self._check_item(item), item)
 
     async def remove(self, id: str) -> None:  # noqa: A002  # the field's name
-        """Take an item out, or raise `UnknownItem`, which is a `KeyError`."""
+        """Remove an item. Raises `UnknownItem`, a `KeyError`, if there is none."""
         self.get(id)
         async with self._lock.change():
             # Somebody whose turn was before may have taken it out.
@@ -173,7 +175,7 @@ class ContextPool:
                 await fire(self.hooks, ContextPoolHook.AFTER_REMOVE, self, item, done=True)
 
     async def clear(self) -> None:
-        """Take all items out."""
+        """Remove all items."""
         async with self._lock.change():
             await fire(self.hooks, ContextPoolHook.BEFORE_CLEAR, self, done=False)
             self._items, self._shared = {}, False
@@ -182,10 +184,10 @@ class ContextPool:
     def branch(
         self, limit: int | Inherit | None = INHERIT, *, hooks: Iterable[Hook] | Inherit | None = INHERIT
     ) -> Self:
-        """A pool with the same items that goes its own way from here; no hook is called.
+        """An independent pool with the same items; no hook is called.
 
-        What is left out is inherited; `limit=None` means unbounded, `hooks=None` or `[]` means none.
-        A smaller limit keeps the newest.
+        Arguments that are not given are inherited. `limit=None` means no limit, `hooks=None` or `[]` means no
+        hooks. A smaller limit keeps the newest items.
         """
         child = object.__new__(type(self))
         vars(child).update(vars(self))
@@ -211,7 +213,7 @@ class ContextPool:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """A pool from what `to_dict` wrote; no hook is called, the newest that fit are kept."""
+        """A pool from the result of `to_dict`; no hook is called, and the newest items that fit are kept."""
         saved = container_from_json(cls.__name__, data)
         made = cls(limit=saved.limit, hooks=saved.hooks)
         made.restore(saved.items)

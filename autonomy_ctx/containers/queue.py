@@ -1,7 +1,7 @@
-"""A window of the latest items: the newest push the oldest out.
+"""A queue of the latest items: new items push out the oldest.
 
-Branches share their items until one side changes, so handing a window to a tool or a sub-agent
-costs the same whatever is in it.
+Branches share their items until one side changes, so passing a queue to a tool or a sub-agent costs the same
+for any size.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from autonomy_ctx.validation import check_int
 
 
 class ContextQueueHook(Enum):
-    """What a `ContextQueue` tells its hooks; each gets a list of the items it holds at that time."""
+    """The events of a `ContextQueue`. A hook gets a list of the items at that time."""
 
     BEFORE_APPEND = "before_append"
     AFTER_APPEND = "after_append"
 
 
 class ContextQueue:
-    """At most `limit` items in the order they came. Appends are made one at a time, with their hooks."""
+    """At most `limit` items in the order of arrival. Appends and their hooks run one at a time."""
 
     def __init__(self, limit: int, hooks: Iterable[Hook] | None = None) -> None:
         self._limit = check_int("limit", limit)
@@ -45,19 +45,19 @@ class ContextQueue:
 
     @property
     def limit(self) -> int:
-        """How many items it may hold."""
+        """The largest number of items."""
         return self._limit
 
     @property
     def items(self) -> list[ContextItem[Any]]:
-        """The items, oldest first, in a list of the caller's own."""
+        """The items, oldest first, in a new list."""
         return list(self._items)
 
     async def append(self, *items: ContextItem[Any]) -> None:
-        """Add items in their order; the oldest make room.
+        """Add items in order; a full queue drops the oldest.
 
-        A failing BEFORE_APPEND hook keeps all of them out. When an AFTER_APPEND hook fails they are
-        in, and the error says so.
+        If a BEFORE_APPEND hook fails, no item is added. If an AFTER_APPEND hook fails, the items stay in the
+        queue, and the error says so.
         """
         for item in items:
             if not isinstance(item, ContextItem):
@@ -76,7 +76,7 @@ class ContextQueue:
             await fire(self.hooks, ContextQueueHook.AFTER_APPEND, self.items, done=True)
 
     def restore(self, items: Iterable[ContextItem[Any]]) -> None:
-        """Add items that were in the queue before, such as saved ones, without hooks."""
+        """Add items that were in the queue before, such as saved ones, without calling hooks."""
         self._extend(items)
 
     def clear(self) -> None:
@@ -84,9 +84,10 @@ class ContextQueue:
         self._items, self._shared = deque(maxlen=self._limit), False
 
     def branch(self, limit: int | None = None, *, hooks: Iterable[Hook] | Inherit | None = INHERIT) -> Self:
-        """A queue with the same items that goes its own way from here.
+        """An independent queue with the same items.
 
-        What is left out is inherited; `hooks=None` or `[]` means none. A smaller limit keeps the newest.
+        Arguments that are not given are inherited; `hooks=None` or `[]` means no hooks. A smaller limit keeps
+        the newest items.
         """
         child = object.__new__(type(self))
         vars(child).update(vars(self))
@@ -110,7 +111,7 @@ class ContextQueue:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """A queue from what `to_dict` wrote; no hook is called, the newest that fit are kept."""
+        """A queue from the result of `to_dict`; no hook is called, and the newest items that fit are kept."""
         saved = container_from_json(cls.__name__, data)
         if saved.limit is None:
             raise InvalidContainer(cls.__name__, "limit", "is missing")

@@ -1,4 +1,4 @@
-"""What a runtime records of agents, tools and model calls: runs, attempts, and values as text.
+"""The records of a runtime about agents, tools and model calls: runs, attempts, and values as text.
 
 A record must never be the reason why a call fails. So the functions that turn values into text do not
 raise: what JSON cannot hold is replaced by a few words that say what it was.
@@ -52,10 +52,10 @@ class _ModelCallFlag:
 
 
 def record_model_call(prompt: Prompt, answer: str) -> None:
-    """Note what a model was asked, as text or messages, and what it answered.
+    """Record the prompt of a model, as text or messages, and its answer.
 
-    Inside a run it goes to the run's `intermediate_...` context, of messages only the newest of the
-    user. Elsewhere nothing happens.
+    Inside a run, they go to the run's `intermediate_...` context; of the messages only the newest user
+    message. Outside a run, nothing happens.
     """
     attempt = _current_attempt.get()
     if attempt is None:

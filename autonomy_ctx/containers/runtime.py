@@ -1,6 +1,6 @@
 """Named contexts in one file: `Runtime`, and the functions that reach the current one.
 
-A `ContextRegistry` holds the contexts and brings them and their file together.
+A `ContextRegistry` holds the contexts and synchronizes them with their file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ContextRegistry:
         self._names_in_file: set[str] = set()
 
     def get_or_create(self, name: str) -> Context:
-        """The context of this name, which is made if there is none."""
+        """The context of this name; it is created if there is none."""
         context = self.by_name.get(name)
         if context is None:
             context = self.by_name[name] = Context()
@@ -203,8 +203,8 @@ class RegistryPersistence(Persistence):
 class Compact(Protocol):
     """Makes long contexts short.
 
-    It changes the contexts it is given in place, or returns others under the same names whose messages
-    they are to take. What it returns may be awaitable.
+    `compact` changes the contexts in place, or returns other contexts under the same names, whose messages
+    then replace the old ones. The result may be awaitable.
     """
 
     def compact(self, contexts: Contexts) -> Contexts | Awaitable[Contexts]:
@@ -221,11 +221,11 @@ class _RunningCompaction:
 
 
 class Runtime:
-    """Contexts by name. With `keep_updated` every change is on disk when the call returns.
+    """Contexts by name. With `keep_updated`, every change is on disk when the call returns.
 
-    The file itself is brought up to date by `save()` and on leaving `with runtime:`; until then a
-    journal beside it has the changes, and `from_file` reads both. After an addition `compact` runs.
-    One that must be awaited runs when somebody awaits `compacted()`, best between two turns.
+    `save()` and the end of `with runtime:` write the file itself. Until then the changes are in a journal
+    beside the file, and `from_file` reads both. `compact` runs after each addition. An async `compact` runs
+    when you await `compacted()`, best between two turns.
     """
 
     def __init__(
@@ -267,9 +267,9 @@ class Runtime:
         retries: int = 0,
         candidates: int = 1,
     ) -> Self:
-        """The runtime that a file holds; a missing file holds an empty one.
+        """The runtime in a file; empty if the file does not exist.
 
-        It becomes the current one, unless this is inside a `with runtime:`.
+        It becomes the current runtime, unless this call is inside a `with runtime:`.
         """
         runtime = cls(compact, path, retries=retries, candidates=candidates)
         runtime._registry.load()
@@ -287,7 +287,7 @@ class Runtime:
 
     @property
     def file_path(self) -> Path | None:
-        """Its file, if it has one."""
+        """The path of its file, or None."""
         return self._registry.file.path if self._registry.file else None
 
     @property
@@ -296,7 +296,7 @@ class Runtime:
         return self._registry.keep_updated
 
     def get_context(self, name: str = "main") -> Context:
-        """The context of this name, which is made if there is none."""
+        """The context of this name; it is created if there is none."""
         _check_name(name, "context name")
         if name not in self.CTX:
             with self._registry.transaction():
@@ -304,7 +304,7 @@ class Runtime:
         return self._registry.get_or_create(name)
 
     def new_context(self, label: str = "main", branch_from: Context | str | None = None) -> Context:
-        """A new context named `label_a`, or the next free letters, with a copy of another's messages."""
+        """A new context named `label_a`, or with the next free letters. `branch_from` copies messages."""
         _check_name(label, "label")
         if isinstance(branch_from, str) and branch_from not in self.CTX:
             raise InvalidKey("branch_from", f"there is no context {branch_from!r}, only {sorted(self.CTX)}")
@@ -314,19 +314,19 @@ class Runtime:
         return context
 
     async def run(self, agent: Callable[..., Any], /, **input: Any) -> Any:  # noqa: A002  # the documented name
-        """Call an agent; `main` gets what it was asked and what it answered if it succeeds, else nothing.
+        """Call an agent. If it succeeds, its input and its answer are added to `main`, else nothing is.
 
-        Each attempt, also one that fails, is in an `attempt_...` context, and model calls inside are in
-        an `intermediate_...` one. A failed attempt is tried again up to `retries` times. With
-        `candidates` several run side by side; the first that succeeds counts, the others are cancelled.
+        Each attempt, also a failed one, is recorded in an `attempt_...` context, and its model calls in an
+        `intermediate_...` context. A failed attempt is repeated up to `retries` times. With `candidates`,
+        several attempts run in parallel; the first success counts and the others are cancelled.
         """
         return await self._recorder.run(agent, input, candidates=self.candidates, retries=self.retries)
 
     async def execute(self, tool: Callable[..., Any], /, **input: Any) -> Any:  # noqa: A002  # the documented name
-        """Call a tool; `main` gets the call with its result, or its error, which is raised.
+        """Call a tool. The call and its result are added to `main`; an error is added and raised.
 
-        Inside a run they reach `main` together with it. A tool that is a model call is not recorded
-        there.
+        Inside a run, they are added to `main` together with the run. A tool that is a model call is not
+        added.
         """
         return await self._recorder.execute(tool, input)
 
@@ -346,11 +346,11 @@ class Runtime:
             context.clear()
 
     def save(self) -> None:
-        """Bring the file up to date, together with what others have written; the journal goes."""
+        """Write the file, keep what other processes have written, and remove the journal."""
         self._registry.save()
 
     async def compacted(self) -> None:
-        """Run the compaction that is owed, and wait until it is done."""
+        """Run the compaction that is due, and wait for it."""
         while self._compactions:
             running = self._compactions.pop(0)
             self._apply(await running.result, running.bases)
@@ -444,13 +444,13 @@ _default_runtime = Runtime()
 
 
 def get_runtime() -> Runtime:
-    """The runtime of the innermost `with`, else the one last restored from a file, else a default one."""
+    """The runtime of the innermost `with`, else the last one read from a file, else a default one."""
     entered = _entered_runtimes.get()
     return entered[-1] if entered else _restored_runtime.get() or _default_runtime
 
 
 def get_context(name: str = "main") -> Context:
-    """A context of the current runtime by its name, which is made if there is none."""
+    """The context of the current runtime with this name; it is created if there is none."""
     return get_runtime().get_context(name)
 
 

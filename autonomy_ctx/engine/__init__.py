@@ -1,4 +1,4 @@
-"""The context engine behind adapters and endpoints: memory and composing for agents that are not ours."""
+"""The context engine behind adapters and endpoints: memory and contexts for agents of other frameworks."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Where a framework's history is in memory: in a conversation or a fork of it, under ids of its content.
+"""Finds a framework's history in memory: in a conversation or a fork of it, by ids made from content.
 
-The id of a message is made from its content and the id before, so a whole history is compared with the log
-by one id.
+The id of a message is a hash of its content and the id before it. So one comparison of ids compares a whole
+history with the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a framework or a client sends instead of its history: our messages, each with its source in theirs."""
+"""What a framework or a client sends instead of its history: our messages, each with its original object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autonomy_ctx.template.composed import ComposedContext, visible_fields
 
 @dataclass(frozen=True, slots=True)
 class SourcedMessage:
-    """A message with what the framework has in its place; None where the framework has nothing."""
+    """A message with the framework's own object for it; None if the framework has none."""
 
     message: Message
     source: Any = None
@@ -25,7 +25,8 @@ class SourcedMessage:
 class FrameworkContext:
     """What a framework sends instead of its history.
 
-    A message that is shown as the framework had it has its source: send that, it has all there was.
+    A message that is shown unchanged has a `source`, the framework's own object: send that, as it is
+    complete.
     """
 
     composed: ComposedContext
