@@ -1,4 +1,4 @@
-"""What people look at: turns, conversations and messages as values, read from a memory without an agent."""
+"""Reports for people: turns, conversations and messages as values, read from a memory without an agent."""
 
 from typing import TYPE_CHECKING
 

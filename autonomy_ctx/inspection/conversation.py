@@ -1,4 +1,4 @@
-"""A conversation as people look at it: counts and times, the summary, the facts, the pins, the turns."""
+"""Reports of a conversation: counts and times, the summary, the facts, the pins, the turns."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LOOKAHEAD = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentReport(Report):
-    """A segment of the summary in force: what it covers, its text, and how it was made.
+    """A segment of the current summary: the range that it covers, its text, and how it was made.
 
-    `is_digest` says that no model wrote it: it stands in until one has.
+    `is_digest` means that no model wrote it; a written segment will replace it.
     """
 
     number: int
@@ -45,7 +45,7 @@ class SegmentReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactReport(Report):
-    """A fact, what it replaced, what took its place, and where it ended: None while it holds."""
+    """A fact, what it replaced, what replaced it, and where it ended; None while it holds."""
 
     id: str
     kind: FactKind
@@ -73,9 +73,9 @@ class PinReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryWork(Report):
-    """A summary that is owed: when it is tried next, and how often in a row it has failed.
+    """A summary that is due: the time of the next attempt, and how often in a row it has failed.
 
-    `failures` are calls of the model that failed, `refusals` answers that were not fit to keep.
+    `failures` are failed model calls, `refusals` are rejected answers.
     """
 
     due_at: datetime | None
@@ -86,12 +86,12 @@ class SummaryWork(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationReport(Report):
-    """Where a conversation stands.
+    """The state of a conversation.
 
-    The summary covers the messages up to `covered`; up to `summarized` no digest stands in for it. `window`
-    is how many messages come after it, between `floor` and `ceiling` where the newest recorded turn tells
-    them. Messages up to `shared_until` are also in a fork of it, or in the conversation that it was forked
-    from.
+    The summary covers the messages up to `covered`; up to `summarized`, it contains no digest that waits to
+    be replaced. `window` is the number of messages after the summary. `floor` and `ceiling` are those of the
+    newest recorded turn. Messages up to `shared_until` are also in a fork, or in the conversation that this
+    one was forked from.
     """
 
     agent: str
@@ -118,7 +118,7 @@ class ConversationReport(Report):
 
 
 async def inspect_conversation(memory: Memory, scope: str, conversation: str) -> ConversationReport:
-    """Where a conversation stands; it reads the summary, the facts and two messages, never the history."""
+    """The state of a conversation. It reads the summary, the facts and two messages, never the history."""
     key = make_key(memory.agent, scope, conversation)
     newest = (await memory.read(scope, conversation, limit=1)).entries
     if not newest:
@@ -154,7 +154,7 @@ async def inspect_conversation(memory: Memory, scope: str, conversation: str) ->
 
 
 async def read_facts(memory: Memory, scope: str, conversation: str) -> tuple[FactReport, ...]:
-    """Every fact that is kept, as it was written, with what it replaced and what ended it."""
+    """All stored facts, also old ones, with what each replaced and what ended it."""
     outline = await read_outline(memory, make_key(memory.agent, scope, conversation))
     return await report_facts(memory, scope, conversation, outline)
 

@@ -34,7 +34,7 @@ class SectionDiff(Report):
 class MessageDiff(Report):
     """A message in both contexts. A text is None where the message is not there.
 
-    `text_before` is None too when it is the same as `text_after`.
+    `text_before` is also None if it equals `text_after`.
     """
 
     change: Change
@@ -51,9 +51,9 @@ class MessageDiff(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDiff(Report):
-    """What is different between two turns, in plain sentences and piece by piece.
+    """The differences between two turns, as sentences and as data.
 
-    `shared_tokens` of the later context are a prefix that both begin with.
+    `shared_tokens` is the size of the prefix that both contexts share.
     """
 
     agent: str
@@ -82,7 +82,7 @@ async def diff_turns(
     step_before: int | None = None,
     step_after: int | None = None,
 ) -> TurnDiff:
-    """Compare what a model was shown in two turns; by default the last steps, and the newest turn."""
+    """Compare the contexts of two turns; by default of their last steps, and with the newest turn."""
     old, new = await read_turn_steps(memory, scope, conversation, (before, step_before), (after, step_after))
     shared = new.context.shared_prefix(old.context)
     return TurnDiff(

@@ -1,4 +1,4 @@
-"""Messages of a conversation as people look at them: a page at a time, and one with all of its text."""
+"""Reports of messages: a page at a time, and one message with its full text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ToolCallReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartReport(Report):
-    """A part of a message that is no text of it: an image by its name, or what a model thought."""
+    """A part of a message that is not text: the name of an image, or thinking of a model."""
 
     kind: Literal["image", "thinking"]
     text: str
@@ -44,9 +44,9 @@ class PartReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReport(Report):
-    """One message. One that a section made for a turn is not in the log: no `position`, `id` or `created_at`.
+    """One message. A message that a section made is not in the log: no `position`, `id` and `created_at`.
 
-    `text` may be shortened: then `is_whole` is false, and `characters` says how long the message is.
+    `text` may be shortened: then `is_whole` is false, and `characters` is the full length.
     """
 
     id: str | None
@@ -71,7 +71,7 @@ class MessageReport(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePage(Report):
-    """Messages in order, and whether the conversation has others before and after them.
+    """A page of messages in order, with marks for the pages before and after it.
 
     `older` and `newer` are for the next page: `read_messages(..., before=page.older)` and
     `read_messages(..., after=page.newer)`; None at the end.
@@ -136,7 +136,7 @@ async def read_messages(
 ) -> MessagePage:
     """A page of messages: the newest, those right before a position, or those right after one.
 
-    Of each text there are at most `max_characters`; `read_message` gives all of one.
+    Each text is cut to `max_characters`; `read_message` returns the full text.
     """
     check_int("limit", limit, most=MAX_PAGE_MESSAGES)
     check_int("max_characters", max_characters, least=0, optional=True)
@@ -162,7 +162,7 @@ async def read_messages(
 
 
 async def read_message(memory: Memory, scope: str, conversation: str, position: int) -> MessageReport:
-    """The message at a position with all of its text, also of a tool result that was cut in the log."""
+    """The message at a position with its full text, also for a tool result that was cut in the log."""
     check_int("position", position)
     window = await memory.read(scope, conversation, after=position - 1, before=position + 1)
     if not window.head.count:

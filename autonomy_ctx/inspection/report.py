@@ -1,4 +1,4 @@
-"""What all reports share: they are frozen values, and `to_dict` gives them as JSON has them.
+"""The base of all reports: immutable values with `to_dict` for JSON.
 
 The command line, the HTTP API and the inspector page print exactly these dicts.
 """

@@ -1,7 +1,7 @@
 """A conversation over time: how far the summary reached at each turn, and how long segments and facts held.
 
-It takes one look at each of so many places in the log, and reads no texts: 100,000 messages cost as much
-as 1,000. A store without outlines is asked for a few places only, and for what is in force now.
+It reads a limited number of places in the log and no texts, so 100,000 messages cost as much as 1,000. For a
+store without outlines, it reads only a few places and the current summary.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ MAX_RANGES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePoint(Report):
-    """A turn of the user, and how the context stood then.
+    """A turn of the user, and the state of the context at that time.
 
-    The summary reached to `covered`, without digests to `summarized`; `window` messages came after it.
+    The summary covered messages up to `covered`, without digests up to `summarized`. `window` is the number
+    of messages after it.
     """
 
     position: int
@@ -54,7 +55,7 @@ class TimelinePoint(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineSegment(Report):
-    """A segment that is or was in force, over the positions `first` to `last`."""
+    """A current or replaced segment, for the positions `first` to `last`."""
 
     number: int
     first: int
@@ -73,8 +74,8 @@ class TimelineSegment(Report):
 class Timeline(Report):
     """A part of a conversation over time.
 
-    Each point stands for `bucket` positions of the log: 1 when each turn has its own. `segments_left_out` and
-    `facts_left_out` say how many of those that hold no more are not listed.
+    Each point stands for `bucket` positions of the log; 1 means one point for each turn. `segments_left_out`
+    and `facts_left_out` are the numbers of replaced segments and ended facts that are not listed.
     """
 
     agent: str
@@ -105,7 +106,7 @@ async def inspect_timeline(
     last: int | None = None,
     points: int = 500,
 ) -> Timeline:
-    """How a conversation went, at up to so many turns between two positions, both included."""
+    """The history of a conversation's context, at a limited number of turns between two positions."""
     check_int("first", first, most=MAX_POSITION, optional=True)
     check_int("last", last, most=MAX_POSITION, optional=True)
     check_int("points", points, most=MAX_POINTS)

@@ -1,4 +1,4 @@
-"""The replay lab: a recorded conversation against many settings, to choose numbers by looking."""
+"""The replay lab runs a recorded conversation with many settings, to help you choose numbers."""
 
 from typing import TYPE_CHECKING
 

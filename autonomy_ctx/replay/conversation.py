@@ -1,6 +1,6 @@
-"""`RecordedConversation`: a conversation as it was once held, turn by turn, to be replayed.
+"""`RecordedConversation`: a past conversation, turn by turn, for a replay.
 
-It comes out of a memory or, with `read_conversation_file`, out of a file of another system.
+It is read from a memory or, with `read_conversation_file`, from a file of another system.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MESSAGES_PER_READ = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """One request to a model: what was said since the request before, and what the model answered.
+    """One request to a model: the messages since the request before, and the answer.
 
-    `answer` is None where the record ends without one.
+    `answer` is None if the record ends without one.
     """
 
     said: tuple[Message, ...]
@@ -40,9 +40,9 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTurn:
-    """A user's message and all requests until the answer; `position` is that of the user's message.
+    """A user's message and all requests until the answer; `position` is the user message's.
 
-    `rest` is what was said after the last request was sent: its answer, and what followed.
+    `rest` are the messages after the last request: its answer, and what followed.
     """
 
     number: int
@@ -53,7 +53,7 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True, init=False)
 class RecordedConversation:
-    """Messages in order, without the instructions before them; times are those of the record."""
+    """The messages of a recorded conversation in order, with their recorded times, and its instructions."""
 
     name: str
     messages: tuple[Message, ...]
@@ -85,7 +85,7 @@ class RecordedConversation:
         object.__setattr__(self, "has_times", has_times)
 
     def turns(self) -> list[RecordedTurn]:
-        """Each turn with its requests. What was said before the first user's message belongs to its turn."""
+        """Each turn with its requests. Messages before the first user message belong to its turn."""
         starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
         # What comes before the first user's message is said with it.
         ends = [*starts[1:], len(self.messages)]
@@ -96,7 +96,7 @@ class RecordedConversation:
         ]
 
     def last_turns(self, count: int) -> RecordedConversation:
-        """The same conversation with only its last so many turns."""
+        """The same conversation with only its last turns."""
         check_int("count", count)
         starts = [at for at, message in enumerate(self.messages) if _begins_turn(message)]
         if len(starts) <= count:
@@ -115,9 +115,9 @@ class RecordedConversation:
 
 
 async def read_conversation(memory: Memory, scope: str, conversation: str) -> RecordedConversation:
-    """A conversation of a memory; on a view of an agent, one with it.
+    """Read a conversation of a memory; on the view of an agent, a conversation with that agent.
 
-    If the agent's newest turns are recorded, their instructions come along.
+    If the agent's newest turns are recorded, their instructions are read too.
     """
     messages: list[Message] = []
     head = await memory.head(scope, conversation)

@@ -1,7 +1,7 @@
 """Conversations in files: JSON Lines of ours, messages of OpenAI, dumps of LangChain, exports of ChatGPT.
 
-Which of them a file is shows by its contents. A file may hold several conversations; one is chosen by name
-or by number.
+The format is recognized by the contents. A file may have several conversations; one is chosen by name or by
+number.
 """
 
 from __future__ import annotations

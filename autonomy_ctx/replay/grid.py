@@ -35,7 +35,7 @@ class ReplaySetting:
 
     @property
     def label(self) -> str:
-        """A short name: `10/40`, with what is not usual after it."""
+        """A short name: `10/40`, followed by values that are not the default."""
         parts = [f"{self.floor}/{self.ceiling}"]
         if self.size != DEFAULT_SIZE:
             parts.append(f"size {self.size:,}")
@@ -48,7 +48,7 @@ class ReplaySetting:
         return asdict(self)
 
     def as_argument(self) -> str:
-        """What to write in a program to have it."""
+        """The arguments for a program that uses this setting."""
         size = "" if self.size == DEFAULT_SIZE else f', "size": {self.size}'
         budget = "" if self.budget is None else f", max_tokens={self.budget}"
         return f'context_summary={{"floor": {self.floor}, "ceiling": {self.ceiling}{size}}}{budget}'
@@ -56,7 +56,7 @@ class ReplaySetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingGrid:
-    """Settings to try, in order, and a sentence for each combination that was left out."""
+    """The settings to try, in order, and one sentence for each combination that was left out."""
 
     settings: tuple[ReplaySetting, ...]
     skipped: tuple[str, ...]
@@ -69,7 +69,7 @@ def make_grid(
     sizes: Iterable[int] = (DEFAULT_SIZE,),
     budgets: Iterable[int | None] = (None,),
 ) -> SettingGrid:
-    """Every combination that is valid; ValueError when none is, or when they are too many."""
+    """All valid combinations. Raises ValueError if there are none or too many."""
     settings: dict[ReplaySetting, None] = {}
     skipped: dict[str, None] = {}
     combinations = list(product(budgets, sizes, ceilings, floors))

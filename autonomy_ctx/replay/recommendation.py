@@ -1,8 +1,8 @@
-"""Which setting to take: the cheapest of those that keep what was said. Pure.
+"""Recommends a setting: the cheapest of those that keep the facts. Pure functions.
 
-Settings with turns over the limit are out unless all have some. Of the others, those that show almost as many
-of the facts as the best one are in the running, and of these the cheapest one is taken: a larger window keeps
-more, but from some size on it costs more than it keeps.
+Settings with turns over the limit are excluded, unless all settings have such turns. Of the others, those
+that show almost as many facts as the best one are candidates, and the cheapest candidate is recommended. A
+larger window keeps more facts, but above some size it adds more cost than facts.
 """
 
 from __future__ import annotations

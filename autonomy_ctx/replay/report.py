@@ -1,7 +1,7 @@
 """`render_report`: a replay as one HTML page with inline SVG plots.
 
-The page needs no script and asks for nothing: its content-security policy allows its own stylesheet only, by
-its hash. What users said is escaped, and characters that would turn or hide text are made visible.
+The page has no script and loads nothing: its content-security policy allows only its own stylesheet, by its
+hash. Text of users is escaped, and characters that would reverse or hide text are made visible.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class TurnMeasure:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayRun:
-    """A conversation replayed with one setting; without one, with its whole history in every context."""
+    """A conversation replayed with one setting; without a setting, every context has the whole history."""
 
     setting: ReplaySetting | None
     turns: tuple[TurnMeasure, ...]
@@ -68,7 +68,7 @@ class ReplayRun:
 
     @property
     def cost(self) -> float:
-        """What its requests and its summaries cost."""
+        """The cost of its requests and its summaries."""
         return self.request_cost + self.summary_cost
 
     @cached_property
@@ -83,7 +83,7 @@ class ReplayRun:
 
     @property
     def cached_share(self) -> float:
-        """Which part of what was sent a cache had."""
+        """The share of the sent tokens that came from a cache."""
         return self.cached_tokens / self.sent_tokens if self.sent_tokens else 0.0
 
     @cached_property
@@ -147,7 +147,7 @@ class ReplayRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """The setting to take, why in two sentences, and what the second best would change."""
+    """The recommended setting, the reason in two sentences, and the effect of the second best."""
 
     setting: ReplaySetting
     reason: str

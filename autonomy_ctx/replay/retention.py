@@ -1,8 +1,8 @@
-"""What was said before and is still in a context: facts that hold, and identifiers.
+"""Measures how much of the earlier conversation a context still shows: facts that hold, and identifiers.
 
 The facts and identifiers of a conversation are found once, by rules and without a model
-(`items/fact_rules.py`, `items/name_index.py`). For each context it is then counted how many of them it shows,
-in the summary or in the messages themselves. Pure.
+(`items/fact_rules.py`, `items/name_index.py`). Then it counts how many of them each context shows, in the
+summary or in the messages. Pure functions.
 """
 
 from __future__ import annotations
