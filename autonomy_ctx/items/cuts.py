@@ -174,7 +174,7 @@ def _makes_calls(item: Item) -> bool:
 
 
 def safe_cuts(messages: Sequence[Message | Mapping[str, Any]]) -> list[int]:
-    """All indexes from 0 to len(messages) where a cut is safe, in order; 0 always is.
+    """All indexes from 0 to len(messages) where a cut is safe, in order; 0 is always safe.
 
     The end is not safe while the last call still waits for its result.
     """
@@ -214,9 +214,9 @@ def validate_tool_pairing(messages: Sequence[Message | Mapping[str, Any]]) -> tu
 
 
 def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], start: int) -> int:
-    """`start`, or the nearest earlier index that does not stand between a call and its result.
+    """`start`, or the nearest earlier index that is not between a call and its result.
 
-    A result may also stand before its call, if that has none after it.
+    A result may also come before its call, if the call has no result after it.
     """
     if start <= 0 or start >= len(messages):
         return start
@@ -227,7 +227,7 @@ def find_tool_pair_boundary(messages: Sequence[Message | Mapping[str, Any]], sta
 
 
 def find_safe_trim_count(messages: Sequence[Message | Mapping[str, Any]], count: int) -> int:
-    """How many of the first `count` messages may go without parting a call from its result."""
+    """How many of the first `count` messages can be removed without separating a call from its result."""
     count = max(0, min(count, len(messages)))
     return find_tool_pair_boundary(messages, count)
 

@@ -20,7 +20,7 @@ MAIL_EXTRA_KEY = "direct_message"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHandoff:
-    """Control went from one agent to another."""
+    """A handoff: another agent continues the conversation."""
 
     type: ClassVar[str] = "agent_handoff"
     to_agent: str
@@ -55,7 +55,7 @@ class AgentConfigUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectMessage:
-    """One agent wrote to another; it may expire and it may be urgent (priority 0 to 1)."""
+    """A message from one agent to another. It may expire, and it has a priority from 0 to 1."""
 
     type: ClassVar[str] = "direct_message"
     source_agent: str

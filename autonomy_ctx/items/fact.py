@@ -50,7 +50,7 @@ _CHANGE_LINE = lazy_pattern(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What was once said to hold, by whom, and whether it still does."""
+    """One short statement of a conversation, who made it, and whether it still holds."""
 
     id: str
     kind: FactKind
@@ -66,10 +66,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactChange:
-    """What somebody wants to change: add a fact, put one in place of another, or call one done.
+    """A change of facts: add a fact, replace one by another, or mark one as done.
 
-    `position` and `created_at` are those of the message that says so. `target` is the id of the fact that
-    is replaced or done, or "+2" for the one that the third change of the same list adds.
+    `position` and `created_at` are those of the message that states it. `target` is the id of the fact that
+    is replaced or done. It may also be "+2": the fact that the third change of the same list adds.
     """
 
     action: FactAction
@@ -155,7 +155,7 @@ def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
 
 
 class RenderedFacts(NamedTuple):
-    """The text of the facts that have room, and those that have none."""
+    """The text of the facts that fit, and the facts that do not fit."""
 
     text: str
     omitted: tuple[Fact, ...]

@@ -1,4 +1,4 @@
-"""What a model may look up: passages of documents, found by words, by meaning, or by both."""
+"""Knowledge bases: passages of documents, found by words, by meaning, or by both."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""Models: one way to ask any of them, over HTTP or offline."""
+"""Models: one way to call any of them, over HTTP or offline."""

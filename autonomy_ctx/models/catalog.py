@@ -1,7 +1,8 @@
 """Context windows and prices of known models.
 
-Both tables are defaults and grow old. Prices are list prices in US dollars as published up to the autumn
-of 2026, without discounts, batches or surcharges for long contexts. Change the table, or pass a `Price`:
+Both tables are defaults and become outdated. Prices are list prices in US dollars as published up to the
+autumn of 2026, without discounts, batches or surcharges for long contexts. Change the table, or pass a
+`Price`:
 
     PRICES["my-model"] = Price(input=0.4, output=1.6)
 """
@@ -94,10 +95,10 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, init=False)
 class Price:
-    """Money per million tokens. What is left out is as providers without a special price have it.
+    """Prices per million tokens. Prices that are not given have the usual defaults.
 
-    Without `cached_input` nothing is cheaper for being cached; without `cache_write` writing costs nothing
-    on top of reading.
+    Without `cached_input`, cached tokens have the full price. Without `cache_write`, writing to the cache
+    costs nothing extra.
     """
 
     input: float
@@ -124,7 +125,7 @@ class Price:
             object.__setattr__(self, name, value)
 
     def cost(self, *, uncached: float = 0, cached: float = 0, written: float = 0, output: float = 0) -> float:
-        """What so many tokens cost; those that are written to the cache are not among the uncached."""
+        """The cost of these tokens; tokens that are written to the cache are not counted as uncached."""
         return (
             uncached * self.input
             + cached * self.cached_input
@@ -200,7 +201,7 @@ def price_of(model: Any, prices: Mapping[str, Price] = PRICES) -> Price | None:
 
 
 def estimate_cost(usage: Usage, model: Any, prices: Mapping[str, Price] = PRICES) -> float | None:
-    """What an answer cost, by the tokens its provider reported; None when the price is not known.
+    """The cost of an answer, by the tokens that its provider reported; None if the price is not known.
 
     `model` is a name, an object with one, or a `Price`.
     """

@@ -53,7 +53,7 @@ class StreamError(AutonomyCtxError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the provider counts them; `input_tokens` is all that was read, cached or not."""
+    """Tokens as the provider counts them; `input_tokens` includes cached tokens."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -63,7 +63,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """One answer. `str()` is its text; `message` is what memory keeps, thinking and signatures included.
+    """One answer. `str()` is its text; `message` is what memory stores, with thinking and signatures.
 
     `stop` is one of `end`, `tools`, `length`, `refused`, `overflow`, or the provider's own word.
     """
@@ -92,14 +92,14 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """Some more text."""
+    """The next piece of text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """Some more of what the model thinks."""
+    """The next piece of the model's thinking."""
 
     text: str
 
@@ -114,7 +114,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
-    """The stream is over; the whole reply."""
+    """The end of a stream, with the whole reply."""
 
     reply: ModelReply
 
