@@ -1,1 +1,1 @@
-"""Memory keeps items, per conversation, in process or on disk."""
+"""Memory stores messages by conversation: in the process, in SQLite or in PostgreSQL."""

@@ -1,7 +1,7 @@
-"""What a process keeps of the conversations it used last, and how it forgets one, a scope or all.
+"""A cache of data about the conversations that were used last, which can be cleared by scope.
 
-Every cache of something that belongs to a conversation is of this type, so that there is one rule for
-what goes when a user's data goes.
+Every cache of conversation data has this type, so that one rule deletes cached data when a user's data is
+deleted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How a store keeps the facts of a conversation, and `ConversationFacts`, with which users edit them.
+"""How a store keeps the facts of a conversation, and `ConversationFacts`, which edits them.
 
-A store keeps changes as rows. A fact holds while no row has ended it; when that row is dropped, it holds
-again. So undoing a summary and deleting messages need no rules of their own.
+A store keeps changes as rows. A fact holds until another row ends it. If that row is deleted, the fact holds
+again. So undoing a summary and deleting messages need no special rules.
 """
 
 from __future__ import annotations
@@ -285,9 +285,9 @@ def ended_state(is_replaced: bool | None) -> FactState:
 
 
 class ConversationFacts:
-    """What holds now in one conversation: `await` it for the facts, or change them.
+    """The facts of one conversation: `await` it to read them, or change them with its methods.
 
-    What is written here stays until it is removed; no summary changes it.
+    Facts that you write here stay until they are removed; no summary changes them.
     """
 
     def __init__(self, store: Store, key: Key, clock: Callable[[], datetime]) -> None:
@@ -297,18 +297,18 @@ class ConversationFacts:
         return self._holding().__await__()
 
     async def history(self) -> list[Fact]:
-        """Every fact that is kept, also those that were replaced or are done, as they were written."""
+        """All stored facts, also replaced and done ones."""
         return await self._store.facts(self._key)
 
     async def add(self, kind: FactKind, text: str) -> Fact:
-        """Have a fact hold from now on. One that says the same already is given back as it is."""
+        """Add a fact. If the same fact already holds, it is returned."""
         normal = normalize_fact(check_fact_text(text))
         return await self._write("add", check_kind(kind), text, None) or next(
             fact for fact in await self._holding() if normalize_fact(fact.text) == normal
         )
 
     async def replace(self, fact_id: str, text: str, *, kind: FactKind | None = None) -> Fact:
-        """Have a new text hold in place of a fact; its kind stays unless another is given."""
+        """Replace a fact by a new text; its kind stays unless `kind` is given."""
         check_fact_text(text)
         old = await self._find(fact_id)
         if normalize_fact(old.text) == normalize_fact(text):
@@ -321,11 +321,11 @@ class ConversationFacts:
         return new
 
     async def done(self, fact_id: str) -> None:
-        """Call a fact done: an open item that was settled, a goal that was reached."""
+        """Mark a fact as done, such as an open item that was settled."""
         await self._write("done", "value", "", (await self._find(fact_id)).id)
 
     async def remove(self, fact_id: str) -> None:
-        """Forget a fact; one that it had replaced does not come back."""
+        """Remove a fact. A fact that it had replaced does not come back."""
         number = fact_number(fact_id)
         if number is None or not await self._store.remove_fact(self._key, number):
             raise UnknownFact(fact_id)

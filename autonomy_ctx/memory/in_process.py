@@ -1,4 +1,4 @@
-"""The store that `Memory()` uses: everything in plain Python objects, gone when the process ends."""
+"""The store of `Memory()`: plain Python objects, which are lost when the process ends."""
 
 from __future__ import annotations
 

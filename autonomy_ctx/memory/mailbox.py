@@ -128,9 +128,9 @@ class Mailbox:
         self._memory, self._clock = memory, clock
 
     async def send(self, mail: DirectMessage, *, scope: str, conversation: str) -> bool:
-        """Keep mail for its target; false if the same waits already or was delivered.
+        """Store mail for its target. Returns false if the same mail already waits or was delivered.
 
-        `ConflictingMessage` if it is another one of that id, `MailboxFull` if too much waits.
+        Raises `ConflictingMessage` if the id has other content, and `MailboxFull` if too much mail waits.
         """
         if not isinstance(mail, DirectMessage):
             raise InvalidMessage("mail", f"must be a DirectMessage, not {type(mail).__name__}")
@@ -159,9 +159,9 @@ class Mailbox:
     async def query_by_target(
         self, target: str, *, scope: str, conversation: str, node: str | None = None, limit: int | None = None
     ) -> list[DirectMessage]:
-        """What waits for an agent and has not expired, most urgent first, then oldest first.
+        """The mail that waits for an agent and has not expired, most urgent first, then oldest first.
 
-        With a `node`, mail for another one is left out. With a `limit`, only the first so many.
+        With a `node`, mail for other nodes is left out. With a `limit`, only the first ones are returned.
         """
         check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         key, at = make_key(target, scope, conversation), self._clock()
@@ -174,7 +174,7 @@ class Mailbox:
         return [one.to_direct_message() for one in sort_by_urgency(waiting)[:limit]]
 
     async def deliver(self, target: str, ids: Iterable[str], *, scope: str, conversation: str) -> int:
-        """Put mail that was read into the target's log, once however often this is done; how much left."""
+        """Move mail to the target's log. Repeating the call is safe. Returns how many were moved."""
         wanted = set(ids)
         if not wanted:
             return 0

@@ -66,10 +66,10 @@ TURN_LOOKBACK = 64
 
 
 class MemoryHook(Enum):
-    """What memory tells its hooks: the scope and conversation, and the messages or how many were deleted.
+    """The events of a memory. A hook gets the scope, the conversation, and messages or a number of them.
 
-    A `BEFORE_APPEND` hook that fails keeps the messages out. The conversation is None when a whole
-    scope was deleted. `AFTER_FORK` has the name of the fork.
+    If a `BEFORE_APPEND` hook fails, the messages are not stored. The conversation is None if a whole scope
+    was deleted. An `AFTER_FORK` hook gets the name of the fork.
     """
 
     BEFORE_APPEND = "before_append"
@@ -85,10 +85,10 @@ class Memory(AsyncResource):
     `Memory("postgresql://user@host/database")` on a server, for many processes and machines;
     `register_store` adds other kinds of URLs.
 
-    With an `embedder`, messages are also found by meaning: their vectors are made in the background and kept
-    by the store. A search waits for the embedder at most `embedder_timeout` seconds.
+    With an `embedder`, messages are also found by meaning: their vectors are computed in the background and
+    kept in the store. A search waits for the embedder at most `embedder_timeout` seconds.
 
-    An agent works on `memory.for_agent(name)`; agents that should share a log use the same view.
+    An agent uses `memory.for_agent(name)`; agents that should share a log use the same view.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Memory(AsyncResource):
         self._metrics = {"messages_added": 0, "messages_deleted": 0, "reads": 0}
 
     def for_agent(self, name: str) -> Memory:
-        """The same memory as one agent sees it: its own conversations, apart from other agents'."""
+        """A view of this memory for one agent: its own conversations, separate from those of other agents."""
         check_name("agent", name)
         view = copy.copy(self)
         view.agent = name
@@ -157,7 +157,7 @@ class Memory(AsyncResource):
         return view
 
     def in_turn(self, turn: TurnHold) -> Memory:
-        """The same memory as a turn sees it: once it is lost, appends to its conversation are refused."""
+        """A view of this memory for one turn: after the turn has lost its lease, appends raise `TurnLost`."""
         view = copy.copy(self)
         view._turn = turn
         return view
@@ -173,19 +173,19 @@ class Memory(AsyncResource):
         ends_turn: bool = False,
         record: RecordDraft | None = None,
     ) -> list[int]:
-        """Store messages, all or none, and give their positions. When it returns, they are kept.
+        """Store messages, all or none, and return their positions. When the call returns, they are stored.
 
-        A reply of a provider's own client is a message, too: it is taken as it is.
+        The reply object of a provider's SDK is accepted as a message too.
 
-        A message whose id is already there with the same content is not stored again: its old
-        position comes back. So after any doubt, send the same message again.
+        A message whose id is already stored with the same content is not stored again; its old position is
+        returned. So after an error with an unknown outcome, send the same message again.
 
-        `full_texts` has, by message id, all of the text of tool results that are shortened here:
-        `get_whole_message` gives it.
+        `full_texts` has, by message id, the full text of tool results that are shortened in the messages;
+        `get_whole_message` returns it.
 
-        In a turn (see `in_turn`), `TurnLost` when another one has begun; `ends_turn` gives the turn back
-        in the same transaction. A `record` is stored with the messages: in one transaction, where the store
-        can do that.
+        In a turn (see `in_turn`), `TurnLost` is raised if another turn has begun. `ends_turn` releases the
+        lease of the turn in the same transaction. A `record` is stored with the messages, in one transaction
+        where the store supports that.
         """
         key = make_key(self.agent, scope, conversation)
         drafts = await self._make_drafts(messages, full_texts)
@@ -213,10 +213,11 @@ class Memory(AsyncResource):
         ticket: int | None = None,
         after: int | None = None,
     ) -> TurnStart:
-        """Take the turn of a conversation and store its first messages, or take a place in the line.
+        """Acquire the lease of a turn and store its first messages, or take a place in the queue.
 
-        Its `positions` are None while others come first: wait (`store.wait_for_turn`), then begin again
-        with the `ticket`. With `after`, nothing is stored if the log does not end at this position.
+        The `positions` of the result are None while other turns come first: wait (`store.wait_for_turn`),
+        then call this again with the `ticket`. With `after`, nothing is stored if the log does not end at
+        this position.
         """
         key = make_key(self.agent, scope, conversation)
         drafts = await self._make_drafts(messages, EMPTY)
@@ -231,34 +232,35 @@ class Memory(AsyncResource):
     async def add_message(
         self, scope: str, conversation: str, message: Message | Mapping[str, Any] | Any
     ) -> int:
-        """Store one message and give its position."""
+        """Store one message and return its position."""
         return (await self.append(scope, conversation, message))[0]
 
     async def add_messages(
         self, scope: str, conversation: str, messages: Sequence[Message | Mapping[str, Any] | Any]
     ) -> list[int]:
-        """Store several messages in one transaction and give their positions."""
+        """Store several messages in one transaction and return their positions."""
         return await self.append(scope, conversation, *messages)
 
     async def delete_message(self, scope: str, conversation: str, message_id: str) -> bool:
-        """Delete one message; whether it was there."""
+        """Delete one message. Returns whether it was there."""
         make_key(self.agent, scope, conversation)
         encoding.check_id(message_id)
         return await self._delete(scope, self.agent, conversation, [message_id]) > 0
 
     async def delete_conversation(self, scope: str, conversation: str) -> int:
-        """Delete all messages of a conversation; how many there were.
+        """Delete all messages of a conversation, and return how many there were.
 
-        A fork loses only its own. What it shares stays with the others and is not counted.
+        A fork loses only its own messages. Shared messages stay in the other conversations and are not
+        counted.
         """
         make_key(self.agent, scope, conversation)
         return await self._delete(scope, self.agent, conversation, None)
 
     async def drop_last_turn(self, scope: str, conversation: str) -> int:
-        """Delete the user's newest message and all that follows it; how many messages it was.
+        """Delete the user's newest message and all messages after it, and return how many were deleted.
 
-        Mail from other agents begins no turn: it is no message of the user. A turn that a fork has too
-        is not dropped: `SharedTurn`.
+        Mail of other agents is not a message of the user, so it does not begin a turn. A turn that a fork
+        shares is not deleted: `SharedTurn` is raised.
         """
         entries = await self._read_last_turn(scope, conversation)
         if not entries:
@@ -270,11 +272,11 @@ class Memory(AsyncResource):
     async def fork(
         self, scope: str, conversation: str, *, at: int | None = None, name: str | None = None
     ) -> str:
-        """Make a conversation that shares the messages of another up to a position, and give its name.
+        """Make a conversation that shares the messages of another up to a position, and return its name.
 
-        `at` is the last position they share, by default the newest. Summaries, facts and pins up to there
-        are the fork's too. Nothing is copied and no model is asked. What is said, pinned or summarized
-        after it in one is not in the other. A deleted message goes from both.
+        `at` is the last shared position, by default the newest. Summaries, facts and pins up to there also
+        belong to the fork. No message is copied and no model is called. Later messages, pins and summaries
+        are separate. Deleting a shared message deletes it from both.
         """
         key = make_key(self.agent, scope, conversation)
         check_int("at", at, most=MAX_POSITION, optional=True)
@@ -286,12 +288,12 @@ class Memory(AsyncResource):
         return name
 
     async def delete_scope(self, scope: str) -> int:
-        """Delete everything a user or tenant ever said, with whichever agent; how many messages it was."""
+        """Delete all data of a user or tenant, with all agents, and return how many messages there were."""
         check_name("scope", scope)
         return await self._delete(scope, None, None, None)
 
     def set_instructions(self, instructions: str | Mapping[str, Any] | Message | Sequence[Any]) -> None:
-        """What `get_messages` puts before the history."""
+        """Set the instructions that `get_messages` puts before the history."""
         if isinstance(instructions, str):
             instructions = [Message("system", instructions, phase="system")]
         elif isinstance(instructions, Mapping | Message):
@@ -309,7 +311,7 @@ class Memory(AsyncResource):
         before: int | None = None,
         limit: int | None = None,
     ) -> Window:
-        """The newest `limit` messages between two positions, with the head they were read with."""
+        """The newest `limit` messages between two positions, and the head at the same moment."""
         key = make_key(self.agent, scope, conversation)
         check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         check_int("after", after, least=0, most=MAX_POSITION)
@@ -318,7 +320,7 @@ class Memory(AsyncResource):
         return await self._log.read(key, after=after, before=before, limit=limit)
 
     async def head(self, scope: str, conversation: str) -> Head:
-        """Where a conversation stands, without reading its messages."""
+        """The state of a conversation (last position, counts), without reading its messages."""
         return await self._log.head(make_key(self.agent, scope, conversation))
 
     async def get_messages_only(
@@ -345,7 +347,7 @@ class Memory(AsyncResource):
     async def get_whole_message(
         self, scope: str, conversation: str, message_id: str
     ) -> dict[str, Any] | None:
-        """A tool result that was too large for the log, uncut; None for a message that was not cut."""
+        """The full text of a tool result that was shortened in the log; None for other messages."""
         encoding.check_id(message_id)
         body = await self._log.whole(make_key(self.agent, scope, conversation), message_id)
         if body is None:
@@ -362,9 +364,9 @@ class Memory(AsyncResource):
     ) -> list[SearchHit]:
         """The messages of a scope, or of one conversation, that share a word with the query; best first.
 
-        Words are compared without case, accents and endings; words that say nothing, such as "the", do
-        not count. Only what was said to this memory's agent is searched. With an embedder, messages near
-        the query in meaning are found too.
+        Words are compared without case, accents and endings. Common words, such as "the", do not count. Only
+        conversations with this memory's agent are searched. With an embedder, messages with a similar meaning
+        are found too.
         """
         check_name("scope", scope)
         if conversation is not None:
@@ -374,10 +376,10 @@ class Memory(AsyncResource):
         return await self._store.search(self.agent, scope, query, conversation=conversation, limit=limit)
 
     async def embed_messages(self, scope: str, conversation: str | None = None) -> int:
-        """Make the vectors that a scope or a conversation lacks now; how many messages were embedded.
+        """Compute the missing vectors of a scope or a conversation now. Returns how many messages got one.
 
-        Nobody has to call it: vectors are made in the background. It is for what was stored before there
-        was an embedder, and for tests. What the embedder raises is raised here.
+        You rarely need this, because vectors are computed in the background. Use it for messages that were
+        stored before there was an embedder, and in tests. Errors of the embedder are raised here.
         """
         check_name("scope", scope)
         if conversation is not None:
@@ -389,9 +391,10 @@ class Memory(AsyncResource):
     async def agents(
         self, *, scope: str | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> list[str]:
-        """The names of the agents that have conversations, perhaps those of one scope; for operators.
+        """The names of the agents that have conversations, in all scopes or in one; for operators.
 
-        In order, the first `limit` after a name. Conversations that belong to no agent have the name "".
+        Returns the first `limit` names after `after`, in order. Conversations without an agent have the name
+        "".
         """
         _check_page(limit, scope=scope, after=after)
         return await self._store.list_agents(scope=scope, after=after, limit=limit)
@@ -399,9 +402,10 @@ class Memory(AsyncResource):
     async def scopes(
         self, *, agent: str | None = None, limit: int = PAGE_SIZE, after: str | None = None
     ) -> list[str]:
-        """The names of the scopes that have conversations, perhaps those with one agent; for operators.
+        """The names of the scopes that have conversations, with all agents or with one; for operators.
 
-        In order, the first `limit` after a name. It names all users or tenants: show it to none of them.
+        Returns the first `limit` names after `after`, in order. These are all users or tenants: do not show
+        them to users.
         """
         _check_page(limit, agent=agent, after=after)
         return await self._store.list_scopes(agent=self._listed_agent(agent), after=after, limit=limit)
@@ -411,8 +415,8 @@ class Memory(AsyncResource):
     ) -> list[ConversationInfo]:
         """The conversations of a scope that have messages, with counts and times, by agent and name.
 
-        Those with all agents, or with one; on a view of an agent, those with it. The first `limit` after
-        a key: `after=page[-1].key` gives the next page.
+        With all agents, or with one; on the view of an agent, with that agent. Returns the first `limit`
+        after a key: `after=page[-1].key` gives the next page.
         """
         check_name("scope", scope)
         _check_page(limit, agent=agent)
@@ -424,19 +428,19 @@ class Memory(AsyncResource):
 
     @property
     def store(self) -> Store:
-        """What keeps it all: for those who build on memory, such as the writer of summaries."""
+        """The store: for code that builds on memory, such as the summarizer."""
         return self._store
 
     async def summary(self, scope: str, conversation: str) -> SummaryState:
-        """The segments of the summary in force, how each was made, the pinned messages and the facts."""
+        """The current summary: its segments, how each was made, the pinned messages and the facts."""
         return await self._store.summary(make_key(self.agent, scope, conversation))
 
     async def pin(
         self, scope: str, conversation: str, message_id: str, *, replaces: str | None = None
     ) -> bool:
-        """Show a message verbatim in every later context, also once it is summarized; false if unknown.
+        """Show a message verbatim in all later contexts, also after it is summarized; false if unknown.
 
-        The pinned message with the id `replaces` is let go in the same transaction; `NotPinned` if it is
+        The message with the id `replaces` is unpinned in the same transaction; `NotPinned` is raised if it is
         not pinned.
         """
         encoding.check_id(message_id)
@@ -448,27 +452,27 @@ class Memory(AsyncResource):
         return await self._store.pin(key, message_id, True, replaces=replaces)
 
     async def unpin(self, scope: str, conversation: str, message_id: str) -> bool:
-        """Let a pinned message be summarized like any other; false if there is no such message."""
+        """Unpin a message, so that it is summarized like any other; false if there is no such message."""
         encoding.check_id(message_id)
         return await self._store.pin(make_key(self.agent, scope, conversation), message_id, False)
 
     def facts(self, scope: str, conversation: str) -> ConversationFacts:
-        """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
+        """The facts of a conversation: `await` it to read them, or change them with its methods."""
         return ConversationFacts(self._store, make_key(self.agent, scope, conversation), self._clock)
 
     def profile(self, scope: str) -> ScopeProfile:
-        """What holds in all conversations of a scope: `await` it for the entries, or change them.
+        """The profile of a scope: `await` it to read the entries, or change them with its methods.
 
-        It belongs to the scope and this memory's agent, as conversations do.
+        Like conversations, a profile belongs to a scope and to this memory's agent.
         """
         return ScopeProfile(self._store, self.agent, scope, self._clock)
 
     async def undo_summary(self, scope: str, conversation: str) -> bool:
-        """Go back to the summary before the newest segment; false when there is none."""
+        """Undo the newest segment and go back to the summary before it; false if there is none."""
         return await self._store.undo_segment(make_key(self.agent, scope, conversation))
 
     async def drop_summaries(self, scope: str, conversation: str | None = None) -> int:
-        """Remove the stored summaries of a conversation or scope; messages stay. How many segments went."""
+        """Remove the summaries of a conversation or scope, and return how many segments; messages stay."""
         check_name("scope", scope)
         if conversation is not None:
             check_name("conversation", conversation)
@@ -479,7 +483,7 @@ class Memory(AsyncResource):
     # -- housekeeping ---------------------------------------------------------------------------
 
     async def clear_short_term_memory(self, scope: str, conversation: str | None = None) -> None:
-        """Forget the windows this process holds; stored messages stay."""
+        """Clear the cache of messages in this process; stored messages stay."""
         check_name("scope", scope)
         if self._window_cache is not None:
             self._window_cache.forget(self.agent, scope, conversation)
@@ -495,7 +499,7 @@ class Memory(AsyncResource):
         return {**self._metrics, "hot_hits": hits, "hot_misses": misses, **embedded}
 
     async def health_check(self) -> bool:
-        """Whether memory can be written now, found out by a write; the reason it cannot is logged."""
+        """Whether memory can be written now. It tries a write; a failure is logged."""
         try:
             await self._store.check()
         except StoreError as error:
@@ -504,7 +508,7 @@ class Memory(AsyncResource):
         return True
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of files and threads."""
+        """Finish accepted writes and close files and threads."""
         try:
             if self.vector_index is not None:
                 await self.vector_index.close()

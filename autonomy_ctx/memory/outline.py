@@ -1,7 +1,7 @@
-"""The protocol of a store that tells how a conversation came to be without reading its messages.
+"""The protocol of a store that describes the history of a conversation without reading its messages.
 
-It is for those who look at a conversation, such as a timeline. It is no part of `Store`: without it, a
-timeline goes by what is in force now. `autonomy_ctx.testing.outline_contract.OutlineContract` tests it.
+It is for reports such as a timeline. It is not part of `Store`: without it, a timeline shows only the current
+state. `autonomy_ctx.testing.outline_contract.OutlineContract` tests it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEGMENT_OUTLINE = ", ".join("'\"\"'" if name == "text" else name for name in SEG
 
 
 class MessageMark(NamedTuple):
-    """Where a message stands, when it was said, and whether a user said it."""
+    """The position and time of a message, and whether a user wrote it."""
 
     position: int
     created_at: datetime
@@ -27,9 +27,9 @@ class MessageMark(NamedTuple):
 
 
 class SegmentVersion(NamedTuple):
-    """A segment that is or was in force, without its text.
+    """A current or replaced segment, without its text.
 
-    `replaced_by` is the number of the one that stands for it now, None in force, -1 when it was taken back.
+    `replaced_by` is the number of the segment that replaced it, None if it is current, -1 if it was undone.
     """
 
     segment: StoredSegment
@@ -37,9 +37,9 @@ class SegmentVersion(NamedTuple):
 
 
 class OwedWork(NamedTuple):
-    """What is owed to a conversation: when it is due, in seconds since 1970, and how often it has failed.
+    """The due work of a conversation: the time in seconds since 1970, and how often it has failed.
 
-    `attempts` are calls in a row that failed, `refusals` answers in a row that were not fit to keep.
+    `attempts` are failed calls in a row, `refusals` are rejected answers in a row.
     """
 
     due: float
@@ -57,9 +57,10 @@ class FactEnd(NamedTuple):
 
 
 class ConversationOutline(NamedTuple):
-    """One mark for each range that has messages, every segment that is kept, ends of facts, and what is owed.
+    """One message for each range, all stored segments, the ends of facts, and the work that is due.
 
-    `done_facts` are those that somebody called done; a fact that was replaced ends with the one in its place.
+    `done_facts` are facts that were marked as done. A replaced fact is not listed: it ends with the fact that
+    replaced it.
     """
 
     marks: tuple[MessageMark, ...] = ()
@@ -75,10 +76,10 @@ def make_fact_end(number: int, position: int, created: float) -> FactEnd:
 
 @runtime_checkable
 class OutlineReader(Protocol):
-    """A store that gives outlines. What one costs follows the ranges, not the messages between them."""
+    """A store that reads outlines. The cost depends on the number of ranges, not of messages."""
 
     async def outline(self, key: Key, ranges: Sequence[tuple[int, int]]) -> ConversationOutline:
-        """For each range of positions, both included, its first message of a user, or else its first.
+        """For each range of positions, ends included, its first user message, or else its first message.
 
-        Segments are in the order of their numbers. Ranges go up and do not overlap.
+        Segments are ordered by number. Ranges are ascending and do not overlap.
         """

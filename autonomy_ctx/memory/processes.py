@@ -1,7 +1,7 @@
 """Names of processes by which others on the same machine can tell whether they have ended.
 
-A name has the host, its boot, the namespace of process ids, the process id and when it started: ids are
-used again, and containers of one machine have ids of their own.
+A name has the host, its boot id, the namespace of process ids, the process id and its start time, because
+process ids are reused and each container has its own ids.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`ScopeProfile`: what holds in all conversations of a scope (a user) with one agent.
+"""`ScopeProfile`: facts about a user that hold in all conversations of a scope with one agent.
 
-It has two sources. What was learned are facts of conversations that are marked so: they are read where they
-are, so they end, are replaced and are deleted with their conversation, and there is no copy to keep in step.
-What users wrote are records of a conversation that has no messages: they go with the scope, too.
+A profile has two sources. Learned entries are facts of conversations that are marked for the profile. They
+are read in place, so they end, are replaced and are deleted with their conversation, and no copy has to be
+updated. Entries that users wrote are records of a conversation without messages; they are deleted with the
+scope.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _subjects: dict[str, str] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileEntry:
-    """What holds for a user, since when, and where it was said; no place for what was written by hand.
+    """One entry of a profile: its text, since when it holds, and the message that it comes from, if any.
 
-    The id follows from the text: the same said twice is one entry.
+    The id is computed from the text, so the same text twice is one entry.
     """
 
     id: str
@@ -48,10 +49,10 @@ class ProfileEntry:
 
 
 class ScopeProfile:
-    """What holds in all conversations of a scope: `await` it for the entries, or change them.
+    """The profile of a scope: `await` it to read the entries, or change them with its methods.
 
-    What is written here stays until it is removed. What is removed is not learned again from what was said
-    before.
+    Entries that you write here stay until they are removed. A removed entry is not learned again from older
+    messages.
     """
 
     def __init__(self, store: Store, agent: str, scope: str, clock: Callable[[], datetime]) -> None:
@@ -61,7 +62,7 @@ class ScopeProfile:
         return self._read().__await__()
 
     async def add(self, kind: FactKind, text: str) -> ProfileEntry:
-        """Have something hold in all conversations from now on."""
+        """Add an entry, which holds in all conversations from now on."""
         entry = self._make(check_kind(kind), text)
         known = next((one for one in await self._read() if one.id == entry.id), None)
         if known is not None and known.source == "user":
@@ -70,7 +71,7 @@ class ScopeProfile:
         return entry
 
     async def replace(self, entry_id: str, text: str, *, kind: FactKind | None = None) -> ProfileEntry:
-        """Have a new text hold in place of an entry; its kind stays unless another is given."""
+        """Replace an entry by a new text; its kind stays unless `kind` is given."""
         old = await self._find(entry_id)
         entry = self._make(old.kind if kind is None else check_kind(kind), text)
         removed = [] if entry.id == old.id else [(old.id, _EMPTY_BODY)]
@@ -78,11 +79,11 @@ class ScopeProfile:
         return entry
 
     async def remove(self, entry_id: str) -> None:
-        """Forget an entry. A fact of a conversation stays there."""
+        """Remove an entry. If it comes from a fact of a conversation, the fact stays there."""
         await self._write([((await self._find(entry_id)).id, _EMPTY_BODY)])
 
     async def clear(self) -> int:
-        """Forget all entries; how many there were."""
+        """Remove all entries, and return how many there were."""
         entries = await self._read()
         await self._write([(entry.id, _EMPTY_BODY) for entry in entries])
         return len(entries)

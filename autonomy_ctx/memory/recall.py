@@ -1,4 +1,4 @@
-"""`recall`: finding old messages that bear on a question.
+"""`recall`: finds old messages that are relevant to a question.
 
 It ranks messages by weighted words, adds their neighbours (answers rarely repeat the words of the question)
 and shows what fits into a token limit, the best first.
@@ -68,10 +68,10 @@ async def recall(
     max_tokens: int = 1024,
     exclude: Mapping[str, Container[int]] | None = None,
 ) -> RecallResult:
-    """The messages of a scope, or of one conversation, that say most about the query, with their neighbours.
+    """The messages of a scope, or of one conversation, that match the query best, with their neighbours.
 
-    What fits less well, and what was said around it, fills the rest of `max_tokens`. `exclude` names, for
-    conversations, the positions that a reader has already; they are left out.
+    Weaker matches and their neighbours fill the rest of `max_tokens`. `exclude` maps a conversation to the
+    positions that the reader already has; they are left out.
     """
     check_int("max_tokens", max_tokens)
     hidden = exclude or {}

@@ -1,6 +1,6 @@
 """`BlockWriter`: old messages as a block of data for a model, within a number of tokens.
 
-The best for about 500 tokens stand before the rest: whoever reads or keeps only the beginning has them.
+The best messages, about 500 tokens, come first, so that they are kept if the block is shortened.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RECALL_PREAMBLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallHit:
-    """A message of an old conversation, where it stands, and how much it has to do with the question."""
+    """A recalled message, its conversation and position, and how well it matches the query."""
 
     conversation: str
     position: int
@@ -58,7 +58,7 @@ class RecallHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallResult:
-    """Messages in the order they are shown, and the text that shows them to a model; empty for none."""
+    """Recalled messages in the order in which they are shown, and the text for a model; empty if none."""
 
     passages: tuple[RecallHit, ...] = ()
     text: str = ""

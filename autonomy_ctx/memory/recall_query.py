@@ -1,7 +1,7 @@
 """`RecallQuery`: what a question looks for, as weighted stems and as days. Pure.
 
-A stem of the question counts in full, one that may stand for it in an answer (see `synonyms`) for less.
-"In March", "last week" and "on 8 May 2024" name days; what was said then is looked at first.
+A stem of the question has the full weight, and a synonym of it (see `synonyms`) less. "In March", "last week"
+and "on 8 May 2024" name days; what was said then is looked at first.
 """
 
 from __future__ import annotations

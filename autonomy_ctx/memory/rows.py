@@ -1,6 +1,6 @@
-"""Segments, pins, turns, leased work and records in plain objects: what `InProcessStore` has beside logs.
+"""Segments, pins, turns, leased work and records in plain objects, for `InProcessStore`.
 
-They are reusable in other stores. Facts have such rows in `facts`.
+They can be used in other stores too. The rows of facts are in `facts`.
 """
 
 from __future__ import annotations

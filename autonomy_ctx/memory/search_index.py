@@ -1,7 +1,7 @@
 """`SearchIndex`: the full-text index of the in-process store, in an SQLite database without a file.
 
-A module of its own, because it is imported by the first search only: the in-process store needs no SQLite
-before.
+It is a separate module, because only the first search imports it: until then the in-process store needs no
+SQLite.
 """
 
 from __future__ import annotations

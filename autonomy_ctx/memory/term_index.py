@@ -1,8 +1,8 @@
 """`TermIndex`: the words of some messages in this process, for ranking with weights.
 
-A full-text index in a store finds messages by words that all count alike, in a thread of its own. Recall
-weighs words, looks at neighbours and at days, and does so on every turn. `TermIndexes` holds an index of the
-conversations that were recalled from last; a recall only adds what has come since.
+The full-text index of a store gives all words the same weight and runs in another thread. Recall needs
+weights, neighbours and days, in every turn. `TermIndexes` keeps the indexes of the conversations that were
+used last; a recall only adds the messages that are new.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`copy_memory`: everything of one memory into another, for a move from SQLite to PostgreSQL or back.
+"""`copy_memory`: copies one memory into another, for a move from SQLite to PostgreSQL or back.
 
 Rows are copied as they are: positions, ids, times, summaries, facts, pins, forks and records stay the same.
-A copy that was interrupted goes on where it stopped. At the end both sides are read and compared.
+An interrupted copy continues where it stopped. At the end, both sides are read and compared.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What was copied, and what both sides were found to have in common at the end."""
+    """What was copied, and the result of the comparison at the end."""
 
     conversations: int
     messages: int
@@ -158,10 +158,10 @@ async def copy_memory(
 ) -> CopyReport:
     """Copy all conversations, or those of one scope, from one memory into another, and compare both.
 
-    Memories, or URLs of memories. After an interruption, call it again: it goes on where it stopped. Stop
-    those who write into the source before the last call. `CopyConflict` when the target has another
-    conversation of the same name, before anything of it changes; `CopyMismatch` when both sides differ in
-    the end, as when the source was changed meanwhile.
+    `source` and `target` are memories or their URLs. After an interruption, call it again: it continues where
+    it stopped. Stop all processes that write to the source before the last call. Raises `CopyConflict` if the
+    target has another conversation of the same name, which stays unchanged. Raises `CopyMismatch` if both
+    sides differ at the end, for example because the source was changed meanwhile.
     """
     if scope is not None:
         check_name("scope", scope)

@@ -1,7 +1,7 @@
 """`TurnSignals`: wakes the turns of this process that wait for a conversation.
 
-A signal only saves time. What a store has written decides who is next, and turns of other processes look
-there in intervals.
+A signal only saves time. The rows of the store decide which turn is next, and turns of other processes read
+them at intervals.
 """
 
 from __future__ import annotations

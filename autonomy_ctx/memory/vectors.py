@@ -1,9 +1,8 @@
-"""The protocol of a store that keeps vectors beside its log, and the values it takes and gives.
+"""The protocol of a store that keeps vectors, and its values.
 
-A store that has it finds messages by meaning. Others do without: it is no part of `Store`. Vectors are made
-by `VectorIndex`, a block at a time. How far a conversation has come is a mark that moves with each block, so
-that whoever comes next goes on there.
-`autonomy_ctx.testing.VectorsContract` tests a store against the protocol.
+A store with this protocol finds messages by meaning. It is optional and not part of `Store`. `VectorIndex`
+computes the vectors, a block at a time. The progress of each conversation is stored with each block, so that
+any process can continue. `autonomy_ctx.testing.VectorsContract` tests a store against the protocol.
 """
 
 from __future__ import annotations
@@ -59,27 +58,28 @@ class VectorBlock(NamedTuple):
 
 @runtime_checkable
 class Vectors(Protocol):
-    """Keeps a vector for each message that is a conversation's own; forks find those that they share.
+    """Stores a vector for each message. A fork uses the vectors of the messages that it shares.
 
-    One embedder is in force, under a number that is never used again. A vector goes with its message, in the
-    same transaction.
+    One embedder is active, under a number that is never used again. A vector is deleted with its message, in
+    the same transaction.
     """
 
     async def use_embedder(self, name: str, dimensions: int) -> int:
-        """Put an embedder in force and give its number. The vectors of another one go, and are made anew."""
+        """Make an embedder the active one and return its number. Vectors of another embedder are deleted."""
 
     async def read_unembedded(
         self, agent: str, scope: str, *, embedder: int, conversation: str | None = None, limit: int
     ) -> list[TextBlock] | None:
-        """The next blocks without vectors, with at most `limit` messages; none when all have been embedded.
+        """The next blocks without vectors, at most `limit` messages; empty if all have vectors.
 
-        Only a conversation's own messages are in its blocks. None if the embedder is not in force.
+        The blocks of a conversation contain only its own messages. Returns None if the embedder is not
+        active.
         """
 
     async def put_vectors(self, blocks: Sequence[VectorBlock], *, embedder: int) -> bool:
-        """Store vectors and move the marks; false, and nothing is stored, if the embedder is not in force.
+        """Store vectors and the progress; false, and nothing is stored, if the embedder is not active.
 
-        A message that was deleted gets no vector. A block that somebody else has stored is left out.
+        A deleted message gets no vector. A block that another process has stored is left out.
         """
 
     async def nearest(
@@ -94,7 +94,7 @@ class Vectors(Protocol):
     ) -> list[SearchHit]:
         """The messages of a scope with an agent, or of one conversation, nearest in meaning; best first.
 
-        The score is the cosine. Nothing if the embedder is not in force.
+        The score is the cosine. Empty if the embedder is not active.
         """
 
 

@@ -1,7 +1,7 @@
-"""`WindowCache`: recently read windows, served only when they are known to be current.
+"""`WindowCache`: recently read messages, used only if they are known to be current.
 
-Every read first reads what has come after the cached window, with the conversation's head: one indexed row
-where nothing has come. The two together are the answer; after a deletion the window is read again.
+Every read first reads the messages after the cached window, together with the conversation's head: one
+indexed row if there is nothing new. Both together are the result. After a deletion the window is read again.
 """
 
 from __future__ import annotations

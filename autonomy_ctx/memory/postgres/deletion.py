@@ -1,7 +1,7 @@
-"""The SQL of deletion: messages go from every conversation that has them, with all that was made from them.
+"""The SQL of deletion: messages are deleted from every conversation that has them, with all derived data.
 
-Every conversation that loses something is locked before, in the order of ids: two deletions at once do not
-wait for each other. One that began to share meanwhile is locked too, and everything is looked at again.
+Every affected conversation is locked first, in the order of ids, so that two deletions cannot deadlock. If a
+fork was made meanwhile, it is locked too, and the check is repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The SQL of standing facts: writing changes, reading all of them, and taking changes back."""
+"""The SQL of facts: writing changes, reading all facts, and undoing changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The SQL of leased work: which conversations have work due, and who holds the lease on each.
 
-All times are of the server's clock. Whoever changes a row of `work` has locked its conversation before, so
-nobody waits in a circle.
+All times are those of the server's clock. A row of `work` is changed only after its conversation was locked,
+so there are no deadlocks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The SQL of the message log: finding conversations, appending, reading windows, and deletion.
 
-Every function takes a connection in autocommit mode, perhaps with an open transaction. Statements name
-their tables with the schema, and nothing is set for a session: a pooler may give each transaction another
-one.
+Every function takes a connection in autocommit mode, perhaps with an open transaction. Statements name their
+tables with the schema and change no session settings, because a pooler may give each transaction another
+session.
 """
 
 from __future__ import annotations

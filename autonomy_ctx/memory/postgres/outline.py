@@ -1,4 +1,4 @@
-"""The SQL of outlines: when messages were said and how the summary came to be, without any text.
+"""The SQL of outlines: times of messages and the history of the summary, without any text.
 
 All marks are one statement: each range is one step in the index of positions.
 """

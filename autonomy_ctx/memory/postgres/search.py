@@ -1,10 +1,11 @@
 """Message search in the PostgreSQL store.
 
-The index is updated when somebody searches, one block per transaction, so that appends are not slowed down.
-A block is read and split into terms before the transaction that writes it. That one keeps a deletion of the
-same conversation waiting, but no append. Terms are split, folded and stemmed in Python, to those of the other
-stores; PostgreSQL keeps them as a `tsvector`, finds them, and ranks what it found by BM25. What was indexed
-with another folding of words is found as it is until it is indexed anew, in the same blocks.
+The index is updated when somebody searches, one block per transaction, so that appends are not slowed down. A
+block is read and split into terms before the transaction that writes it. That transaction blocks a deletion
+of the same conversation, but no append. Terms are split, folded and stemmed in Python, with the same result
+as in the other stores. PostgreSQL stores them as a `tsvector`, finds them, and ranks the results by BM25.
+Messages that were indexed with an older folding of words stay searchable until they are indexed again, in the
+same blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The SQL of segments: reading those in force, inserting, and restoring those that were replaced."""
+"""The SQL of segments: inserting, reading the current ones, and restoring replaced ones."""
 
 from __future__ import annotations
 

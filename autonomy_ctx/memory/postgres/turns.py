@@ -1,9 +1,9 @@
 """The SQL of turns: who holds the turn of a conversation, and who waits for it, by ticket.
 
-A turn that nobody else wants begins and ends in one statement each, whose condition is judged on the newest
-version of the conversation's row. All else is a transaction that has locked this row. A place counts as gone
-when its lease has ended, by the server's clock. An owner names one turn: one that asks again after a lost
-connection has what it had.
+Without competition, a turn begins in one statement and ends in one statement. Their conditions are checked on
+the newest version of the conversation's row. Everything else is a transaction that has locked this row. A
+place is gone when its lease has expired, by the server's clock. An owner names one turn, so that a turn which
+asks again after a lost connection gets the same place.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Vectors of messages in the PostgreSQL store.
 
-Where the database has the extension pgvector, the vectors are in a column of its type and are compared by the
-server, all of the scope or conversation that is searched. Elsewhere they are bytes, which each search reads
-and compares here. The extension is never created here: that is left to an administrator. What keeps a
-deletion of the same conversation waiting lets appends go on.
+If the database has the extension pgvector, the vectors are in a column of its type, and the server compares
+all vectors of the scope or conversation that is searched. Otherwise they are bytes, which each search reads
+and compares in this process. The extension is never created here; an administrator does that. A transaction
+that blocks a deletion of the same conversation does not block appends.
 
-pgvector that was compiled for another processor ends the server with the first distance it computes. So one
-is computed once per server, outside of all transactions, before a column of its type is made.
+If pgvector was compiled for another processor, the first computed distance crashes the server. So one
+distance is computed once per server, outside of all transactions, before a column of its type is made.
 """
 
 from __future__ import annotations

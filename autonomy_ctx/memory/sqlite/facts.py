@@ -1,4 +1,4 @@
-"""The SQL of standing facts: reading those that hold, writing changes, and taking changes back."""
+"""The SQL of facts: reading those that hold, writing changes, and undoing changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The SQL of forks: making one, and finding the messages that it shares with the conversations it came from.
 
-A fork has its messages in ranges of positions, each of which is in the rows of one conversation. The range
-of its own rows is the last one, so one statement reads all of them in order. Knows connections, not stores.
+A fork has its messages in ranges of positions, each of which is in the rows of one conversation. The range of
+its own rows is the last one, so one statement reads all of them in order. This module uses connections, not
+stores.
 """
 
 from __future__ import annotations

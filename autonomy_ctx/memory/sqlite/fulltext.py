@@ -1,8 +1,8 @@
 """The full-text index of messages: two FTS5 tables, and the SQL that fills, searches and purges them.
 
 Terms are split and normalised in Python. SQLite only cuts at spaces and stems English, because its Unicode
-tables are old. Other forms of words have a table of their own: they must not make a message longer than it
-is. Knows connections, not stores or logs.
+tables are old. Other forms of words are in a separate table, because they must not count towards the length
+of a message. This module uses connections, not stores or logs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The SQL of outlines: when messages were said and how the summary came to be, without any text.
+"""The SQL of outlines: times of messages and the history of the summary, without any text.
 
-Of a row of a message, only the columns before its body are read.
+Only the columns before the body of a message row are read.
 """
 
 from __future__ import annotations

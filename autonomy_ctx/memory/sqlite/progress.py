@@ -1,8 +1,8 @@
 """The progress file: a small file beside the database that says how far it had come.
 
-SQLite reads a write-ahead log that was cut as a shorter history, without a word. The progress file is
-written after commits that were synced, and is not synced itself. So it may lag behind the database, but
-never lead, and a database that is behind it has lost commits.
+If the write-ahead log was cut, SQLite silently reads a shorter history. The progress file is written after
+synced commits, and is not synced itself. So it may be behind the database, but never ahead of it, and a
+database that is behind the progress file has lost commits.
 """
 
 from __future__ import annotations

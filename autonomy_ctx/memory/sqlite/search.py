@@ -2,8 +2,8 @@
 
 The index is updated when somebody searches, one block per transaction, so that appends are not slowed down
 and do not have to wait. A block is read and split into terms before the transaction that writes it. Deleted
-messages are purged from the index in steps. What was indexed with another folding of words is found as it is
-until it is indexed anew, in the same blocks.
+messages are purged from the index in steps. Messages that were indexed with an older folding of words stay
+searchable until they are indexed again, in the same blocks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The reader and the writer thread of the SQLite store.
 
-The writer commits all queued jobs in one transaction. Processes take turns through a file lock, which is
-held for the transaction alone: a process that is stopped while it holds the lock keeps all others from
-writing. Checkpoints have a turn of their own, because old versions of SQLite can damage a file that is
-written and checkpointed at once. The reader never waits for a writer.
+The writer commits all queued jobs in one transaction. A file lock lets only one process write at a time. It
+is held only during the transaction, because a process that is stopped while it holds the lock blocks all
+others. Checkpoints take the lock separately, because old versions of SQLite can damage a file that is written
+and checkpointed at once. The reader never waits for a writer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The SQL of turns: who holds the turn of a conversation, and who waits for it, by ticket.
 
-A place counts as gone when its lease has ended, or at once when its process has ended on this machine.
+A place is gone when its lease has expired, or at once when its process on this machine has ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`VectorCache`: the vectors of an SQLite file in memory, so that a search reads only what is new.
 
-A matrix for each scope and each conversation that was searched, up to a limit in bytes. What it finds is read
-from the file: a message that was deleted is not found, by whichever process that was.
+It has a matrix for each scope and each conversation that was searched, up to a limit in bytes. Found messages
+are read from the file, so a message that any process has deleted is not returned.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The SQL of vectors: which messages lack one, storing them, and deleting them with their messages.
 
-Knows connections, not stores, and needs no numpy: deletion uses it in every memory.
+This module uses connections, not stores. It needs no numpy, because every memory uses it for deletion.
 """
 
 from __future__ import annotations
