@@ -1,4 +1,4 @@
-"""Sections pick from memory what a model will see."""
+"""Sections select the messages that a model will see."""
 
 from typing import TYPE_CHECKING
 

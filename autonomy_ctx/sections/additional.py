@@ -22,8 +22,7 @@ ContextProvider = Callable[[str, str, Any], Any]
 class AdditionalContextSection(ContributingSection):
     """Static messages first, then those of `provider_fn(scope, conversation, params)`, plain or async.
 
-    A provider that fails or is late takes nothing else with it: the static messages stay and what
-    went wrong is recorded.
+    If the provider fails or is too slow, the static messages are still shown and the problem is recorded.
     """
 
     handles_timeout = True

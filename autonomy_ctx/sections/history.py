@@ -60,10 +60,10 @@ class _KnownHistory(NamedTuple):
 
 
 class ConversationHistorySection(ContributingSection):
-    """Stored messages: those that pass the filter, of these the most recent, each transformed.
+    """Stored messages: the most recent of those that pass the filter, each transformed.
 
-    With `max_messages` the window starts at a safe cut, so it may be shorter, and holds the
-    newest user message even when that is older. Filters and transforms get dicts of their own.
+    With `max_messages`, the window starts at a safe cut, so it may be shorter. It contains the newest user
+    message even if that is older. Filters and transforms get copies as dicts.
     """
 
     kind = "slow"

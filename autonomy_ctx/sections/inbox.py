@@ -25,9 +25,9 @@ MIN_INBOX_TOKENS = 64
 class InboxSection(ContributingSection):
     """Direct messages to one agent that have not expired, most urgent first, in at most `max_tokens`.
 
-    Without an `agent` it is the one whose memory it is given. Once a model has answered a context with
-    them, an agent delivers them: they become part of the history and leave the inbox. What found no
-    room waits for the next context.
+    Without an `agent`, it is the agent whose memory it gets. After a model has answered a context with these
+    messages, the agent delivers them: they become part of the history and leave the inbox. Messages that do
+    not fit wait for the next context.
     """
 
     # More than a history: mail that gives way to a long one would wait for ever. It is bounded by itself.
@@ -64,7 +64,7 @@ class InboxSection(ContributingSection):
         return Contribution(select_most_urgent(waiting, self._max_tokens, memory.token_counter))
 
     async def deliver(self, memory: Any, scope: str, conversation: str, messages: Sequence[Message]) -> None:
-        """Deliver what a model has read; before its answer is stored, so that mail stands before it."""
+        """Deliver the mail that a model has read. This happens before its answer is stored."""
         if isinstance(memory, Memory):
             await Mailbox(memory, clock=self._clock).deliver(
                 self._target(memory),

@@ -12,7 +12,7 @@ from autonomy_ctx.sections.section import ContributingSection, Contribution, Par
 
 
 class SystemInstructionsSection(ContributingSection):
-    """Fixed messages, usually one system message; a plain string or a single message will do."""
+    """Fixed messages, usually one system message, given as a string, a message or a list."""
 
     kind = "stable"
 
@@ -109,9 +109,9 @@ Older messages are summarized. A pinned message stays in view word for word, as 
 
 
 class FrameworkInstructionsSection(ContributingSection):
-    """One system message that describes exactly the built-in tools that are enabled; none, no message.
+    """One system message that describes the enabled built-in tools; no message if none is enabled.
 
-    `read_context_item` is described also in a compose whose agent sends it.
+    `read_context_item` is also described if the agent of this context offers it.
     """
 
     kind = "stable"
@@ -216,9 +216,9 @@ def purpose_of(config: Any) -> str:
 
 
 class ToolInstructionsSection(ContributingSection):
-    """One system message with the instructions of the tools that carry some; none, no message.
+    """One system message with the instructions of the tools that have some; else no message.
 
-    A tool is any object with `name` and `instructions`; others are passed over.
+    A tool is any object with `name` and `instructions`; other objects are ignored.
     """
 
     kind = "stable"

@@ -1,4 +1,4 @@
-"""`ProfileSection`: what holds for a user in all conversations, as data for the model."""
+"""`ProfileSection`: the profile of a user as data for the model."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MIN_TOKENS = 128
 
 
 class ProfileSection(ContributingSection):
-    """The profile of the scope, without what was learned in this conversation: that is in its history.
+    """The profile of the scope, without entries from this conversation, which are in its history.
 
-    So the text stays the same while a conversation goes on. What has no room in `max_tokens` is named in
-    `omitted`: the oldest that was learned first, what users wrote last.
+    So the text stays the same during a conversation. Entries that do not fit into `max_tokens` are reported
+    as omitted: the oldest learned entries first, entries that users wrote last.
     """
 
     kind = "slow"

@@ -20,7 +20,7 @@ SelectFunction: TypeAlias = Callable[[ContextPoolView, str, str, Params], Select
 class QueueSection(ContextSection):
     """The items of a queue, oldest first: `Message`s as they are, anything else as text under `role`.
 
-    Without a queue they are those of the conversation, which an agent gives its sections.
+    Without a `queue`, the agent's queue of the conversation is used.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class QueueSection(ContextSection):
 
 
 class PoolSection(ContextSection):
-    """The catalogue of a pool, and the contents of what `select` chooses from it.
+    """The catalogue of a pool, and the contents of the items that `select` chooses.
 
-    `select(pool, scope, conversation, params)`, plain or async, gets a read-only view and gives ids or
-    items; without it only the catalogue is shown. A chosen id that is gone by then is left out. Without a
-    pool it is that of the conversation, which an agent gives its sections.
+    `select(pool, scope, conversation, params)`, plain or async, gets a read-only view and returns ids or
+    items. Without it, only the catalogue is shown. A chosen id that no longer exists is left out. Without a
+    `pool`, the agent's pool of the conversation is used.
     """
 
     def __init__(

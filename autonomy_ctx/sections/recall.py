@@ -1,4 +1,4 @@
-"""`RecallSection`: old messages that bear on the newest question and are not in the history shown.
+"""`RecallSection`: old messages that match the newest question and are not in the shown history.
 
 It runs after the history section, which says which positions it shows.
 """
@@ -26,9 +26,10 @@ MIN_TOKENS = 128
 
 
 class RecallSection(ContributingSection):
-    """Messages the history does not show that fit the newest user message, as data in one message.
+    """Messages that match the newest user message and are not in the history, as data in one message.
 
-    With `across` also those of the scope's other conversations. Optional; nothing that fits, no message.
+    With `across`, messages of the scope's other conversations too. The section is optional; without a match
+    it adds no message.
     """
 
     required = False

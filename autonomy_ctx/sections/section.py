@@ -35,10 +35,10 @@ class Section(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
-    """What a section did not show: how many, between which positions, and why.
+    """What a section did not show: how many, between which positions, and the reason.
 
-    Stored messages; standing facts; pinned messages, which a summary tells of; or entries of a profile,
-    which have no position.
+    It is about stored messages, facts, pinned messages that a summary covers, or entries of a profile, which
+    have no position.
     """
 
     first: int
@@ -85,7 +85,7 @@ class Contribution:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it cannot change any more: then it may be compared with a later one by identity."""
+        """Whether it is immutable, so that it can be compared with a later one by identity."""
         return type(self.messages) is tuple and (self.positions is None or type(self.positions) is tuple)
 
 
@@ -123,7 +123,7 @@ def data_message(text: str) -> Message:
 
 @dataclass(slots=True, kw_only=True)
 class Composition:
-    """What the sections of one compose share, beside the `params` of their user. Sections only read it."""
+    """What the sections of one compose share besides `params`. Sections only read it."""
 
     # The items of the conversation, which an agent keeps.
     queue: Sequence[ContextItem[Any]] = ()
@@ -159,13 +159,13 @@ class ComposeParams(dict[str, Any]):
 
 
 def composition_of(params: Any) -> Composition:
-    """What is shared in the compose that `params` belong to; nothing for a section called by itself."""
+    """The `Composition` of the compose that `params` belong to; an empty one outside of a compose."""
     return params.composition if isinstance(params, ComposeParams) else Composition()
 
 
 @runtime_checkable
 class Contributor(Protocol):
-    """A section that says where each of its messages comes from."""
+    """A section that gives the origin of each of its messages."""
 
     def contribute(
         self, memory: Any, scope: str, conversation: str, params: Any
@@ -175,7 +175,7 @@ class Contributor(Protocol):
 
 @runtime_checkable
 class ComposeObserver(Protocol):
-    """A section that wants to know what was made of its messages."""
+    """A section that is told about each composed context."""
 
     def note_composed(
         self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
@@ -195,7 +195,7 @@ class DeliverySection(Protocol):
 
 @runtime_checkable
 class SummarizingSection(Protocol):
-    """A section that has a model write summaries; an agent closes that model with its own."""
+    """A section with a model that writes summaries; the agent closes that model with its own."""
 
     @property
     def summary_model(self) -> Any:
@@ -204,11 +204,11 @@ class SummarizingSection(Protocol):
 
 @runtime_checkable
 class PinningSection(Protocol):
-    """A section that shows pinned messages, within so many tokens."""
+    """A section that shows pinned messages within a number of tokens."""
 
     @property
     def pin_tokens(self) -> int:
-        """The most tokens that they take together."""
+        """The most tokens that pinned messages may take together."""
 
 
 @runtime_checkable
@@ -220,12 +220,12 @@ class MetricsSource(Protocol):
 
 
 class ContextSection:
-    """A base for sections; inheriting from it is a convenience, not a condition.
+    """A base class for sections; using it is optional.
 
-    A section may also say: `required` (a turn cannot do without it), `kind` (how often it
-    changes: stable, slow or volatile), `timeout` in seconds, `independent` (may run beside
-    the others), and `handles_timeout` (its own method ends in time and keeps what it has by then; a
-    subclass that overrides the method says so again).
+    A section may also have these attributes: `required` (a turn cannot do without it), `kind` (how often it
+    changes: stable, slow or volatile), `timeout` in seconds, `independent` (may run in parallel with others),
+    and `handles_timeout` (its own method ends in time with what it has so far; a subclass that overrides the
+    method must set this again).
     """
 
     kind: SectionKind = "volatile"
@@ -235,7 +235,7 @@ class ContextSection:
         self.enabled = enabled
 
     def set_enabled(self, enabled: bool) -> None:
-        """Switch the section on or off, from the next context on."""
+        """Enable or disable the section, from the next context on."""
         self.enabled = enabled
 
     async def get_messages(self, memory: Any, scope: str, conversation: str, params: Params) -> list[Any]:
@@ -244,7 +244,7 @@ class ContextSection:
 
 
 class ContributingSection(ContextSection):
-    """A section that knows where its messages come from; its dicts are derived from that."""
+    """A section that knows the origins of its messages; `get_messages` is derived from `contribute`."""
 
     async def contribute(self, memory: Any, scope: str, conversation: str, params: Params) -> Contribution:
         """The messages and their origin; override this."""

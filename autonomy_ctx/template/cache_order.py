@@ -46,9 +46,9 @@ class PlannedSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheWarning:
-    """A section that changes every turn and stands before others that do not.
+    """A warning about a section that changes every turn but comes before sections that do not.
 
-    `cost_factor` is an estimate: the bill of a turn with the section where it is, divided by the bill
+    `cost_factor` is an estimate: the cost of a turn with the section in this place, divided by the cost
     without it.
     """
 

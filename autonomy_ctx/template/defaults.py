@@ -46,10 +46,10 @@ def create_default_template(
     reserve_output: int = 0,
     arrange: Literal["given", "cache"] = "given",
 ) -> ContextTemplate:
-    """System instructions, framework instructions, the conversation's history, and last those of `tools`.
+    """A template with system instructions, framework instructions, the history, and tool instructions.
 
-    With `context_summary` the older part of the history is summarized in the background, by the
-    model it names or else by `model`, the one that reads the context.
+    With `context_summary`, the older part of the history is summarized in the background. The summaries are
+    written by the model that it names, or else by `model`, which reads the context.
     """
     return ContextTemplate(
         [
