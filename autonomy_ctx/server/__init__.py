@@ -1,4 +1,4 @@
-"""The ways into a node from outside; needs the extra: `pip install 'autonomy-ctx[server]'`."""
+"""Servers and ASGI applications for a node or a memory; needs `pip install 'autonomy-ctx[server]'`."""
 
 from typing import TYPE_CHECKING
 

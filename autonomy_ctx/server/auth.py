@@ -1,4 +1,4 @@
-"""Who may send requests: nobody from the network without the token, and no web page in a local browser."""
+"""Checks who may send requests: only holders of the token, and no web page in a local browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is changed of conversations over HTTP: pins, facts, the last turn, messages, all of one."""
+"""Changes of conversations over HTTP: pins, facts, the last turn, messages, a whole conversation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is read of conversations over HTTP: where they stand, messages, turns, facts, and what a search finds.
+"""Reads of conversations over HTTP: their state, messages, turns, facts, and search results.
 
-The inspector and the API of tenants have the same answers. They differ in who says which scope is meant.
+The inspector and the API of tenants use the same code. They differ in how the scope is found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Errors as an HTTP client sees them: a status and a sentence.
 
-Unexpected errors and the place of the memory are logged; the client is told only that it failed.
+Unexpected errors and the address of the memory are logged; the client only learns that the request failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A turn as server-sent events: each piece when it comes, and comments so that proxies keep it open."""
+"""A turn as server-sent events, with comments in between so that proxies keep the connection open."""
 
 from __future__ import annotations
 

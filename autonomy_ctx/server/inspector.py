@@ -1,7 +1,7 @@
 """The inspector: a page that shows conversations and turns, and the JSON API that it reads.
 
-`inspector_app` is an ASGI application to mount anywhere; `inspector_server` runs it by itself. Its API needs
-a token, answers on names of this machine unless others are allowed, and changes nothing unless it may.
+`inspector_app` is an ASGI application; `inspector_server` runs it as a server. The API needs a token, answers
+only on host names of this machine unless others are allowed, and is read-only unless `write` is set.
 """
 
 from __future__ import annotations
@@ -253,12 +253,12 @@ def inspector_app(
     allowed_hosts: Sequence[str] = (),
     poll_seconds: float = POLL_SECONDS,
 ) -> Inspector:
-    """The inspector of a memory, or of a node and its memory, as an ASGI application to mount anywhere.
+    """The inspector of a memory, or of a node and its memory, as an ASGI application.
 
-    Requests need the `token`: as `Authorization: Bearer`, or as the cookie that the page gets for it. They
-    must name this machine in their Host header, or one of `allowed_hosts`. Only with `write` can it pin
-    messages, change facts, take back and delete. Pages that listen for changes cost a look at the store
-    every `poll_seconds`.
+    Requests need the `token`: as `Authorization: Bearer`, or as the cookie that the page gets. Their Host
+    header must name this machine or one of `allowed_hosts`. Only with `write` can the inspector pin messages,
+    change facts, undo summaries and delete. While a page listens for changes, the store is read every
+    `poll_seconds`.
     """
     if isinstance(allowed_hosts, str):
         raise TypeError("allowed_hosts must be a list of host names, not one string")
@@ -312,14 +312,14 @@ def own_names(host: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectorAddress:
-    """Where an inspector runs, and its token. `page` is the address to open in a browser."""
+    """The address and the token of an inspector. `page` is the address to open in a browser."""
 
     url: str
     token: str
 
     @property
     def page(self) -> str:
-        """The page with the token in a part of the address that is not sent to any server."""
+        """The address of the page, with the token in the fragment, which is not sent to any server."""
         return f"{self.url}/#token={self.token}"
 
 
@@ -333,7 +333,7 @@ async def inspector_server(
     write: bool = False,
     allowed_hosts: Sequence[str] = (),
 ) -> AsyncIterator[InspectorAddress]:
-    """Run the inspector by itself while the context is open; without a `token`, a new one is made."""
+    """Run the inspector as a server while the context is open. Without a `token`, a new one is made."""
     token = secrets.token_urlsafe(32) if token is None else token
     # Names are looked up, and this one must not lead anywhere else.
     host = "127.0.0.1" if host.lower() == "localhost" else host

@@ -1,7 +1,6 @@
-"""What one client may take of a server: time, connections and memory.
+"""The limits of one client of a server: time, connections and memory.
 
-Without limits a client that sends slowly or never reads keeps a connection, and what is buffered for it,
-for as long as it likes.
+Without limits, a client that sends slowly or never reads could keep a connection and its buffers forever.
 """
 
 from __future__ import annotations

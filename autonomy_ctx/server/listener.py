@@ -1,6 +1,6 @@
 """The uvicorn server behind the HTTP API, and the socket it listens on.
 
-It runs as a task inside the node's event loop, so signals and logs stay the application's.
+It runs as a task in the node's event loop and leaves signals and logging to the application.
 """
 
 from __future__ import annotations

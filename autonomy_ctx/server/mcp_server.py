@@ -1,6 +1,6 @@
-"""A memory as an MCP server, over stdio or HTTP, by the official SDK; needs the extra `mcp`.
+"""A memory as an MCP server, over stdio or HTTP, with the official SDK; needs the extra `mcp`.
 
-It serves the tools of `MemoryTools`, so one scope, and knows nothing else.
+It serves the tools of `MemoryTools`, which are limited to one scope.
 """
 
 from __future__ import annotations

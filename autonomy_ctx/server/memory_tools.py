@@ -1,8 +1,8 @@
-"""What an MCP client may ask of a memory: tools to search, read and explain one scope, perhaps to edit it.
+"""The tools of an MCP client for a memory: search, read and explain one scope, and optionally edit it.
 
-The scope is fixed when the tools are made, and so may be the agent and the conversation: no argument names
-another one. What is fixed is no parameter. Every answer is text that a model can act on, with the same as
-data beside it, and both are bounded.
+The scope is fixed when the tools are made; the agent and the conversation can be fixed too. A fixed value is
+not a parameter, so no call can choose another one. Every answer is text for a model and the same as data,
+both of bounded size.
 """
 
 from __future__ import annotations

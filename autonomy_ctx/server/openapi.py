@@ -1,4 +1,4 @@
-"""Operations of an API: the routes that answer them, and the OpenAPI document that tells of them."""
+"""Operations of an API: their routes, and the OpenAPI document that describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON and errors as responses, and what becomes of an error that a route raises."""
+"""JSON and errors as responses, and the conversion of an error that a route raises."""
 
 from __future__ import annotations
 

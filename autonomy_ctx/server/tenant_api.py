@@ -1,7 +1,7 @@
-"""The API of a node for the users of an application: each sees one scope, and `asgi` makes it.
+"""The API of a node for the users of an application, made by `asgi`. Each user sees one scope.
 
-The application says who a request is from. Its answer is the scope of everything that the request reads or
-changes; no argument of a client names a scope.
+The application's `authenticate` returns the scope of a request. The request reads and changes only this
+scope; no argument of a client names a scope.
 """
 
 from __future__ import annotations
@@ -569,13 +569,14 @@ def asgi(
     body_seconds: float = BODY_SECONDS,
     max_buffered: int = MAX_BUFFERED,
 ) -> TenantApi:
-    """The API of a node as an ASGI application, to mount into one of FastAPI or Starlette, at any path.
+    """The API of a node as an ASGI application, for example to mount in FastAPI or Starlette.
 
-    `authenticate(request)`, plain or async, says whose request it is: the scope of all that it reads and
-    changes. None is a 401, `AccessDenied` a 403. An application with one user gives a `scope` in its place.
-    `rate_limit(request, scope)`, plain or async, gives None, or how many seconds to wait: a 429.
+    `authenticate(request)`, plain or async, returns the scope of a request, which limits all that it can read
+    and change. None means status 401; `AccessDenied` means 403. An application with one user passes a `scope`
+    instead. `rate_limit(request, scope)`, plain or async, returns None, or the seconds to wait, which means
+    429.
 
-    The node is its owner's: open it before requests come, and close it after the last.
+    The caller owns the node: open it before the first request, and close it after the last.
     """
     if not isinstance(node, Node):
         raise TypeError(f"asgi serves a Node, not {type(node).__name__}")

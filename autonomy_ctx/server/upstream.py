@@ -1,6 +1,6 @@
-"""The server behind the endpoint: requests to it, what its answers are made of, and why there is none.
+"""The upstream server behind the endpoint: requests to it, its answers, and its failures.
 
-Nothing here raises or logs what the HTTP client says: its errors hold the request with its key.
+Errors of the HTTP client are neither raised nor logged here, because they contain the request with its key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which conversations change, as server-sent events: for a page that shows them while agents run.
+"""Changes of conversations as server-sent events, for a page that shows them while agents run.
 
-The store is asked for heads at a bounded rate: messages may come from any process.
+The heads of conversations are read from the store at a bounded rate, because any process may write.
 """
 
 from __future__ import annotations
