@@ -15,7 +15,7 @@ ScriptedAnswer = str | BaseException | Mapping[str, Any] | Callable[["ModelCall"
 
 @dataclass(eq=False)
 class ModelCall:
-    """One request that a model was sent; a held one waits to be answered."""
+    """One request to a model. With a `HeldModel`, it waits until it is answered."""
 
     messages: Sequence[Mapping[str, Any]]
     options: Mapping[str, Any]
@@ -24,11 +24,11 @@ class ModelCall:
 
     @property
     def prompt(self) -> str:
-        """All that the model was told, as one text."""
+        """The whole prompt as one text."""
         return "\n".join(str(message["content"]) for message in self.messages)
 
     def answer(self, reply: Any = "a short summary") -> None:
-        """Let the call return this, or raise it."""
+        """Let the call return this value, or raise it if it is an error."""
         self._answer = reply
         self._done.set()
 
@@ -41,7 +41,7 @@ class ModelCall:
 
 
 class HeldModel:
-    """A model whose answers come when the test says so: the test decides when the background lands."""
+    """A model that answers only when the test says so. So a test controls when background work ends."""
 
     name = "held"
 
@@ -58,16 +58,16 @@ class HeldModel:
         return await call.reply()
 
     async def wait_for_call(self, times: int = 1) -> ModelCall:
-        """Wait until it has been called so many times in all; the latest of these calls."""
+        """Wait until the model has been called `times` times, and return the last of these calls."""
         while len(self.calls) < times:
             await self._arrived.wait()
         return self.calls[times - 1]
 
 
 class ScriptedModel:
-    """A model that gives one answer after the other, and the last one for ever.
+    """A model that returns the given answers in order, and repeats the last one.
 
-    An answer is a text, a reply in any usual shape, an error to raise, or a function of the call.
+    An answer is a text, a reply in any supported format, an error to raise, or a function of the call.
     """
 
     name = "scripted"

@@ -1,4 +1,4 @@
-"""`OutlineContract`: what a store must do that tells how a conversation came to be."""
+"""`OutlineContract`: tests for a store that implements `OutlineReader`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ProfileContract`: what a store must do that finds the facts of a profile."""
+"""`ProfileContract`: tests for a store that implements `ProfileFacts`."""
 
 from __future__ import annotations
 

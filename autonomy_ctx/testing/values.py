@@ -19,7 +19,7 @@ _COUNTER = TokenCounter()
 
 
 class StoppedClock:
-    """A clock that shows the same time until it is told to go on."""
+    """A clock that stands still until `advance` is called."""
 
     def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
         self.time = start
@@ -28,12 +28,12 @@ class StoppedClock:
         return self.time
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; a negative number sets the clock back."""
+        """Move the clock forward; a negative number moves it back."""
         self.time += timedelta(seconds=seconds)
 
 
 def numbered_ids(prefix: str = "m") -> Callable[[], str]:
-    """An id maker that gives m1, m2, m3 and so on."""
+    """A function that returns the ids m1, m2, m3 and so on."""
     numbers = count(1)
     return lambda: f"{prefix}{next(numbers)}"
 

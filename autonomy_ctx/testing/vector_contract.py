@@ -1,4 +1,4 @@
-"""`VectorsContract`: what a store must do that keeps vectors beside its log."""
+"""`VectorsContract`: tests for a store that implements `Vectors`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VectorsContract:
     """What a store with vectors must do. Subclass it and provide a `store` fixture."""
 
     def vectors_of(self, store: Store) -> Vectors:
-        """The store, as what keeps vectors."""
+        """The store as a `Vectors` object."""
         assert has_vectors(store)
         return store
 
@@ -45,7 +45,7 @@ class VectorsContract:
         return await store.append(key, make_drafts(*(make_message(text, id=text) for text in texts)))
 
     def embed(self, blocks: list[TextBlock]) -> list[VectorBlock]:
-        """What an embedder makes of blocks of texts."""
+        """The vectors of an embedder for blocks of texts."""
         return [
             VectorBlock(
                 block.key,
@@ -69,7 +69,7 @@ class VectorsContract:
         return found
 
     async def embed_all(self, store: Store, *keys: Key, name: str = "topics") -> int:
-        """Make the vectors that the scopes of these conversations lack; the number of the embedder."""
+        """Store the missing vectors of these conversations' scopes, and return the embedder's number."""
         vectors = self.vectors_of(store)
         number = await vectors.use_embedder(name, 3)
         for key in keys or (MAIN,):

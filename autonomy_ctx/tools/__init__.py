@@ -1,4 +1,4 @@
-"""What a model may call: functions with a schema, run side by side and within bounds."""
+"""Tools: functions with a schema that a model may call, run in parallel and within limits."""
 
 from typing import TYPE_CHECKING
 

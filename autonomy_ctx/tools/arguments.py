@@ -1,6 +1,6 @@
-"""A model's arguments, checked and converted to what the function's annotations say.
+"""Checks a model's arguments and converts them to the types of the function's annotations.
 
-Models slip in a few ways that leave no doubt about what they mean; those are taken as meant:
+A few mistakes of models are unambiguous and are accepted:
 
 - a number written as text (`"5"`) where a number is wanted, `5.0` for the integer 5;
 - `"true"` and `"false"` where true or false is wanted;

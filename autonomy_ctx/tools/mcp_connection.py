@@ -1,7 +1,7 @@
-"""One connection to an MCP server, in a task of its own, by the official SDK; needs the extra `mcp`.
+"""One connection to an MCP server, in its own task, with the official SDK; needs the extra `mcp`.
 
-The SDK's contexts are entered and left in that task: any other may make calls, and any may end the
-connection. The process of a server lives as long as the connection.
+The SDK's contexts are entered and left in that task. Any other task may make calls or end the connection. The
+process of a server runs as long as the connection.
 """
 
 from __future__ import annotations

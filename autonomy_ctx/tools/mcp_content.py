@@ -1,7 +1,7 @@
-"""What an MCP server tells of its tools and gives back of its calls, as tools of ours would have it.
+"""Converts the tools and results of an MCP server to ours.
 
-A server is somebody else's program. Names become names that every provider takes, and images are looked
-at: one that a provider would refuse would make every later turn of its conversation fail.
+A server is not trusted. Names are changed to names that every provider accepts, and images are checked,
+because an image that a provider refuses would make every later turn of the conversation fail.
 """
 
 from __future__ import annotations

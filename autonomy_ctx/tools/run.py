@@ -1,7 +1,7 @@
-"""Runs the calls a model made, side by side and within bounds.
+"""Runs the tool calls of a model, in parallel and within limits.
 
-Whatever goes wrong inside a tool is an answer to the model, which may try otherwise; only
-cancellation ends the run.
+An error inside a tool becomes its result, so that the model can try something else; only cancellation ends
+the run.
 """
 
 from __future__ import annotations

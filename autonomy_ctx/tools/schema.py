@@ -1,4 +1,4 @@
-"""What a tool's parameters take: docstrings and annotations read, and their JSON schema for the model.
+"""Reads a tool's docstring and annotations, and makes the JSON schema of its parameters.
 
 A docstring gives the descriptions, an annotation a `Shape`, and shapes the schema. It is plain JSON
 Schema without references: a provider that takes less cuts it down in its own format. A

@@ -251,11 +251,11 @@ def filesystem_tools(
     look_seconds: float = SEARCH_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Tool[..., Any]]:
-    """The tools to work with files beneath `root`, which is made if it is missing.
+    """The tools for files in the folder `root`, which is created if it is missing.
 
-    `visibility` says who shares them: a conversation, a scope, an agent or all. With `all` the files
-    lie in `root` itself, else in a folder of their own below `root/.private`. Links, devices and files
-    with a second name are not touched.
+    `visibility` says who shares the files: a conversation, a scope, an agent or all. With `all`, the files
+    are in `root` itself, else in a separate folder below `root/.private`. Links, devices and files with hard
+    links are not touched.
     """
     sandbox.check_system(os.fspath(root))
     files = _FileTools(FilesRoot(root, visibility), max_file_bytes, look_seconds, clock)

@@ -148,8 +148,9 @@ def recall_tools() -> list[Tool[..., Any]]:
 def memory_tools(memory: Memory | None = None, *, scope: str | None = None) -> tuple[TierTool, ...]:
     """`query_l2_memory`, `query_l3_memory` and `query_l4_memory` of a memory, within one scope.
 
-    What is not given here is that of the agent that runs them; a model cannot choose it. A session is a
-    conversation; without one it is the conversation that the agent is in, in the fourth tier all.
+    Arguments that are not given are those of the agent that runs the tools; a model cannot choose them. A
+    session is a conversation. Without a session, the agent's current conversation is searched;
+    `query_l4_memory` searches all.
     """
     defaults = _MemoryAccess(memory, scope)
 

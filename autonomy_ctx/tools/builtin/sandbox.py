@@ -1,8 +1,8 @@
 """Files beneath a folder, opened so that nothing outside it can be reached.
 
-A path is walked one component at a time, each opened from the one before and never through a link.
-What was opened is what is checked, so there is no moment between a check and its use. Text is put
-into a new file that then takes the name's place: whatever stood there is never written through.
+A path is opened one component at a time, each relative to the one before and never through a link. The checks
+use the opened file, so nothing can change between a check and its use. Text is written to a new file that
+then replaces the old one; the old file is never written to.
 """
 
 from __future__ import annotations

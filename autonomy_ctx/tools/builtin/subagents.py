@@ -1,7 +1,7 @@
-"""Handing work to sub-agents: a model starts them, asks them, sees them and stops them by id.
+"""Tools for sub-agents: a model starts, calls, lists and stops them by id.
 
-Nothing here knows what an agent is: a callable makes one. Each conversation has sub-agents of its
-own. Their ids outlive the process: an id that does not run is started again with its number.
+This module does not depend on agents: a callable makes a sub-agent. Each conversation has its own sub-agents.
+Their ids survive the process: an id that is not running is started again with its number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What time it is: the one thing every model needs and none knows."""
+"""The current time, which models do not know."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 def time_tools(
     *, clock: Callable[[], datetime] = now, zone: tzinfo | None = None
 ) -> tuple[TimeTool, TimeTool]:
-    """`get_current_time_utc` and `get_current_time`, of a clock; without a zone, local is the machine's."""
+    """`get_current_time_utc` and `get_current_time`. Without a zone, local time is that of the machine."""
 
     async def get_current_time_utc() -> str:
         """The current date and time in UTC, in ISO 8601, with the day of the week."""
