@@ -87,7 +87,7 @@ class ThreadEmbedder:
         self._limiters: WeakKeyDictionary[Any, anyio.CapacityLimiter] = WeakKeyDictionary()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """What the function gives; whoever stops waiting leaves it to end by itself."""
+        """The result of the function. If the caller is cancelled, the function runs on and ends by itself."""
         limiter = self._limiters.setdefault(current_loop(), anyio.CapacityLimiter(1))
         [found] = await anyio.to_thread.run_sync(
             self._compute, list(texts), abandon_on_cancel=True, limiter=limiter

@@ -21,7 +21,7 @@ from autonomy_ctx.tools.tool import MAX_NAME_LENGTH, Tool, ToolSource, tools_by_
 
 @dataclass(frozen=True, slots=True)
 class ToolListing:
-    """Tools by name, and what a model is told of them."""
+    """Tools by name, and their specs for a model."""
 
     tools: Mapping[str, Tool[..., Any]]
     specs: Sequence[Mapping[str, Any]]

@@ -56,7 +56,7 @@ _MAX_READ_TRIES = 16
 
 @dataclass(frozen=True, slots=True)
 class ConversationSnapshot:
-    """One snapshot of a conversation: the summary in force and what it does not cover."""
+    """One snapshot of a conversation: the current summary and the messages that it does not cover."""
 
     state: SummaryState
     head: Head
@@ -117,7 +117,7 @@ class SnapshotReader:
         since: int | None = None,
         known: ConversationSnapshot | None = None,
     ) -> ConversationSnapshot:
-        """The summary in force and the newest entries it does not cover, as of one moment.
+        """The current summary and the newest entries that it does not cover, read in one snapshot.
 
         A cached summary is used only if the head, read together with the window, shows that it is current.
         With `since`, entries after that position are read too, even if a segment covers them. A `known`

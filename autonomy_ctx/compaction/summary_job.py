@@ -63,7 +63,7 @@ class SummaryBatch:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """A segment that is in force, and why the merge it called for is not."""
+    """A stored segment, and the reason why the merge after it was not stored."""
 
     segment: StoredSegment
     merge_error: CallFailed | None = None
@@ -160,7 +160,10 @@ class SummaryJob:
         return CommitResult(segment, merge_error)
 
     async def merge(self, lease: Lease) -> bool:
-        """Merge neighbours when the summary is over its size; whether something was merged."""
+        """Merge neighbouring segments if the summary is over its size.
+
+        Returns whether something was merged.
+        """
         state = await self._memory.store.summary(self._key)
         merged = await self._merge_if_needed(state.segments, state, self._cached_request(state))
         if merged is None or not await self._commit(merged, state, lease):
@@ -194,7 +197,7 @@ class SummaryJob:
     async def _standing_changes(
         self, draft: SegmentDraft, entries: Sequence[Entry], state: SummaryState
     ) -> list[FactChange]:
-        """As the model wrote, or by rules if it does not write facts."""
+        """The changes of facts that the model wrote, or those found by rules if it does not write facts."""
         zone = self._settings.zone
         # One that has written facts before has nothing to say now.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
@@ -253,7 +256,10 @@ class SummaryJob:
         return [fact.text for fact in facts if fact.state != "holds"][-MAX_OUTDATED_FACTS:]
 
     async def store_digest(self) -> bool:
-        """Store the digest of one batch when the hard limit is passed; whether there was one to store."""
+        """Store the digest of one batch if the hard limit is exceeded.
+
+        Returns whether there was one to store.
+        """
         state = await self._memory.store.summary(self._key)
         after = state.covered
         window = await self._read(after)

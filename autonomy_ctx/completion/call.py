@@ -298,7 +298,7 @@ def _message_dict(message: AnyMessage) -> dict[str, Any]:
 
 
 def _parameter_names(call: Callable[..., Any]) -> frozenset[str] | None:
-    """The names of what a function takes; None for anything, or when that cannot be told."""
+    """The parameter names of a function; None if it takes any, or if they are not known."""
     function = getattr(call, "__func__", call)
     if not inspect.isfunction(function):
         return _read_parameter_names(call)

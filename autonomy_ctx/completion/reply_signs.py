@@ -257,7 +257,7 @@ def _without_preamble(text: str) -> str:
 
 
 def _without_closing(text: str) -> str:
-    """The text without an offer to go on as its last line, where more than one line was written."""
+    """The text without a last line that only offers more help, if there are other lines."""
     head, found, last = text.rpartition("\n")
     if found and len(last) <= HEAD and _plain(last.lstrip("*_>- ")).startswith(_cues("closing")):
         return head
@@ -314,7 +314,7 @@ def _is_error_body(text: str) -> bool:
 
 
 def _own_lines(text: str, material: Material) -> str:
-    """The lines of a text that are no headings of the prompt."""
+    """The lines of a text that are not headings of the prompt."""
     asked = material.asked_lines
     return "\n".join(
         line
@@ -437,7 +437,7 @@ def _shares_nothing(body: str, material: Material) -> bool:
 
 
 def weak_signs(text: str, raw: str, material: Material) -> list[str]:
-    """What is no reason alone to refuse a text; `raw` is the reply as it came."""
+    """Signs that are not enough alone to reject a text; `raw` is the unchanged reply."""
     body = _own_lines(text, material)
     sentences = split_sentences(body)
     plain = [_plain(_QUOTATION.sub("", one)) for one in sentences]

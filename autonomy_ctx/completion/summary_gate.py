@@ -69,7 +69,7 @@ _REPAIRS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A text made safe to keep, whether it is fit, and what to ask if it can be mended.
+    """The cleaned text, whether it is accepted, and the question that may repair it.
 
     The text of an unfit verdict may be shortened and kept only if it is too long or was cut off; it is
     empty where nothing of it may be kept.
@@ -238,7 +238,7 @@ def _without_places(text: str, places: Sequence[int]) -> str:
 
 
 def _occurrences(text: str, name: str) -> Iterator[int]:
-    """Where a name begins and, as a date may go on in the next sentence, where it ends."""
+    """The start and end of each occurrence of a name; a date may reach into the next sentence."""
     at = text.find(name)
     while at >= 0:
         end = at + len(name)

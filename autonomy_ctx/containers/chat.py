@@ -562,7 +562,7 @@ class ChatContext(ChatView):
             return None
 
     def _replace_with_summary(self, old_items: Sequence[Item], earlier: Sequence[Item], text: str) -> None:
-        """Put a summary in the place of what is still here of the items that it stands for."""
+        """Replace the summarized items that are still here by a summary."""
         # By identity: an item that was exchanged meanwhile is not the one the model was shown.
         gone = {id(item) for item in old_items}
         now_here = self._list.items

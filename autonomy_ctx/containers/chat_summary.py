@@ -90,7 +90,7 @@ async def summarize_items(
 
 
 def _messages(items: Sequence[Item]) -> list[Message]:
-    """What was said: messages but instructions, and direct messages as if somebody had said them."""
+    """The messages to summarize: no instructions, and direct messages as ordinary messages."""
     found = []
     for item in items:
         if isinstance(item, DirectMessage):

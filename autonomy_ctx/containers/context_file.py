@@ -46,7 +46,7 @@ _ENDS = (b"}\n]", b"}]", b"[]")
 
 
 class FileStamp(NamedTuple):
-    """By what a file that nobody has touched since is recognised."""
+    """The values by which an unchanged file is recognised."""
 
     device: int
     inode: int
@@ -76,7 +76,7 @@ def file_stamp(path: Path) -> FileStamp | None:
 def real_path(path: str | os.PathLike[str]) -> Path:
     """The real place of a file: it stays the same when the working folder or a link changes.
 
-    Raises `InvalidContextFile` when something that is no file is there.
+    Raises `InvalidContextFile` if the path is not a regular file.
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"file_path must be a path, not {type(path).__name__}")
@@ -134,7 +134,7 @@ def _open_lock(path: Path) -> int:
 
 
 def open_beside(path: Path, suffix: str) -> int:
-    """Open a file that belongs to another one; a new one may be read by whoever may read the other."""
+    """Open a file beside another one; a new file gets the permissions of the other."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     return os.open(sibling_path(path, suffix), flags, _mode_of(path) | 0o600)
 
@@ -155,7 +155,7 @@ def _mode_of(path: Path) -> int:
 
 
 def read_file(path: Path, start: int = 0) -> FileContent | None:
-    """What a file holds from a place on, and its stamp; None when there is no file.
+    """The content of a file from an offset on, and its stamp; None if there is no file.
 
     A folder, a pipe or a device is refused. Reading a pipe would wait for ever.
     """
@@ -278,7 +278,7 @@ class CompleteValues:
 
 
 def complete_values(text: str) -> CompleteValues:
-    """The complete values of a JSON list that may end anywhere; ValueError when it is no list."""
+    """The complete values of a JSON list that may be cut off; ValueError if it is not a list."""
     # A power cut can leave zeros where the end should be.
     read = text.rstrip("\0")
     truncated = read != text
@@ -345,7 +345,7 @@ class ContextFile:
 
     @property
     def removed(self) -> bool:
-        """Whether there was a file and somebody took it away."""
+        """Whether the file existed before and was removed."""
         return self._stamp is not None and not self.path.exists()
 
     def load(self) -> list[Message]:
@@ -414,7 +414,7 @@ class ContextFile:
         return messages
 
     def _read_truncated(self, data: bytes, *, repair: bool) -> list[Message]:
-        """The complete messages of a file that is no JSON; an error when it does not begin with a list."""
+        """The complete messages of a file that is not valid JSON; an error if it does not begin a list."""
         try:
             # Not `data.decode()`: the kill may have left half a character at the very end.
             found = complete_values(codecs.getincrementaldecoder("utf-8")().decode(data))
@@ -432,7 +432,7 @@ class ContextFile:
         return messages
 
     def _read_appended(self, at: int) -> list[Message] | None:
-        """The messages after a place in the file; None when they cannot be told apart from the rest."""
+        """The messages after an offset in the file; None if they cannot be separated from the rest."""
         content = read_file(self.path, at)
         if content is None:
             return None

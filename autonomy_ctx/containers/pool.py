@@ -246,7 +246,7 @@ class ContextPool:
         return item.id
 
     def _item_leaving(self) -> str | None:
-        """The item that a hook which is asked about a new one already finds gone; None for all others."""
+        """The item that BEFORE_ADD hooks no longer see; None for all others."""
         if self._limit is None or len(self._items) < self._limit:
             return None
         asked = any(incoming not in self._items for incoming in self._lock.incoming())

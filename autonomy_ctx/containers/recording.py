@@ -94,7 +94,7 @@ class Attempt:
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """One call of an agent: what it is asked, where it was called from, where its model calls are noted."""
+    """One call of an agent: its input, its caller, and the context that records its model calls."""
 
     recorder: Recorder
     agent: Callable[..., Any]
@@ -325,7 +325,7 @@ def result_text(value: Any) -> str:
 
 
 def prompt_text(values: Mapping[str, Any]) -> str:
-    """What a model is asked: the only text among its arguments, or all arguments as JSON."""
+    """The prompt of a model: the only text among its arguments, or all arguments as JSON."""
     texts = [value for value in values.values() if isinstance(value, str)]
     return str.__str__(texts[0]) if len(texts) == 1 else record_text(values)
 

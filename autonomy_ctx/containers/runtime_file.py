@@ -83,7 +83,7 @@ class JournalEntry:
 
 
 def edit_entries(context: str, before: Mapping[str, Message], after: Sequence[Message]) -> list[JournalEntry]:
-    """The changes that lead from one state of a context to another, as short as they can be told."""
+    """The shortest list of changes from one state of a context to another."""
     by_id = {message.id: message for message in after}
     if not after or list(by_id) != [message_id for message_id in before if message_id in by_id]:
         return [JournalEntry(context, "set", after)]
@@ -197,7 +197,7 @@ class RuntimeFile:
 
     @property
     def removed(self) -> bool:
-        """Whether there was a file and somebody took it away."""
+        """Whether the file existed before and was removed."""
         return self._stamp is not None and not self.path.exists()
 
     def load(self) -> State:

@@ -247,7 +247,7 @@ async def read_bounds(memory: Memory, key: Key) -> WindowBounds | None:
 
 
 def report_work(work: OwedWork | None) -> SummaryWork | None:
-    """A summary that is owed, as people look at it."""
+    """The report of a summary that is due."""
     if work is None:
         return None
     return SummaryWork(

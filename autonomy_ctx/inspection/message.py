@@ -190,7 +190,7 @@ def report_entry(memory: Memory, entry: Entry, limit: int | None) -> MessageRepo
 async def _read_forward(
     memory: Memory, scope: str, conversation: str, after: int, limit: int
 ) -> tuple[Head, Sequence[Entry]]:
-    """The oldest messages after a position; deleted ones leave holes, over which it goes on."""
+    """The oldest messages after a position; positions of deleted messages are skipped."""
     check_int("after", after, least=0)
     width = limit
     while True:

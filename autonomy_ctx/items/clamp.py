@@ -58,7 +58,7 @@ def shorten(text: str, tokens: int, count: CountText) -> str:
 
 
 def fair_share(costs: Sequence[int], room: int) -> int:
-    """The most each may have so that all fit: whoever needs less leaves the rest to the others."""
+    """The largest size for each so that all fit; what a small one does not need goes to the others."""
     left = max(room, 0)
     waiting = len(costs)
     for cost in sorted(costs):

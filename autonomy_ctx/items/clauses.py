@@ -121,9 +121,9 @@ def clean(text: str) -> str:
 
 
 def split_prose(text: str) -> Iterator[str]:
-    """The sentences of what somebody wrote, each with what it cannot do without.
+    """The sentences of a text, each with the parts that it needs to be understood.
 
-    An empty one stands between two lines: their sentences are no neighbours.
+    An empty one separates two lines, whose sentences are not neighbours.
     """
     for block in _join_lines(text.splitlines()):
         if _has_heading(block):

@@ -36,12 +36,12 @@ def is_summary(item: Item) -> bool:
 
 
 def is_instruction(item: Item) -> bool:
-    """Whether it tells the agent what to do: a system or developer message that is no summary."""
+    """Whether it is an instruction: a system or developer message that is not a summary."""
     return isinstance(item, Message) and item.role in _INSTRUCTION_ROLES and not is_summary(item)
 
 
 def is_structural(item: Item) -> bool:
-    """Whether it shapes the conversation and is no turn of it: instructions, handoffs, configurations."""
+    """Whether it is a structural item: an instruction, a handoff or a configuration."""
     return isinstance(item, AgentHandoff | AgentConfigUpdate) or is_instruction(item)
 
 

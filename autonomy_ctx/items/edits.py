@@ -176,7 +176,7 @@ def tool_names(tools: Iterable[Any]) -> list[str]:
 
 
 def _keep_allowed_calls(item: Item, allowed: Container[str]) -> Item | None:
-    """The item with only the calls of allowed tools; None when nothing of it is left."""
+    """The item with only the calls of allowed tools; None if nothing is left."""
     if not isinstance(item, Message):
         return item
     if item.role is ChatRole.TOOL:
@@ -191,7 +191,7 @@ def _keep_allowed_calls(item: Item, allowed: Container[str]) -> Item | None:
 
 
 def insert_items(items: Sequence[Item], *new: Item) -> list[Item]:
-    """The items with new ones in their place by time: each before the first item that is later."""
+    """The items with new ones inserted by time: each before the first later item."""
     waiting = sorted(new, key=_creation_time)
     found: list[Item] = []
     at = 0
@@ -228,7 +228,7 @@ def merge_items(mine: Sequence[Item], other: Sequence[Item]) -> list[Item]:
 
 
 def _covers(mine: Item, theirs: Item) -> bool:
-    """Whether mine has all that theirs says; a filter may have taken calls out of theirs."""
+    """Whether my item contains everything of theirs; a filter may have removed calls from theirs."""
     if theirs is mine or theirs == mine:
         return True
     if type(mine) is not Message or type(theirs) is not Message:
@@ -247,7 +247,7 @@ def _creation_time(item: Item) -> datetime:
 
 
 class ActiveConfig(NamedTuple):
-    """The instructions and the tools in force at some point; None where nothing was said."""
+    """The instructions and the tools that apply at some point; None if nothing was set."""
 
     instructions: str | None
     tools: list[str] | None
@@ -256,7 +256,7 @@ class ActiveConfig(NamedTuple):
 def active_config(
     items: Sequence[Item], target: str | int | None = None, *, ignored_ids: Container[str] = ()
 ) -> ActiveConfig:
-    """What is in force after the item with this id or index; an unknown id and None mean the end.
+    """The configuration after the item with this id or index; an unknown id and None mean the end.
 
     `ignored_ids` holds ids of items that are records of what another agent was told.
     """

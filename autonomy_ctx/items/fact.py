@@ -97,7 +97,7 @@ def fact_id(number: int) -> str:
 
 @lru_cache(4096)
 def fact_number(name: str | None) -> int | None:
-    """The number in an id; None for what is no id."""
+    """The number in an id; None if it is not a valid id."""
     digits = (name or "")[1:]
     return int(digits) if name and name[0] in "Ff" and digits.isdecimal() and len(digits) < 10 else None
 
@@ -149,7 +149,7 @@ def fact_line(fact: Fact) -> str:
 
 
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
-    """Those that hold, in a stable order: by kind, then as they were written."""
+    """The facts that hold, in a stable order: by kind, then in the order of writing."""
     holding = [fact for fact in facts if fact.state == "holds"]
     return sorted(holding, key=lambda fact: (_KIND_ORDER[fact.kind], fact_number(fact.id) or 0))
 

@@ -176,7 +176,7 @@ def _read_clause(text: str) -> Clause:
 
 
 def _relates(words: Sequence[Word], index: int) -> bool:
-    """Whether a question word goes on with a sentence: "the one, which is blue"."""
+    """Whether a question word continues a sentence: "the one, which is blue"."""
     return index > 2 and words[index - 1].folded == "," and words[index].folded in word_set("RELATIVE_WORDS")
 
 
@@ -400,7 +400,7 @@ def _head(named: Sequence[Word]) -> Sequence[Word]:
 def _is_read_subject(
     text: str, words: Sequence[Word], named: Sequence[Word], value: int, is_set: bool
 ) -> bool:
-    """Whether something that is no known attribute has a value: it is one's own, or the value is a code."""
+    """Whether an unknown attribute has a value: it is the speaker's own, or the value is a code."""
     determiner = named[0].folded
     following = text[words[value].start : words[value].start + MAX_VALUE_CHARACTERS]
     if determiner in word_set("OWN_POSSESSIVES") or (is_set and determiner in word_set("POSSESSIVES")):

@@ -112,7 +112,7 @@ def find_facts(
     zone: tzinfo = UTC,
     before: tuple[int, Message] | None = None,
 ) -> list[FactChange]:
-    """The changes of the standing facts that these messages, with their positions, bring.
+    """The changes of facts by these messages, which come with their positions.
 
     `before` is the message right before them, which the first one may answer. Relative dates are resolved as
     they were meant in the time zone.

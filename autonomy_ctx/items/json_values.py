@@ -71,7 +71,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """A plain copy of a JSON value that nobody else holds."""
+    """A new, mutable copy of a JSON value."""
     if isinstance(value, dict):
         # Copied at once, then only what is no text is looked at: most values are.
         copy = dict(value)

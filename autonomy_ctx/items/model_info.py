@@ -1,4 +1,4 @@
-"""What a model may say about itself, whoever made it: its name and its context window.
+"""Optional information of a model object: its name and its context window.
 
 A model is any object that answers, so none of this is required. These protocols declare it, and the two
 functions are the only places that read it. They ask for the attribute itself, because a wrapper may pass
@@ -21,7 +21,7 @@ class NamedModel(Protocol):
 
 @runtime_checkable
 class WindowedModel(Protocol):
-    """A model that says how much it reads at once."""
+    """A model with a known context window."""
 
     @property
     def context_window(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Splits what somebody said into sentences, without code, quotations and logs.
+"""Splits a text into sentences, without code, quotations and logs.
 
 A sentence stands on one line. It is a contiguous piece of its message, apart from runs of white space.
 """

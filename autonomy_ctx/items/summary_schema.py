@@ -1,8 +1,8 @@
-"""`SummarySchema`: the sections of a summary's record, and what becomes of each in a merge.
+"""`SummarySchema`: the sections of a summary, and how a merge treats each of them.
 
-A schema says under which headings a summarizer writes, what goes there, and how much room each has. The
-headings stand in the text of a segment, so a schema can be changed at any time: what was written under
-another one is still read.
+A schema defines the headings that a summary model writes under, what belongs there, and the share of each.
+The headings are part of the text of a segment, so a schema can be changed at any time: segments with another
+schema can still be read.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _read_section(value: Any) -> SchemaSection:
 
 
 def _check_line(name: str, value: Any, most: int) -> None:
-    """Refuse what is no single line of text without spaces around it."""
+    """Check that a value is one line of text without spaces around it."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {type(value).__name__}; it must be a string")
     if not value or value != value.strip() or not value.isprintable() or len(value) > most:

@@ -1,9 +1,9 @@
 """Everyday English words that mean nearly the same, so that a question finds an answer in other words.
 
 `VERB_FORMS` are the forms of irregular verbs, which no stemmer brings together. `SYNONYMS` are groups whose
-words stand for each other. `KINDS` lead one way, from the word of a question to what an answer may name:
-somebody asks for a pet and was told of a dog. They are general on purpose; a word that is missing costs no
-more than it did without them.
+words stand for each other. `KINDS` lead one way, from the word of a question to what an answer may name: a
+question about a pet finds a message about a dog. They are general on purpose; a missing word only means that
+there is no help from the table.
 """
 
 from __future__ import annotations

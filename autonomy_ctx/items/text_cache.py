@@ -1,6 +1,6 @@
-"""Caches of what was computed from texts that come again, for the whole process.
+"""Caches of values that are computed from texts, for the whole process.
 
-What was said must not outlive its deletion here, so one call empties all of these caches.
+Deleted texts must not stay in these caches, so one call empties all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class TextCache(Generic[T]):
-    """Results by text, or by a text and what else they depend on; at `size` it begins anew."""
+    """Results by text, or by a text and other values; the cache is emptied when it has `size` entries."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -43,7 +43,7 @@ _others: list[Callable[[], None]] = []
 
 
 def forget_texts() -> None:
-    """Empty all caches: somebody's messages or facts were deleted, and their texts may be there."""
+    """Empty all caches, because messages or facts were deleted and their texts may be in them."""
     for cached in _caches:
         cached.clear()
     for clear in _others:

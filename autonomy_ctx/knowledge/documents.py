@@ -122,7 +122,7 @@ def make_document(text: Any, source: Any, title: Any = None) -> Document:
 
 
 def read_file(path: str | os.PathLike[str]) -> Document:
-    """A text file; its first heading is its title. Bytes that are no UTF-8 are replaced."""
+    """A text file; its first heading is its title. Bytes that are not UTF-8 are replaced."""
     source = Path(path).as_posix()
     try:
         # Asked before it is opened: opening a pipe would wait for its writer.

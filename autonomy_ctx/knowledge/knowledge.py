@@ -66,7 +66,7 @@ async def search_knowledge(knowledge: Any, query: str, limit: int) -> KnowledgeR
 
 
 def read_passages(found: Any, limit: int) -> KnowledgeResult:
-    """The first `limit` passages of an answer; raises `InvalidPassage` when it is no list at all."""
+    """The first `limit` passages of an answer. Raises `InvalidPassage` if it is not a list."""
     if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
         raise InvalidPassage(f"the search returned {type(found).__name__}")
     passages: list[Passage] = []

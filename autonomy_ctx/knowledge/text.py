@@ -184,7 +184,7 @@ def put_documents(
 
 
 def drop_document(connection: sqlite3.Connection, source: str) -> bool:
-    """Remove a document whole; whether there was one."""
+    """Remove a document. Returns whether there was one."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         there = _delete_document_rows(connection, source)

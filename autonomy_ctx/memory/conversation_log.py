@@ -79,7 +79,7 @@ class ConversationLog:
             return made
 
     def body(self, message_id: str) -> str | None:
-        """What an id stands for, uncut, to tell a retry from a conflict."""
+        """The full body of a message id, to distinguish a retry from a conflict."""
         found = self.find(message_id)
         if found is None:
             return None
@@ -172,13 +172,13 @@ class ConversationLog:
         self.positions = {entry.message.id: entry.position for entry in self.entries}
 
     def leave_sources(self) -> None:
-        """Share nothing with the logs it came from."""
+        """Stop sharing messages with other logs."""
         for one in self.shared:
             one.log.forks.remove(self)
         self.shared = ()
 
     def revise(self, *, new_generation: bool = False) -> None:
-        """Note that the segments in force, the pins or the facts have changed."""
+        """Note that the current segments, the pins or the facts have changed."""
         head = self.head
         self.head = replace(head, revision=head.revision + 1, generation=head.generation + new_generation)
 

@@ -55,7 +55,7 @@ SEGMENT_COLUMNS = tuple(field.name for field in fields(StoredSegment))
 
 
 class UnreadableRow(Exception):
-    """What a store gave cannot be what was stored: it is damaged, or something else wrote to it."""
+    """A row cannot be decoded: the store is damaged, or another program wrote to it."""
 
 
 def _encode(form: Any) -> str:
@@ -64,7 +64,7 @@ def _encode(form: Any) -> str:
 
 
 def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], datetime]) -> Message:
-    """What a caller handed in, as the message that will be kept: checked and copied."""
+    """The caller's value as the message that will be stored: checked and copied."""
     if isinstance(value, Message):
         if value._source_form is None or value._is_stored:
             return value
@@ -109,7 +109,7 @@ def _check_size(body: str) -> int:
 
 
 def check_id(message_id: str) -> None:
-    """Refuse an id that some store could not hold exactly as it is."""
+    """Raise an error for an id that some store could not store exactly."""
     if not isinstance(message_id, str):
         raise InvalidMessage("id", f"must be a string, not {type(message_id).__name__}")
     if "\0" in message_id:
@@ -177,7 +177,7 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
 
 
 def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
-    """Refuse to answer from a log in which messages are missing."""
+    """Raise an error if messages are missing from a log."""
     if found != expected_count(head, after, limit, found):
         raise UnreadableRow("messages are missing from the log")
 
@@ -233,7 +233,7 @@ def decode_conversation_info(
 
 
 def fits_inline(value: Any) -> bool:
-    """Whether a message can be checked, counted and encoded in no time; others go to a thread."""
+    """Whether a message is small enough to encode at once; others are encoded in a thread."""
     if isinstance(value, Message):
         return approximate_length(value) <= INLINE_CHARACTERS
     # How large a client's reply is cannot be seen from outside.
@@ -265,7 +265,7 @@ def decode_whole_body(body: str, message_id: str) -> dict[str, Any]:
 
 
 def same_content(body: str, other: str) -> bool:
-    """Whether two bodies say the same, whenever they were said."""
+    """Whether two bodies have the same content, regardless of their times."""
     return body == other or _content_without_times(body) == _content_without_times(other)
 
 

@@ -75,9 +75,9 @@ def decode_fact_row(row: Sequence[Any]) -> FactRow:
 def make_rows(
     holding: Sequence[Fact], changes: Sequence[FactChange], *, last: int, segment: int
 ) -> list[FactRow]:
-    """The rows of changes, numbered on from `last`; what is known already, or ends nothing, is left out.
+    """The rows of changes, numbered from `last` on. Known facts, and changes that end nothing, are left out.
 
-    Nothing but a user ends what a user wrote.
+    Only a user can end a fact that a user wrote.
     """
     written_by_users = {fact_number(fact.id) for fact in holding if fact.source == "user"}
     texts = {normalize_fact(fact.text): fact_number(fact.id) for fact in holding}
@@ -148,8 +148,8 @@ def fork_facts(
 ) -> list[EndedFact]:
     """The facts that hold in a fork at a position, and the one that each has replaced, by number.
 
-    What a user wrote counts up to the position, what was made from messages as far as the fork's
-    `segments` reach: each of these facts goes with the segment that covers its message.
+    Facts that a user wrote are included up to the position. Facts made from messages are included as far as
+    the fork's `segments` reach, because each of them belongs to the segment that covers its message.
     """
     covered = segments[-1].last if segments else 0
 
@@ -180,7 +180,7 @@ def fork_facts(
 
 
 def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[int]) -> bool:
-    """Whether a derived fact goes with lost messages: with its segment, or with its own message."""
+    """Whether a derived fact is deleted with deleted messages, because of its segment or its own message."""
     return row.position in positions or (row.segment != NO_SEGMENT and row.segment not in segments)
 
 
@@ -197,7 +197,7 @@ class FactRows:
         self._last_number = 0
 
     def in_force(self) -> tuple[Fact, ...]:
-        """The facts that hold, and the ones that each of them stands for."""
+        """The facts that hold, and the facts that each of them replaced."""
         holding = self._holding()
         before = (fact_number(fact.replaces) for fact in holding)
         replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
@@ -208,7 +208,7 @@ class FactRows:
         return [fact for fact in self._holding() if fact.in_profile]
 
     def all(self) -> list[Fact]:
-        """Every fact that is kept, as it was written, with what became of it."""
+        """All stored facts in the order of writing, with their states."""
         return [make_fact(row, self._state(number)) for number, row in self._rows.items() if not row.is_done]
 
     def ends(self) -> Iterator[FactEnd]:
@@ -218,7 +218,7 @@ class FactRows:
                 yield make_fact_end(row.target, row.position, row.created)
 
     def write(self, changes: Sequence[FactChange], *, segment: int) -> list[Fact]:
-        """Make changes; the facts that they add."""
+        """Make changes, and return the added facts."""
         rows = make_rows(self._holding(), changes, last=self._last_number, segment=segment)
         for row in rows:
             self._rows[row.number] = row
@@ -229,7 +229,7 @@ class FactRows:
         return [make_fact(row, self._state(row.number)) for row in rows if not row.is_done]
 
     def remove(self, number: int) -> bool:
-        """Forget a fact that holds; what it stood for does not come back."""
+        """Remove a fact that holds. The fact that it replaced does not come back."""
         row = self._rows.get(number)
         if row is None or row.is_done or number in self._ended_by:
             return False
@@ -239,7 +239,7 @@ class FactRows:
         return True
 
     def drop(self, is_dropped: Callable[[FactRow], bool]) -> int:
-        """Drop derived rows; what they ended holds again. How many it were."""
+        """Delete derived rows, and return their number. Facts that they ended hold again."""
         gone = {number for number, row in self._rows.items() if row.source != "user" and is_dropped(row)}
         self._rows = {number: row for number, row in self._rows.items() if number not in gone}
         self._facts = {number: self._facts[number] for number in self._rows}
@@ -249,7 +249,7 @@ class FactRows:
         return len(gone)
 
     def fork(self, segments: Sequence[StoredSegment], at: int) -> FactRows:
-        """The rows of a fork at a position; its numbers go on from here."""
+        """The rows of a fork at a position; new rows of the fork get the next numbers."""
         made = FactRows()
         made._last_number = self._last_number
         for row, by in fork_facts(self._rows, self._ended_by, segments, at):

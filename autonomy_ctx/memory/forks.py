@@ -16,14 +16,14 @@ from autonomy_ctx.memory.store import Head, Key, StoredSegment
 
 
 class ReplacedSegment(NamedTuple):
-    """A segment that is not in force, and the number of the one that stands for it."""
+    """A replaced segment, and the number of the segment that replaced it."""
 
     replaced_by: int
     segment: StoredSegment
 
 
 def fork_position(key: Key, head: Head, at: int | None, name: str, *, name_exists: bool) -> int:
-    """Where a fork begins; refuses what cannot be forked, before anything changes."""
+    """The position where a fork begins; raises an error for an invalid fork before anything changes."""
     if not head.count:
         raise UnknownConversation(key.conversation)
     if name_exists:
@@ -42,10 +42,11 @@ def fork_position(key: Key, head: Head, at: int | None, name: str, *, name_exist
 def fork_segments(
     active: Iterable[StoredSegment], replaced: Iterable[ReplacedSegment], at: int
 ) -> list[StoredSegment]:
-    """The segments that are in force in a fork at a position, in order.
+    """The current segments of a fork at a position, in order.
 
-    Those that end there or before; of one that reaches further, the ones it was made from. Only as far
-    as there is no gap and nothing written follows a stand-in.
+    These are the segments that end there or before. If a merged segment reaches further, the segments that it
+    was made from are used. The list ends at the first gap, and before a written segment that follows a
+    provisional one.
     """
     sources: dict[int, list[StoredSegment]] = defaultdict(list)
     for number, segment in replaced:

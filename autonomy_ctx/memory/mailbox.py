@@ -90,13 +90,13 @@ def as_message(mail: DirectMessage) -> Message:
 
 
 def mail_fingerprint(form: Mapping[str, Any]) -> str:
-    """The same for mail that says the same, whenever it was sent."""
+    """A fingerprint of the content of mail, regardless of its time."""
     lasting = {name: value for name, value in form.items() if name != "created_at"}
     return sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
 
 
 def check_same_content(mail: DirectMessage, known: str) -> None:
-    """Refuse other content under an id that is in use."""
+    """Raise an error for other content under an id that is in use."""
     if mail_fingerprint(item_to_dict(mail)) != known:
         raise ConflictingMessage(message_id=mail.id)
 
@@ -194,7 +194,7 @@ class Mailbox:
         return len(await store.drop_records(key, MAIL_KIND, [one.id for one in read]))
 
     async def _append(self, key: Key, read: Sequence[PendingMail]) -> dict[str, str]:
-        """Put mail into the log; for the id of each, that under which it stands there."""
+        """Append mail to the log; returns, for the id of each, its id in the log."""
         log, ids = self._memory.for_agent(key.agent), {one.id: one.id for one in read}
         while True:
             try:
@@ -209,7 +209,7 @@ class Mailbox:
                 ids[error.message_id] = mail_fingerprint(other[0].form)
 
     async def _undo_append(self, key: Key, logged: Mapping[str, str]) -> None:
-        """Something was deleted meanwhile; if it was the conversation, its mail must not outlive it."""
+        """Delete the mail again if the conversation was deleted meanwhile."""
         log, store = self._memory.for_agent(key.agent), self._memory.store
         for name, message_id in logged.items():
             waits = await store.read_records(key, MAIL_KIND, name=name, limit=1)
@@ -223,7 +223,7 @@ class Mailbox:
         return bool(noted)
 
     async def _check_room(self, key: Key, size: int) -> None:
-        """Refuse mail that would be too much; what has expired is taken out first, but only then."""
+        """Raise `MailboxFull` if there is no room; expired mail is removed first."""
         store = self._memory.store
         records = await store.read_records(key, MAIL_KIND)
         if _fits(records, size):

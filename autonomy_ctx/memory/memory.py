@@ -525,11 +525,11 @@ class Memory(AsyncResource):
         return self
 
     def _listed_agent(self, agent: str | None) -> str | None:
-        """Whose conversations are listed: of the agent that was named, else of the view's; None is all."""
+        """The agent whose conversations are listed: the given one, else that of the view; None means all."""
         return (self.agent or None) if agent is None else agent
 
     async def _read_last_turn(self, scope: str, conversation: str) -> Sequence[Entry]:
-        """The user's newest message and all after it; nothing when no user has spoken."""
+        """The user's newest message and all after it; empty if there is no user message."""
         end = (await self.head(scope, conversation)).last_user
         while end:
             window = await self.read(scope, conversation, before=end + 1, limit=TURN_LOOKBACK)
@@ -548,7 +548,7 @@ class Memory(AsyncResource):
         return drafts
 
     async def _fire_before_append(self, key: Key, drafts: Sequence[Draft]) -> tuple[Message, ...]:
-        """Ask the hooks; the messages as they are told of them."""
+        """Call the BEFORE_APPEND hooks, and return the messages."""
         # A tuple: a hook may refuse the messages, not change them.
         said = tuple(draft.message for draft in drafts) if self.hooks else ()
         if said:
@@ -598,7 +598,7 @@ def _begins_turn(message: Message) -> bool:
 
 
 def _check_page(limit: int, **names: str | None) -> None:
-    """Refuse a page that means nothing: a bad limit, or a name that is none."""
+    """Check the arguments of a page: the limit and the names."""
     check_int("limit", limit, most=MAX_POSITION)
     for part, name in names.items():
         if name is not None:

@@ -24,29 +24,29 @@ class NameIndex:
         self._by_scope: list[_Row] = sorted(_scope_first(key) for key in self._by_agent)
 
     def add(self, key: Key) -> None:
-        """Take in a conversation that is not there yet."""
+        """Add a conversation."""
         insort(self._by_agent, key)
         insort(self._by_scope, _scope_first(key))
 
     def remove(self, key: Key) -> None:
-        """Take out a conversation that is there."""
+        """Remove a conversation."""
         for rows, row in ((self._by_agent, key), (self._by_scope, _scope_first(key))):
             del rows[bisect_left(rows, row)]
 
     def agents(self, scope: str | None, after: str | None, limit: int) -> list[str]:
-        """The first agents after a name, perhaps those of one scope."""
+        """The first agents after a name, in all scopes or in one."""
         if scope is None:
             return _distinct_names(self._by_agent, (), after, limit)
         return _distinct_names(self._by_scope, (scope,), after, limit)
 
     def scopes(self, agent: str | None, after: str | None, limit: int) -> list[str]:
-        """The first scopes after a name, perhaps those with one agent."""
+        """The first scopes after a name, with all agents or with one."""
         if agent is None:
             return _distinct_names(self._by_scope, (), after, limit)
         return _distinct_names(self._by_agent, (agent,), after, limit)
 
     def conversations(self, scope: str, agent: str | None, after: Key | None, limit: int) -> list[Key]:
-        """The first conversations of a scope after a key, perhaps those with one agent."""
+        """The first conversations of a scope after a key, with all agents or with one."""
         rows = self._by_scope
         prefix: tuple[str, ...] = (scope,) if agent is None else (scope, agent)
         first = bisect_left(rows, prefix) if after is None else bisect_right(rows, _scope_first(after))
@@ -59,7 +59,7 @@ def _scope_first(key: _Row) -> _Row:
 
 
 def _distinct_names(rows: list[_Row], prefix: tuple[str, ...], after: str | None, limit: int) -> list[str]:
-    """The different names that follow a prefix; all rows of one name are passed over in one step."""
+    """The distinct names after a prefix; all rows of one name are skipped in one step."""
     column = len(prefix)
     own, above = _prefix_key(column), _prefix_key(column + 1)
     at = bisect_left(rows, prefix) if after is None else bisect_right(rows, (*prefix, after), key=above)

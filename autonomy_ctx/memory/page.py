@@ -25,7 +25,7 @@ PAGE_LABEL = "messages"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Messages as data for a model, and where to read on: a position, and characters to pass over there."""
+    """Messages as data for a model, and the start of the next page: a position and an offset in it."""
 
     text: str
     next: int | None = None
@@ -33,7 +33,7 @@ class Page:
 
 
 class _PagePart(NamedTuple):
-    """What a page shows of a message, and how many characters to pass over to read on; 0 when it is all."""
+    """The part of a message on a page, and the offset of the rest; 0 if it is complete."""
 
     text: str
     next_offset: int
@@ -44,7 +44,7 @@ async def read_page(
 ) -> Page:
     """The messages at positions `first` to `last`, as many as a page holds, tool results uncut.
 
-    A message longer than a page is shown in pieces; `offset` passes over characters of the first message.
+    A message longer than a page is shown in pieces; `offset` skips characters of the first message.
     """
     if not 1 <= first <= last:
         raise InvalidRange(first, last, "positions go up from 1, the smaller first")

@@ -81,7 +81,7 @@ class RecallQuery:
 
 
 def parse_query(query: str, today: date | None) -> RecallQuery:
-    """What a question looks for; `today` is the day on which it is asked."""
+    """Parse a question; `today` is the day of the question."""
     terms = query_terms(query, 1)
     weights = dict.fromkeys(map(stem_term, terms.exact), 1.0)
     for stem in list(weights):

@@ -47,7 +47,7 @@ class SegmentRows:
         self.in_force: tuple[StoredSegment, ...] = ()
 
     def commit(self, segment: StoredSegment, head: Head, now: float) -> int | None:
-        """Put a segment in force, and give its number; None when it does not fit."""
+        """Store a segment as current, and return its number; None if it does not fit."""
         swap = segment_replacement(self.in_force, segment, head.position)
         if swap is None:
             return None
@@ -77,7 +77,7 @@ class SegmentRows:
         return newest
 
     def __contains__(self, number: object) -> bool:
-        """Whether a segment is kept, in force or not."""
+        """Whether a segment is stored, current or replaced."""
         return number in self._rows
 
     def versions(self) -> Iterator[SegmentVersion]:
@@ -86,9 +86,9 @@ class SegmentRows:
             yield SegmentVersion(replace(row.segment, text=""), row.replaced_by)
 
     def delete_from(self, first: int) -> int:
-        """Delete the segments, in force or not, that reach a position; how many it were.
+        """Delete the segments, current or replaced, that reach a position, and return their number.
 
-        What a deleted one stood for, and is not deleted itself, is in force again.
+        Segments that a deleted one had replaced, and that are not deleted themselves, are current again.
         """
         before = len(self._rows)
         self._rows = {number: row for number, row in self._rows.items() if row.segment.last < first}
@@ -143,7 +143,7 @@ class PinRows:
         return len(self._rows)
 
     def add(self, position: int, now: float, source: PinSource) -> bool:
-        """Pin a message; whether that changes something."""
+        """Pin a message. Returns whether that changed something."""
         known = self._rows.get(position)
         if known is not None and (known.source == source or source == "model"):
             return False
@@ -151,7 +151,7 @@ class PinRows:
         return True
 
     def drop(self, positions: Iterable[int]) -> int:
-        """Let messages go; how many of them were pinned."""
+        """Unpin messages, and return how many were pinned."""
         return sum(self._rows.pop(position, None) is not None for position in positions)
 
     def fork(self, at: int) -> PinRows:
@@ -161,7 +161,7 @@ class PinRows:
 
 @dataclass(slots=True)
 class _WorkRow:
-    """One conversation's work; without an owner when nobody is at it."""
+    """The work of one conversation; without an owner while no process works on it."""
 
     task: str
     due: float
@@ -178,7 +178,7 @@ class _WorkRow:
 
 
 class WorkRows:
-    """One row per conversation that is owed something; fences outlive the rows."""
+    """One row for each conversation with due work; fences outlive the rows."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, _WorkRow] = {}
@@ -216,7 +216,7 @@ class WorkRows:
         return row is not None
 
     def settle(self, lease: Lease, again_in: float | None, now: float) -> bool:
-        """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
+        """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
         row = self._leased_row(lease)
         if row is None:
             return False
@@ -229,12 +229,12 @@ class WorkRows:
         return True
 
     def is_leased(self, key: Key, fence: int) -> bool:
-        """Whether the lease with this fence is the newest and not let go; it may have run out."""
+        """Whether the lease with this fence is the newest and not released; it may have expired."""
         row = self._rows.get(key)
         return row is not None and row.owner is not None and self._fences.get(key) == fence
 
     def owed(self, key: Key) -> OwedWork | None:
-        """What is owed to a conversation."""
+        """The due work of a conversation."""
         row = self._rows.get(key)
         if row is None:
             return None
@@ -300,7 +300,7 @@ class TurnRows:
         self._lines: dict[Key, _TurnLine] = {}
 
     def may_begin(self, key: Key, ticket: int | None, now: float) -> bool:
-        """Whether nobody holds the turn and nobody waits before a ticket, or before the end of the line."""
+        """Whether the turn is free and no other waits before a ticket, or before the end of the queue."""
         line = self._lines.get(key)
         if line is None:
             return True
@@ -361,7 +361,7 @@ class TurnRows:
             del line.waiting[place.ticket]
 
     def is_held(self, turn: TurnHold) -> bool:
-        """Whether nobody has taken the turn since; its lease may have ended."""
+        """Whether no other turn has begun since; its lease may have expired."""
         line = self._lines.get(turn.key)
         holder = None if line is None else line.holder
         return holder is not None and (holder.ticket, holder.owner) == (turn.ticket, turn.owner)

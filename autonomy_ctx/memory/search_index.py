@@ -88,7 +88,7 @@ class SearchIndex:
             self._close_if_retired()
 
     def retire(self) -> None:
-        """Let go of everything, now or when the last search that is under way has ended."""
+        """Close the index, now or after the last running search."""
         self.retired = True
         self._close_if_retired()
 

@@ -188,7 +188,7 @@ class Work(Protocol):
 
 @runtime_checkable
 class WorkSignals(Protocol):
-    """A store that tells at once when work is owed by another process; others are asked now and then."""
+    """A store that notifies at once when another process adds work; other stores are polled."""
 
     async def wait_for_work(self, *, task: str, seconds: float) -> None:
         """Wait until this `task` is due for some conversation, at most so many seconds."""
@@ -342,7 +342,7 @@ class SummaryState:
 
 
 class SegmentReplacement(NamedTuple):
-    """What a new segment does: those it replaces, and the ones that come in their place."""
+    """The effect of a new segment: the segments that it replaces, and those that are stored instead."""
 
     removed: tuple[StoredSegment, ...]
     added: tuple[StoredSegment, ...]
@@ -447,7 +447,7 @@ def last_final_position(segments: Sequence[StoredSegment]) -> int:
 def segment_replacement(
     active: Sequence[StoredSegment], new: StoredSegment, head: int
 ) -> SegmentReplacement | None:
-    """What `new` does to the segments in force, or None when it does not fit them.
+    """The effect of `new` on the current segments, or None if it does not fit.
 
     It takes the place of neighbours of its kind with exactly its range; or a provisional one goes to
     the end, and a written one where the written ones end, over the provisional ones it covers. So

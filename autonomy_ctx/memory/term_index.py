@@ -209,7 +209,7 @@ class TermIndexes:
         return index
 
     def _has_room(self, head: Head) -> bool:
-        """Whether an index fits beside the others, or in the place of one that nobody uses any more."""
+        """Whether there is room for another index, or an unused index can be dropped."""
         with self._lock:
             self._used_at = {key: at for key, at in self._used_at.items() if key in self._indexes}
             if self._indexes.currsize + head.count * MESSAGE_OVERHEAD_BYTES <= self._indexes.maxsize:

@@ -123,7 +123,7 @@ class Transfer(Protocol):
         """Store messages of a conversation at their positions, all or none."""
 
     async def import_conversation(self, key: Key, copy: ConversationCopy) -> None:
-        """Put all of this in the place of what the conversation has beside its own messages."""
+        """Replace all data of the conversation except its own messages by this data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class _Signal:
 
 
 class TurnSignals:
-    """One signal for each conversation that somebody waits for."""
+    """One signal for each conversation that a turn waits for."""
 
     def __init__(self) -> None:
         # By event loop, too: an event belongs to one.

@@ -70,7 +70,7 @@ class _Place(NamedTuple):
 
 
 class _Pause:
-    """When an embedder that failed is asked again."""
+    """The pause before a failed embedder is called again."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -89,7 +89,7 @@ class _Pause:
 
 
 class _Registration:
-    """A call of a store that puts an embedder in force, for all who wait for it."""
+    """The registration of an embedder in the store, shared by all tasks that wait for it."""
 
     def __init__(self) -> None:
         self.done = anyio.Event()
@@ -181,7 +181,7 @@ class VectorIndex:
         )
 
     async def embed_messages(self, agent: str, scope: str, conversation: str | None) -> int:
-        """Make all vectors that are missing now; how many messages were embedded."""
+        """Compute all missing vectors now, and return how many messages got one."""
         place, made = _Place(agent, scope, conversation), 0
         while not self._is_replaced and (blocks := await self._read_blocks(place, MAX_BATCH)):
             made += await self._embed_blocks(blocks)
@@ -247,7 +247,7 @@ class VectorIndex:
             await anyio.lowlevel.checkpoint()
 
     async def _fill_batch(self) -> None:
-        """Embed the next messages of whoever waits longest, as many as a batch has."""
+        """Embed the next batch of messages, those that wait longest first."""
         blocks: list[TextBlock] = []
         for place in list(self._pending):
             room = self._batch_size - sum(len(block.texts) for block in blocks)
@@ -295,7 +295,7 @@ class VectorIndex:
         return found or []
 
     async def _embed_blocks(self, blocks: Sequence[TextBlock]) -> int:
-        """Make and store the vectors of some blocks; how many."""
+        """Compute and store the vectors of some blocks, and return their number."""
         texts = [one.text for block in blocks for one in block.texts if one.text]
         made = iter(await self._embed(texts) if texts else [])
         await self._put(
@@ -323,7 +323,7 @@ class VectorIndex:
             self._note_replaced()
 
     def _note_replaced(self) -> None:
-        """Make no more vectors, which nobody would keep."""
+        """Stop computing vectors, because the store would not keep them."""
         if not self._is_replaced:
             self._is_replaced = True
             logger.warning(
@@ -340,7 +340,7 @@ class VectorIndex:
         return True
 
     async def _embed(self, texts: list[str], timeout: float = CALL_TIMEOUT_SECONDS) -> list[bytes]:
-        """The vectors of texts, as they are kept; the first ones say which embedder it is."""
+        """The vectors of texts in the stored form. The first vectors register the embedder."""
         if self._pack_vectors is None:
             self._pack_vectors = await anyio.to_thread.run_sync(_import_pack_vectors)
         with anyio.fail_after(timeout):
@@ -354,7 +354,10 @@ class VectorIndex:
         return vectors
 
     async def _register(self, dimensions: int) -> None:
-        """Wait until the store has put the embedder in force; it goes on when nobody waits any more."""
+        """Wait until the store has registered the embedder.
+
+        The registration continues if the caller is cancelled.
+        """
         loop = current_loop()
         registration = self._registrations.get(loop)
         if registration is None:
@@ -392,7 +395,7 @@ class VectorIndex:
         return vector
 
     def _note_failure(self, error: Exception, pause: _Pause, effect: str) -> None:
-        """Leave it alone for a while. Said once for all failures in a row."""
+        """Pause the calls for a while. The warning is logged once for all failures in a row."""
         what = "the store"
         if not isinstance(error, StoreError):
             self.metrics["embedder_failures"] += 1

@@ -31,7 +31,7 @@ class VectorRows:
         self._progress: dict[Key, int] = {}
 
     def use_embedder(self, name: str, dimensions: int) -> int:
-        """Put an embedder in force; the vectors of another one go."""
+        """Make an embedder the active one; vectors of another embedder are deleted."""
         if (name, dimensions) != (self._name, self._dimensions):
             self.embedder += 1
             self._name, self._dimensions = name, dimensions
@@ -58,7 +58,7 @@ class VectorRows:
         return blocks
 
     def put(self, block: VectorBlock, log: ConversationLog) -> None:
-        """Store what was made of a block, unless somebody else has."""
+        """Store the vectors of a block, unless they are already stored."""
         key = block.key
         if self._progress.get(key, 0) != block.start:
             return
@@ -72,7 +72,7 @@ class VectorRows:
         matrix.add([(self._numbers[key], one.position, one.vector) for one in own])
 
     def remove(self, key: Key, positions: Iterable[int] | None = None) -> None:
-        """Let the vectors of messages go that are deleted."""
+        """Delete the vectors of deleted messages."""
         matrix, number = self._matrices.get((key.agent, key.scope)), self._numbers.get(key)
         if matrix is not None and number is not None:
             matrix.remove(number, positions)

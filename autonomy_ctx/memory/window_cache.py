@@ -133,7 +133,7 @@ class WindowCache:
             self._windows.forget(agent=agent, scope=scope, conversation=conversation)
 
     def _extend(self, key: Key, cached: _CachedWindow, new: Window) -> _CachedWindow | None:
-        """The cached window with what came after it, or None when it has to be read anew."""
+        """The cached window with the newer messages, or None if it must be read again."""
         grown = new.head.position - cached.head.position
         if new.head.generation != cached.head.generation or not 0 <= grown <= MAX_WINDOW_MESSAGES:
             return None

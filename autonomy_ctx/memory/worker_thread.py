@@ -65,7 +65,7 @@ def notify_all(waiters: Iterable[Waiter]) -> None:
 
 
 def _notify_in_loop(loop: Any, waiters: list[Waiter]) -> None:
-    """A loop that has ended has nobody left to wake."""
+    """Wake a waiter in its event loop; a closed loop is ignored."""
     if isinstance(loop, asyncio.AbstractEventLoop):
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_notify_each, waiters)
@@ -193,7 +193,7 @@ class WorkerJob(Generic[T]):
 
     @property
     def is_unclaimed(self) -> bool:
-        """Whether nobody has taken or withdrawn it yet."""
+        """Whether the job is neither claimed nor withdrawn."""
         return bool(self._claim)
 
     async def wait(self) -> JobOutcome:
@@ -262,7 +262,7 @@ class WorkerThread:
         return any(job.is_unclaimed for job in self._jobs)
 
     def drop_withdrawn(self) -> None:
-        """Drop jobs that nobody waits for any more."""
+        """Drop jobs whose callers no longer wait."""
         self._jobs = deque(job for job in self._jobs if job.is_unclaimed)
 
     def stop(self, grace: float) -> Waiter | None:

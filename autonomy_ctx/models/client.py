@@ -176,7 +176,7 @@ class ClientPool:
         return ClientLease(client, request_counts)
 
     def errors(self) -> tuple[type[Exception], ...]:
-        """What clients raise when a connection fails; the two packages share no root."""
+        """The exceptions of both HTTP clients for failed connections; they have no common base class."""
         loaded = (sys.modules.get(name) for name in ("httpx", "httpx2"))
         return tuple(module.HTTPError for module in loaded if module is not None)
 
@@ -305,7 +305,7 @@ class ModelClient:
         raise ModelTimeout(self._name, what="no answer", seconds=self._timeouts.total)
 
     async def stream(self, request: HttpRequest, reader: Callable[[], StreamReader]) -> ModelStream:
-        """The answer in pieces; returns when the first is there, and is asked again only until then.
+        """The answer in pieces. It returns with the first piece; retries happen only before that.
 
         Each attempt has a `reader` of its own.
         """
@@ -490,7 +490,7 @@ class RequestBuilder:
 
     @property
     def base_url(self) -> str | None:
-        """Where it is asked: as given, or as the environment says now."""
+        """The base URL: as given, or from the environment."""
         return self._provider.resolve_base_url(self.explicit_base_url)
 
     def build_request(

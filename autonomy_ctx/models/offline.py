@@ -68,7 +68,7 @@ class _Passage:
 
 
 class OfflineModel:
-    """Answers from the context it is given: a record where one is asked for, otherwise what fits best."""
+    """Answers from the given context: a summary if the prompt asks for one, otherwise the best passages."""
 
     name = "offline"
     context_window: int | None = None
@@ -126,7 +126,7 @@ class OfflineModel:
     # -- records ----------------------------------------------------------------------------------
 
     def _record(self, messages: Sequence[Message], asked: int) -> str | None:
-        """The record that is asked for; None when the newest message of the user asks for none."""
+        """The summary, if the newest user message asks for one; else None."""
         request = messages[asked].text
         own_blocks = _find_blocks(request)
         own_words = _without_blocks(request, own_blocks)
@@ -243,7 +243,7 @@ def _without_blocks(text: str, blocks: Sequence[TextBlock]) -> str:
 
 
 def _split_question(text: str) -> tuple[str, list[str]]:
-    """What is asked, and what else the same message says: its earlier paragraphs, when it is long."""
+    """The question, and the other text of the same message: its earlier paragraphs, if it is long."""
     text = text.strip()
     paragraphs = [one.strip() for one in re.split(r"\n\s*\n", text) if one.strip()]
     if len(text) <= PASSAGE_CHARACTERS or len(paragraphs) < 2:
@@ -261,7 +261,7 @@ def _split_passages(text: str) -> list[str]:
 
 
 def _parse_transcript(transcript: str) -> list[Message]:
-    """The messages that a transcript shows; whatever has no speaker goes on with the one before."""
+    """The messages in a transcript; lines without a speaker belong to the message before."""
     found: list[tuple[str, str, list[str]]] = []
     for line in transcript.splitlines():
         if _DAY.fullmatch(line):

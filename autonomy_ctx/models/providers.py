@@ -44,7 +44,7 @@ class Provider:
     local: bool = False
 
     def headers(self, key: str | None, body: Mapping[str, Any], *, version: str | None) -> dict[str, str]:
-        """What goes with a request; `version` is that of the Anthropic API, chosen to fit when None."""
+        """The headers of a request; `version` is the Anthropic API version, chosen automatically if None."""
         headers = {"content-type": "application/json"}
         if key is not None:
             headers[self.key_header] = f"Bearer {key}" if self.key_header == "authorization" else key

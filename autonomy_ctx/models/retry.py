@@ -61,7 +61,7 @@ class RequestFailure:
     retry_after_seconds: float | None = None
 
     def delay(self, tries: int, random: Callable[[], float]) -> float:
-        """Seconds until the next try: as told, or longer each time, never over a minute."""
+        """Seconds until the next attempt: as the provider says, or growing, at most one minute."""
         if self.retry_after_seconds is not None:
             return min(self.retry_after_seconds, MAX_WAIT_SECONDS)
         usual = min(FIRST_BACKOFF_SECONDS * 2**tries, MAX_BACKOFF_SECONDS)
@@ -115,7 +115,7 @@ def body_failure(model: str, body: Any, *, streamed: bool) -> RequestFailure:
 
 
 def connection_failure(model: str, url: str, error: BaseException) -> RequestFailure:
-    """What an error of the HTTP client says about why there is no response: which host, and the reason."""
+    """The host and the reason of a failed connection, from the error of the HTTP client."""
     host = urlsplit(url).netloc
     reason, problem = connection_problem(host, error)
     return RequestFailure(
@@ -174,7 +174,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def retry_after(headers: Mapping[str, str], body: Any, now: float) -> float | None:
-    """The seconds a provider asks to wait for, if it does in a way that can be followed."""
+    """The seconds that a provider asks to wait, if the value is valid."""
     milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -313,7 +313,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
         return restore_event_tool_names(self._ready.popleft(), self.names)
 
     async def aclose(self) -> None:
-        """Read no further. Twice is harmless."""
+        """Stop reading. A second call does nothing."""
         self._ended = True
         self._ready.clear()
         await self._release()

@@ -155,7 +155,7 @@ def _branch_of(tree: Mapping[str, Any]) -> list[Any]:
 
 
 def _read_tree_message(message: Any) -> dict[str, Any] | None:
-    """A message of a tree in the form that ours have; None for what nobody saw."""
+    """A message of a tree as our dict; None for hidden messages."""
     if not isinstance(message, Mapping):
         return None
     author, content = message.get("author"), message.get("content")

@@ -369,7 +369,7 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _show(text: str) -> str:
-    """A text as HTML; characters that nobody would see are shown as their numbers."""
+    """A text as HTML; invisible characters are shown as their numbers."""
     if not text.isprintable():
         text = "".join(f"<U+{ord(char):04X}>" if _is_invisible(char) else char for char in text)
     return escape(text)

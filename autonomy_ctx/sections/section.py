@@ -49,7 +49,7 @@ class Omission:
 
 
 def pin_omission(positions: Sequence[int], reason: str) -> Omission:
-    """Pinned messages for which there is no room, named by their positions; a summary tells of them."""
+    """The omission of pinned messages that do not fit, with their positions; a summary covers them."""
     places = ", ".join(map(str, positions))
     return Omission(
         first=min(positions),

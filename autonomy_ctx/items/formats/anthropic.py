@@ -191,7 +191,7 @@ class AnthropicFormat:
 def anthropic_messages(
     messages: Sequence[Message], repairs: list[str], *, breakpoints: Sequence[int] = ()
 ) -> AnthropicMessages:
-    """Messages as the Messages API takes them; `repairs` gets what was mended."""
+    """Messages in the format of the Messages API; `repairs` lists what was repaired."""
     talk = build_conversation(messages, _FEATURES, RequestOptions(breakpoints=breakpoints))
     repairs += talk.repairs
     system = "\n\n".join(rule.text for rule in talk.system)

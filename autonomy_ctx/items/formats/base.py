@@ -169,7 +169,7 @@ DEFAULT_REQUEST_OPTIONS = RequestOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireRequest:
-    """A request's path below the base URL and its JSON body, and what had to be mended to make it."""
+    """A request's path below the base URL, its JSON body, and the repairs that were needed."""
 
     path: str
     body: dict[str, Any]

@@ -335,7 +335,7 @@ def google_contents(
     signatures_required: bool = False,
     answered_call_ids: Collection[str] = (),
 ) -> GoogleContents:
-    """Messages as contents; `repairs` gets what was mended.
+    """Messages as contents; `repairs` lists what was repaired.
 
     `thought_signatures`, by call id, are used for calls that carry none themselves.
     """

@@ -45,7 +45,7 @@ def as_count(value: Any) -> int:
 
 
 def failure_reason(body: Mapping[str, Any]) -> str | None:
-    """Why there is no answer, in one word, if the body is an error's."""
+    """The reason of a failure, in one word, if the body is an error."""
     error = body.get("error")
     if not error:
         return None

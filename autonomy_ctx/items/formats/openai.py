@@ -284,7 +284,7 @@ def openai_messages(
     end_with_user: bool = False,
     answered_call_ids: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Messages as chat completions take them; `repairs` gets what was mended."""
+    """Messages in the format of chat completions; `repairs` lists what was repaired."""
     ready = repair_messages(messages, answered_call_ids=answered_call_ids, max_id_length=MAX_CALL_ID_LENGTH)
     repairs += ready.repairs
     names = names or ToolNames(())
@@ -325,7 +325,7 @@ def openai_messages(
 
 
 def openai_message(message: Message) -> dict[str, Any]:
-    """One message as chat completions have it, by itself: nothing is mended for its neighbours' sake."""
+    """One message in the format of chat completions, without repairs that depend on other messages."""
     if message.role is ChatRole.USER:
         return replace_json_surrogates(_user_message(message, []))  # type: ignore[no-any-return]
     text = message_text(message, [])

@@ -297,7 +297,7 @@ def responses_input(
     reasoning_model: bool = False,
     answered_call_ids: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """Messages as input items; `repairs` gets what was mended."""
+    """Messages as input items; `repairs` lists what was repaired."""
     ready = repair_messages(messages, answered_call_ids=answered_call_ids)
     repairs += ready.repairs
     names = names or ToolNames(())
@@ -410,7 +410,7 @@ def _join_parts(parts: Sequence[Part]) -> str | tuple[Part, ...]:
 
 
 def responses_items(message: Message) -> list[dict[str, Any]]:
-    """One message as input items, by itself: nothing is mended for its neighbours' sake."""
+    """One message as input items, without repairs that depend on other messages."""
     if message.role is ChatRole.TOOL:
         items = [_result_item(message, [])]
     elif message.role is ChatRole.ASSISTANT:
@@ -494,7 +494,7 @@ def _result_item(message: Message, repairs: list[str]) -> dict[str, Any]:
 
 
 def _input_content(message: Message, repairs: list[str]) -> str | list[dict[str, Any]]:
-    """What a user or a tool said: a string where there are no images."""
+    """The content of a user or a tool: a string if there are no images."""
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, TextContent) and part.text:

@@ -181,7 +181,7 @@ def decode_arguments(call: ToolCall) -> dict[str, Any] | None:
 
 
 def arguments_text(value: Any) -> str:
-    """What a provider gave as a call's arguments, as JSON text; text that is no JSON stays as it came."""
+    """The arguments of a call as JSON text; text that is not JSON stays unchanged."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else {}
@@ -235,7 +235,7 @@ INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as every provider can be told of it."""
+    """A tool in a form that every provider can describe."""
 
     name: str
     description: str
@@ -323,7 +323,7 @@ def mark_error(message: Message, text: str) -> str:
 
 
 def image_note(image: ImageContent, where: str, repairs: list[str]) -> str:
-    """Words in the place of an image that cannot be shown there."""
+    """A text that replaces an image which cannot be shown there."""
     repairs.append(f"an image {where} cannot be carried: replaced by a note")
     return "[image]" if image.image.startswith("data:") else f"[image: {image.image}]"
 
@@ -346,13 +346,13 @@ def opening_text(repairs: list[str]) -> str:
 
 
 def closing_text(repairs: list[str]) -> str:
-    """A user's message to end with: many models refuse to go on from an answer of their own."""
+    """A final user message, because many models refuse a request that ends with their own answer."""
     repairs.append("the conversation ends with the assistant's message: a neutral one was put after it")
     return CLOSING_TEXT
 
 
 def build_request(path: str, body: Mapping[str, Any], repairs: Sequence[str]) -> WireRequest:
-    """A request of nothing but well-formed JSON; what was mended is named once."""
+    """A request of well-formed JSON; each repair is listed once."""
     return WireRequest(path=path, body=replace_json_surrogates(body), repairs=tuple(dict.fromkeys(repairs)))
 
 
@@ -363,7 +363,7 @@ SUMMARY_LABEL = "summary"
 
 @dataclass(frozen=True, slots=True)
 class RepairedMessages:
-    """Messages that a format can write down one after the other, and what was mended in them."""
+    """Messages that a format can write one by one, and the repairs that were made."""
 
     messages: list[Message]
     repairs: tuple[str, ...] = ()

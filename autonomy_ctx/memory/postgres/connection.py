@@ -59,7 +59,7 @@ _SELECT_OUTCOME = "SELECT pg_xact_status(%s::text::xid8)"
 
 
 class _Deadline:
-    """The end of a call, and what has gone wrong so far."""
+    """The deadline of a call, and its failures so far."""
 
     __slots__ = ("at", "conflicts", "is_append", "losses", "may_be_stored", "problem")
 
@@ -81,7 +81,7 @@ class _Pool:
         pool = self
 
         class PooledConnection(psycopg.AsyncConnection[Any]):
-            """A connection that tells its pool when it cannot be made, with a cursor for short answers."""
+            """A connection that reports connection failures to its pool, with a cursor for short results."""
 
             short_cursor: psycopg.AsyncCursor[Any]
 
@@ -111,13 +111,13 @@ class _Pool:
         )
 
     def note_failure(self, error: psycopg.Error) -> None:
-        """A server that has no room for one more connection may still serve those that are there."""
+        """Note a failure to connect. A full server may still serve the existing connections."""
         self.connect_error = error
         if not (is_full(error) and any(not connection.closed for connection in self.connections)):
             self.lose()
 
     def lose(self) -> None:
-        """Drop all idle connections, and let those that wait for one try again."""
+        """Close all idle connections, and let waiting calls try again."""
         if not self.is_lost:
             self.is_lost = True
             _run_in_background(self.loop, self.close())
@@ -208,7 +208,7 @@ class Database:
         self._process = os.getpid()
 
     async def read(self, work: Work[T]) -> T:
-        """Do what may be done more than once."""
+        """Run a read, which may be repeated."""
         return await self._repeat(work, self._begin())
 
     async def append(self, work: Work[T]) -> T:
@@ -241,7 +241,10 @@ class Database:
             await self._recover(failure, deadline)
 
     async def survives(self, statement: sql.Composed) -> bool:
-        """Whether the server computes something, and does not end with it. It is asked once, on its own."""
+        """Whether the server can run a statement without crashing.
+
+        It is run once, on a separate connection.
+        """
         self.check_usable()
         try:
             async with await psycopg.AsyncConnection.connect(self.url, **self.options) as connection:
@@ -252,7 +255,7 @@ class Database:
         return True
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -285,7 +288,7 @@ class Database:
         return _Deadline(self.check_usable().time() + self.timeout)
 
     async def _attempt(self, work: Work[T], deadline: _Deadline) -> T:
-        """Do it once on a connection of the pool."""
+        """Make one attempt on a connection of the pool."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None or pool.is_lost or self._process != os.getpid():
@@ -315,7 +318,7 @@ class Database:
         return result
 
     def _busy_error(self, pool: _Pool, deadline: _Deadline) -> StoreError:
-        """Why there was no connection in time: something failed, none could be made, or all were in use."""
+        """The error for a call that got no connection in time: it failed, or all were in use."""
         if deadline.losses:
             return self._outage_error(deadline)
         if sum(not connection.closed for connection in pool.connections) < self.pool_size:
@@ -330,7 +333,7 @@ class Database:
         )
 
     async def _recover(self, error: psycopg.Error, deadline: _Deadline) -> None:
-        """Wait until it makes sense to try again, or raise what the user should see."""
+        """Wait before the next attempt, or raise the error that the user should see."""
         loop = asyncio.get_running_loop()
         failure = classify(error)
         if failure is Failure.FINAL:
@@ -431,7 +434,7 @@ class Database:
                 raise StoreClosed(self.name)
 
     def _leave_parent_process(self) -> None:
-        """In the child of a fork, the connections are the parent's: they must not even be closed."""
+        """After an os.fork, the connections belong to the parent and must not even be closed."""
         if self._process != os.getpid():
             _inherited_pools.extend(self._pools.values())
             self._pools, self._opening, self._process = {}, {}, os.getpid()
@@ -456,7 +459,7 @@ async def _commit(work: Work[T], transaction: _Transaction[T], connection: Conne
 
 
 async def _give_back(pool: _Pool, connection: Connection, guard: _Guard) -> None:
-    """Give a connection back after a failure; an open transaction is rolled back, a broken one dropped."""
+    """Return a connection after a failure: roll back an open transaction, or drop a broken connection."""
     is_idle = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
     if not is_idle and not guard.has_expired:
         # Still before the deadline: a server that has fallen silent must not keep it for ever.
@@ -467,9 +470,9 @@ async def _give_back(pool: _Pool, connection: Connection, guard: _Guard) -> None
 
 
 def _cancel_until_done(task: asyncio.Task[Any] | None) -> None:
-    """Cancel a worker of the pool, which takes a cancelled attempt to connect for one that failed.
+    """Cancel a worker of the pool, which treats a cancelled attempt to connect as a failed one.
 
-    Otherwise a loop that ends while a connection is made would wait for the worker for ever.
+    Otherwise an event loop that ends while a connection is being made would wait for the worker forever.
     """
     if task is not None and not task.done():
         loop = task.get_loop()

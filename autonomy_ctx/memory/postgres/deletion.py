@@ -89,7 +89,7 @@ _UPDATE_CONVERSATION = f"""
 
 
 class RangeLoss(NamedTuple):
-    """So many messages that a conversation has lost between two positions."""
+    """The number of messages that a conversation has lost between two positions."""
 
     conversation_id: int
     first: int
@@ -117,7 +117,7 @@ async def delete(
 async def _delete_wholly(
     connection: psycopg.AsyncConnection[Any], find: Callable[[], Awaitable[list[int]]]
 ) -> int:
-    """Delete conversations with all that was made from them; their messages go from their forks too."""
+    """Delete conversations with all derived data; their messages are deleted from their forks too."""
     meant: list[int] = []
     losses: list[RangeLoss] = []
 

@@ -92,7 +92,7 @@ def classify(error: psycopg.Error) -> Failure:
 
 
 def describe(error: psycopg.Error) -> str:
-    """What is wrong, in a few words without anything of the statement or the URL."""
+    """The problem in a few words, without any part of the statement or the URL."""
     text, state = str(error).lower(), error.sqlstate
     if state == _READ_ONLY_STATE or "session is read-only" in text or "session is not read-only" in text:
         return "the server is read-only, as a replica is"
@@ -121,7 +121,7 @@ def is_full(error: psycopg.Error) -> bool:
 
 
 def is_refusal(error: psycopg.Error) -> bool:
-    """Whether a server has refused a connection for good: a wrong password, say, or no such database."""
+    """Whether a retry would not help: a wrong password, for example, or an unknown database."""
     if error.sqlstate is not None:
         return error.sqlstate.startswith(tuple(_REFUSED_STATES))
     if is_full(error):
@@ -191,7 +191,7 @@ def outage_error(path: str, problem: str, seconds: float, *, may_be_stored: bool
 
 
 def damage_error(path: str, problem: str) -> StoreCorrupt:
-    """The error for rows that cannot be what was stored."""
+    """The error for rows that cannot be decoded."""
     return StoreCorrupt(path=path, problem=problem, advice="Restore a backup of the database")
 
 

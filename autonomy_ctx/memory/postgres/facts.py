@@ -96,7 +96,7 @@ async def read_profile_facts(
 
 
 async def read_all_facts(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[Fact]:
-    """Every fact that is kept, as it was written, with what became of it."""
+    """All stored facts in the order of writing, with their states."""
     rows = await (await connection.execute(_SELECT_ALL, (conversation_id,))).fetchall()
     return [make_fact(decode_fact_row(row[:-1]), ended_state(row[-1])) for row in rows]
 
@@ -108,7 +108,7 @@ async def write_facts(
     *,
     segment: int = NO_SEGMENT,
 ) -> list[Fact]:
-    """Make changes; the facts that they add. The conversation is locked."""
+    """Make changes, and return the added facts. The conversation is locked."""
     if not changes:
         return []
     cursor = await connection.execute(
@@ -136,7 +136,7 @@ async def write_facts(
 
 
 async def remove_fact(connection: psycopg.AsyncConnection[Any], conversation_id: int, number: int) -> bool:
-    """Forget a fact that holds; what it stood for does not come back."""
+    """Remove a fact that holds. The fact that it replaced does not come back."""
     cursor = await connection.execute(
         "DELETE FROM autonomy_ctx.fact WHERE conversation_id = %s AND number = %s AND ended_by IS NULL "
         "AND NOT is_done RETURNING target",
@@ -151,7 +151,7 @@ async def remove_fact(connection: psycopg.AsyncConnection[Any], conversation_id:
 async def drop_facts(
     connection: psycopg.AsyncConnection[Any], conversation_id: int, which: str, *values: int
 ) -> int:
-    """Drop derived rows, by one of the statements of this module; what they ended holds again."""
+    """Delete derived rows with one of the statements of this module; facts that they ended hold again."""
     cursor = await connection.execute(which, (conversation_id, *values))
     numbers = [number for (number,) in await cursor.fetchall()]
     if numbers:
@@ -163,7 +163,7 @@ async def drop_facts(
 
 
 async def read_fact_rows(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[EndedFact]:
-    """Every row that is kept, and what ended it."""
+    """All rows, and what ended each."""
     rows = await (await connection.execute(_SELECT_ROWS, (conversation_id,))).fetchall()
     return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
@@ -171,7 +171,7 @@ async def read_fact_rows(connection: psycopg.AsyncConnection[Any], conversation_
 async def read_forkable_facts(
     connection: psycopg.AsyncConnection[Any], conversation_id: int, at: int, covered: int
 ) -> tuple[dict[int, FactRow], dict[int, int]]:
-    """What `fork_facts` has to know of a fork at a position: rows by number, and what ended them."""
+    """The input of `fork_facts` for a fork at a position: rows by number, and what ended them."""
     values = {"id": conversation_id, "at": at, "covered": covered}
     found = await (await connection.execute(_SELECT_FORKABLE, values)).fetchall()
     ended_by = {row[0]: row[-1] for row in found if row[-1] is not None}
@@ -199,7 +199,7 @@ async def _insert(
 async def _end(
     connection: psycopg.AsyncConnection[Any], conversation_id: int, ended: Sequence[tuple[int, int]]
 ) -> None:
-    """Have facts end by rows, or by a removal."""
+    """Mark facts as ended by rows."""
     if ended:
         numbers, ends = ([*column] for column in zip(*ended, strict=True))
         await connection.execute(_END, (numbers, ends, conversation_id))

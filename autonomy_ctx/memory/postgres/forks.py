@@ -116,7 +116,7 @@ async def shared_until(connection: psycopg.AsyncConnection[Any], key: Key) -> in
 async def _read_segments(
     connection: psycopg.AsyncConnection[Any], conversation_id: int, at: int
 ) -> list[StoredSegment]:
-    """The segments of a fork; what replaced ones are needed is read from the top down."""
+    """The segments of a fork; replaced segments are read only if they are needed."""
     active = await read_active_segments(connection, conversation_id)
     pending, replaced = active, list[ReplacedSegment]()
     while reaching := [one.number for one in pending if one.first <= at < one.last]:
@@ -129,7 +129,7 @@ async def _read_segments(
 async def _count_until(
     connection: psycopg.AsyncConnection[Any], conversation_id: int, head: Head, at: int
 ) -> int:
-    """How many messages there are up to a position. Only where some were deleted they are counted."""
+    """How many messages there are up to a position. They are counted only if some were deleted."""
     if at == head.position:
         return head.count
     if head.count == head.position:

@@ -72,7 +72,7 @@ _POSTPONE = f"""
 
 
 def work_topic(task: str) -> str:
-    """What those are told of who wait for a task."""
+    """The notification topic of a task."""
     return f"work {sha256(task.encode()).hexdigest()}"
 
 
@@ -116,7 +116,7 @@ async def extend(connection: psycopg.AsyncConnection[Any], lease: Lease, seconds
 
 
 async def settle(connection: psycopg.AsyncConnection[Any], lease: Lease, again_in: float | None) -> bool:
-    """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
+    """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
     meant = (key_digest(lease.key), lease.fence)
     if again_in is None:
         return (await connection.execute(_SETTLE, (*meant, lease.owner))).rowcount > 0
@@ -125,7 +125,7 @@ async def settle(connection: psycopg.AsyncConnection[Any], lease: Lease, again_i
 
 
 async def is_leased(connection: psycopg.AsyncConnection[Any], conversation_id: int, fence: int) -> bool:
-    """Whether the lease with this fence is the newest and not let go; it may have run out."""
+    """Whether the lease with this fence is the newest and not released; it may have expired."""
     cursor = await connection.execute(
         """
         SELECT 1 FROM autonomy_ctx.conversation c JOIN autonomy_ctx.work w ON w.conversation_id = c.id

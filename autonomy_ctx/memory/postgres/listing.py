@@ -64,21 +64,21 @@ _SELECT_NAMES = """
 async def list_agents(
     connection: psycopg.AsyncConnection[Any], scope: str | None, after: str | None, limit: int
 ) -> list[str]:
-    """The first agents after a name, perhaps those of one scope."""
+    """The first agents after a name, in all scopes or in one."""
     return await _list_names(connection, "agent", "scope", scope, after, limit)
 
 
 async def list_scopes(
     connection: psycopg.AsyncConnection[Any], agent: str | None, after: str | None, limit: int
 ) -> list[str]:
-    """The first scopes after a name, perhaps those with one agent."""
+    """The first scopes after a name, with all agents or with one."""
     return await _list_names(connection, "scope", "agent", agent, after, limit)
 
 
 async def list_conversations(
     connection: psycopg.AsyncConnection[Any], scope: str, agent: str | None, after: Key | None, limit: int
 ) -> list[ConversationInfo]:
-    """The first conversations of a scope after a key, perhaps those with one agent."""
+    """The first conversations of a scope after a key, with all agents or with one."""
     if after is None:
         page = _FIRST_PAGE if agent is None else _FIRST_PAGE_OF_AGENT
     else:
@@ -103,7 +103,7 @@ async def _list_names(
     after: str | None,
     limit: int,
 ) -> list[str]:
-    """The first names of one column after a name, perhaps those beside one name of the other column."""
+    """The first names of one column after a name, optionally filtered by the other column."""
     statement = _SELECT_NAMES.format(
         column=column,
         condition="true" if other_name is None else f"{other} = %(other)s",

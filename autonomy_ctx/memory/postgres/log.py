@@ -190,7 +190,7 @@ async def find_conversation_ids(
     *,
     lock: bool,
 ) -> list[int]:
-    """The numbers of the conversations that are meant: of a scope, perhaps of one agent or name."""
+    """The row ids of the conversations of a scope, optionally of one agent or one name."""
     if agent is not None and conversation is not None:
         found = await find_conversation(connection, Key(agent, scope, conversation), lock=lock)
         return [] if found is None else [found[0]]
@@ -273,7 +273,7 @@ async def append_known(
 ) -> list[int]:
     """Store those of the drafts that are new; for the others, give the positions they have.
 
-    In a transaction: nobody else can append in between.
+    Call it in a transaction, so that no other append comes in between.
     """
     conversation_id, head = await ensure_conversation(connection, key)
     known = await find_messages(connection, conversation_id, [draft.message.id for draft in drafts])

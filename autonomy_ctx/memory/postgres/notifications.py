@@ -89,7 +89,7 @@ class _Listener:
         _wake(self._waiting.pop(topic, ()))
 
     def note_all(self) -> None:
-        """Wake all: what was sent while nobody listened is not known."""
+        """Wake all waiting tasks, because notifications may have been missed."""
         self.number += 1
         self._last.clear()
         self._last_of_others = self.number
@@ -146,7 +146,7 @@ class _Listener:
 class Notifications:
     """Wakes those of this process who wait, in each event loop.
 
-    `dsn` is where to listen, straight at the server; with None, nobody listens and all poll.
+    `dsn` is a direct connection to the server, to listen on; with None, all tasks poll.
     """
 
     def __init__(self, dsn: str | None, options: dict[str, Any]) -> None:
@@ -167,12 +167,12 @@ class Notifications:
         return self._listener().number
 
     def note_look(self, topic: str) -> None:
-        """Note that somebody looks into a table now, and may wait later for what comes from here on."""
+        """Note that a task reads a table now, and may later wait for changes from here on."""
         listener = self._listener()
         listener.looks[topic] = listener.number
 
     async def wait_since_look(self, topic: str, seconds: float) -> None:
-        """Wait until a topic was told of since somebody last looked, at most so many seconds."""
+        """Wait until a topic was notified since the last read, at most so many seconds."""
         await self.wait(topic, self._listener().looks.get(topic, 0), seconds)
 
     async def wait(self, topic: str, since: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """Message search in the PostgreSQL store.
 
-The index is updated when somebody searches, one block per transaction, so that appends are not slowed down. A
+The index is updated by the next search, one block per transaction, so that appends are not slowed down. A
 block is read and split into terms before the transaction that writes it. That transaction blocks a deletion
 of the same conversation, but no append. Terms are split, folded and stemmed in Python, with the same result
 as in the other stores. PostgreSQL stores them as a `tsvector`, finds them, and ranks the results by BM25.
@@ -225,7 +225,7 @@ async def search(
 async def _update_index(
     database: Database, search_scope: SearchScope, unindexed: Sequence[tuple[int, int]]
 ) -> None:
-    """Take in what the index lacks, in turn with whoever else writes."""
+    """Index the missing messages, one process at a time."""
 
     async def read(connection: Connection) -> list[IndexBlock]:
         return await read_index_blocks(connection, unindexed)

@@ -70,7 +70,7 @@ _DELETE_PIN = "DELETE FROM autonomy_ctx.pin WHERE conversation_id = %s AND posit
 
 
 async def read_summary(connection: psycopg.AsyncConnection[Any], key: Key) -> SummaryState:
-    """The segments in force, the pins and the facts, in one snapshot."""
+    """The current segments, the pins and the facts, in one snapshot."""
     cursor = await connection.execute(_SELECT_SUMMARY, (key_digest(key),))
     found = await cursor.fetchone()
     if found is None:
@@ -103,7 +103,7 @@ async def commit_segment(
     fence: int | None,
     facts: Sequence[FactChange] | None,
 ) -> bool:
-    """Put a segment and its facts in force, or change nothing when it does not fit any more."""
+    """Store a segment and its facts as current, or change nothing if it no longer fits."""
     found = await find_conversation(connection, key, lock=True)
     if found is None or found[1].generation != generation:
         return False
@@ -165,7 +165,7 @@ async def undo_segment(connection: psycopg.AsyncConnection[Any], key: Key) -> bo
 async def drop_segments(
     connection: psycopg.AsyncConnection[Any], scope: str, agent: str | None, conversation: str | None
 ) -> int:
-    """Delete all segments and what is owed; how many of the segments were in force."""
+    """Delete all segments and due work, and return how many segments were current."""
     in_force = 0
     for conversation_id in await find_conversation_ids(connection, scope, agent, conversation, lock=True):
         meant = (conversation_id,)
@@ -189,7 +189,7 @@ async def pin(
     replaces: str | None,
     source: PinSource,
 ) -> bool:
-    """Pin a message, perhaps in place of another, or let it go; false when there is no such message."""
+    """Pin a message, optionally instead of another, or unpin it; false if there is no such message."""
     found = await find_conversation(connection, key, lock=True)
     if found is None:
         return False

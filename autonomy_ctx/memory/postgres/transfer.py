@@ -202,7 +202,7 @@ async def import_messages(
 async def import_conversation(
     connection: psycopg.AsyncConnection[Any], key: Key, copy: ConversationCopy
 ) -> None:
-    """Put what belongs to a conversation beside its messages in the place of what is there."""
+    """Replace all data of a conversation except its messages."""
     conversation_id, _ = await ensure_conversation(connection, key)
     for table in ("segment", "fact", "pin", "record", "shared_range"):
         await connection.execute(

@@ -122,7 +122,7 @@ class _Line(NamedTuple):
         return next((place for place in self.places if place.owner == owner), None)
 
     def may_begin(self, owner: str) -> bool:
-        """Whether an owner holds the turn, or nobody does and nobody waits before it."""
+        """Whether the owner holds the turn, or the turn is free and no other waits before it."""
         if self.holder and self.owner == owner:
             return True
         own = self.find(owner)
@@ -131,7 +131,7 @@ class _Line(NamedTuple):
 
 
 def turn_topic(key: Key) -> str:
-    """What those are told of who wait for a turn of a conversation."""
+    """The notification topic of a conversation's turns."""
     return f"turn {log.key_digest(key).hex()}"
 
 
@@ -143,7 +143,7 @@ async def begin_free_turn(
     seconds: float,
     after: int | None,
 ) -> TurnStart | None:
-    """Take a turn that nobody has and nobody waits for, and append, in one statement; None if it did not."""
+    """Acquire a free turn without waiters and append, in one statement; None if that was not possible."""
     number, last_user, digest = len(drafts), log.last_user_draft(drafts), log.key_digest(key)
     values: tuple[Any, ...]
     if after:

@@ -195,7 +195,7 @@ async def pass_trial(connection: Connection, trial: Trial) -> None:
 
 
 async def use_embedder(connection: Connection, name: str, dimensions: int, trial: Trial) -> EmbedderInForce:
-    """Put an embedder in force, under a number of its own; in a transaction."""
+    """Make an embedder the active one, under a new number; in a transaction."""
     await connection.execute(_LOCK, (LOCK_NUMBER,))
     problem = trial.problem
     if not problem and not await _is_true(connection, _HAS_COLUMN):
@@ -240,7 +240,7 @@ async def _add_column(connection: Connection, schema: str) -> str:
 async def read_unembedded(
     connection: Connection, search_scope: SearchScope, embedder: int, limit: int
 ) -> list[TextBlock] | None:
-    """The next blocks without vectors; None if the embedder is not in force."""
+    """The next blocks without vectors; None if the embedder is not active."""
     if not await _is_true(connection, _IS_IN_FORCE, (embedder,)):
         return None
     agent, scope, conversation = search_scope
@@ -266,7 +266,7 @@ async def read_unembedded(
 async def put_vectors(
     connection: Connection, blocks: Sequence[VectorBlock], embedder: EmbedderInForce
 ) -> bool:
-    """Store vectors and move the marks, if their embedder is in force; in a transaction."""
+    """Store vectors and the progress, if their embedder is active; in a transaction."""
     if not await _is_true(connection, _IS_IN_FORCE, (embedder.number,)):
         return False
     digests = {block.key: key_digest(block.key) for block in blocks}

@@ -31,7 +31,7 @@ logger = logging.getLogger("autonomy_ctx.memory")
 
 
 def translate_error(error: BaseException, path: str, seconds: float) -> BaseException:
-    """The error a user should see; an error that is already ours, or is no store's, stays."""
+    """The error that a user should see. Errors that are already ours, or not of a store, stay unchanged."""
     if isinstance(error, AutonomyCtxError):
         return error
     if isinstance(error, OSError):
@@ -124,7 +124,7 @@ def check_location(path: str, mounts: str | None = None) -> None:
 
 
 def check_folder(path: str) -> None:
-    """Raise the error a user should see if `path` is no place for a file."""
+    """Raise the error that a user should see, if no file can be at `path`."""
     file = Path(path).absolute()
     if not file.parent.is_dir():
         raise StoreUnavailable(
@@ -204,7 +204,7 @@ class FileLock:
         _locks.add(self)
 
     def acquire(self, wanted: Callable[[], bool]) -> bool:
-        """Take the lock, for as long as it is wanted; whether it was taken."""
+        """Wait for the lock while the caller still wants it. Returns whether it was acquired."""
         polls = 0
         while not self.try_acquire():
             if not wanted():
@@ -245,12 +245,12 @@ class FileLock:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, NEW_FILE_MODE)
 
     def _in_place(self) -> bool:
-        """Whether the file at the path is still the one that is locked: whoever comes later locks that."""
+        """Whether the file at the path is still the locked one; other processes lock the file at the path."""
         own = os.fstat(self._file)
         return _file_identity(self.path) == (own.st_dev, own.st_ino)
 
     def close(self) -> None:
-        """Let go of the file; in a forked child this leaves the parent's lock alone."""
+        """Close the file; in a forked child this does not affect the parent's lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

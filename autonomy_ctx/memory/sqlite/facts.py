@@ -82,7 +82,7 @@ def read_profile_facts(connection: sqlite3.Connection, agent: str, scope: str) -
 
 
 def read_all_facts(connection: sqlite3.Connection, conversation_id: int) -> list[Fact]:
-    """Every fact that is kept, as it was written, with what became of it."""
+    """All stored facts in the order of writing, with their states."""
     rows = connection.execute(_SELECT_ALL, (conversation_id,)).fetchall()
     states = [ended_state(None if row[-1] is None else bool(row[-1])) for row in rows]
     return [make_fact(decode_fact_row(row[:-1]), state) for row, state in zip(rows, states, strict=True)]

@@ -163,7 +163,7 @@ def add_messages(
 
 
 def remove_messages(connection: sqlite3.Connection, conversation_id: int, after: int, last: int) -> None:
-    """Take out what the index has of messages that come into it anew."""
+    """Remove the index entries of messages that are indexed again."""
     old = connection.execute(_SELECT_ENTRIES, (conversation_id, after, last)).fetchall()
     _delete_rows(connection, old)
 
@@ -238,7 +238,7 @@ def needs_purge(connection: sqlite3.Connection) -> bool:
 
 
 def purge_index_step(connection: sqlite3.Connection) -> bool:
-    """Take a step towards an index without a byte of what was deleted; whether there are more to take.
+    """Purge some deleted text from the index. Returns whether more steps are needed.
 
     FTS5 only marks what is deleted; its words are gone when all parts of the index are merged into one.
     """

@@ -86,7 +86,7 @@ def extend(transaction: Transaction, lease: Lease, seconds: float, now: float) -
 
 
 def settle(transaction: Transaction, lease: Lease, again_in: float | None, now: float) -> bool:
-    """Let go of a lease, and of the row unless it is due again; false when the lease was lost."""
+    """Release a lease, and delete the row unless it is due again; false if the lease was lost."""
     connection = transaction.flushed_connection()
     conversation_id = _leased_conversation(connection, lease)
     if conversation_id is None:
@@ -105,7 +105,7 @@ def settle(transaction: Transaction, lease: Lease, again_in: float | None, now: 
 
 
 def is_leased(connection: sqlite3.Connection, conversation_id: int, fence: int) -> bool:
-    """Whether the lease with this fence is the newest and not let go; it may have run out."""
+    """Whether the lease with this fence is the newest and not released; it may have expired."""
     found = connection.execute(
         """
         SELECT 1 FROM conversation c JOIN work w ON w.conversation_id = c.id

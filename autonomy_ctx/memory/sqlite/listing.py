@@ -44,21 +44,21 @@ _SELECT_NAMES = """
 def list_agents(
     connection: sqlite3.Connection, scope: str | None, after: str | None, limit: int
 ) -> list[str]:
-    """The first agents after a name, perhaps those of one scope."""
+    """The first agents after a name, in all scopes or in one."""
     return _list_names(connection, "agent", "scope", scope, after, limit)
 
 
 def list_scopes(
     connection: sqlite3.Connection, agent: str | None, after: str | None, limit: int
 ) -> list[str]:
-    """The first scopes after a name, perhaps those with one agent."""
+    """The first scopes after a name, with all agents or with one."""
     return _list_names(connection, "scope", "agent", agent, after, limit)
 
 
 def list_conversations(
     connection: sqlite3.Connection, scope: str, agent: str | None, after: Key | None, limit: int
 ) -> list[ConversationInfo]:
-    """The first conversations of a scope after a key, perhaps those with one agent."""
+    """The first conversations of a scope after a key, with all agents or with one."""
     condition = "c.scope = :scope"
     if agent is not None:
         condition += " AND c.agent = :agent"
@@ -89,7 +89,7 @@ def _list_names(
     after: str | None,
     limit: int,
 ) -> list[str]:
-    """The first names of one column after a name, perhaps those beside one name of the other column."""
+    """The first names of one column after a name, optionally filtered by the other column."""
     statement = _SELECT_NAMES.format(
         column=column,
         condition="true" if other_name is None else f"{other} = :other",

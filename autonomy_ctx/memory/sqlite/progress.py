@@ -51,7 +51,7 @@ class ProgressFile:
         self._file: int | None = None
 
     def read(self) -> Progress | None:
-        """What it says; None when there is no such file, or nothing whole in it."""
+        """The content of the file; None if there is no file or it is not complete."""
         try:
             with open(self.path, "rb") as file:
                 return decode_progress(file.read(1024))
@@ -59,7 +59,7 @@ class ProgressFile:
             return None
 
     def write(self, progress: Progress) -> None:
-        """Say how far the database has come. When that fails, the file lags behind, which is no harm."""
+        """Write the progress of the database. A failure is harmless: the file is then only behind."""
         with suppress(OSError):
             if self._file is not None and not os.fstat(self._file).st_nlink:
                 self.close()

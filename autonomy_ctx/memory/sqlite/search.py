@@ -1,9 +1,9 @@
 """Message search in the SQLite store.
 
-The index is updated when somebody searches, one block per transaction, so that appends are not slowed down
-and do not have to wait. A block is read and split into terms before the transaction that writes it. Deleted
-messages are purged from the index in steps. Messages that were indexed with an older folding of words stay
-searchable until they are indexed again, in the same blocks.
+The index is updated by the next search, one block per transaction, so that appends are not slowed down and do
+not have to wait. A block is read and split into terms before the transaction that writes it. Deleted messages
+are purged from the index in steps. Messages that were indexed with an older folding of words stay searchable
+until they are indexed again, in the same blocks.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SearchScope(NamedTuple):
 
 
 class PendingIndexWork(NamedTuple):
-    """What must be done before a search: conversations to index up to a position, and perhaps a purge."""
+    """The work before a search: conversations to index up to a position, and a purge if needed."""
 
     unindexed: list[tuple[int, int]]
     needs_purge: bool

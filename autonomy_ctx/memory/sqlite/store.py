@@ -509,7 +509,7 @@ class SqliteStore:
     async def _update_index(
         self, search_scope: search_rows.SearchScope, unindexed: list[tuple[int, int]]
     ) -> None:
-        """Have the index follow the log, in turn with whoever else writes."""
+        """Index new messages, one writer at a time."""
 
         def read(connection: sqlite3.Connection) -> list[search_rows.IndexBlock]:
             return search_rows.read_index_blocks(connection, unindexed)

@@ -41,7 +41,7 @@ _SELECT_PINNED_BYTES = """
 
 
 def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
-    """The segments in force and the pins, in one snapshot."""
+    """The current segments and the pins, in one snapshot."""
     with _snapshot(connection):
         found = find_conversation(connection, key)
         return SummaryState(Head()) if found is None else _read_state(connection, *found)
@@ -66,7 +66,7 @@ def commit_segment(
     facts: Sequence[FactChange] | None,
     now: float,
 ) -> bool:
-    """Put a segment and its facts in force, or change nothing when it does not fit any more."""
+    """Store a segment and its facts as current, or change nothing if it no longer fits."""
     connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     if found is None or found[1].generation != generation:
@@ -116,7 +116,7 @@ def undo_segment(transaction: Transaction, key: Key) -> bool:
 
 
 def drop_segments(transaction: Transaction, scope: str, agent: str | None, conversation: str | None) -> int:
-    """Delete all segments and what is owed; how many of the segments were in force."""
+    """Delete all segments and due work, and return how many segments were current."""
     connection = transaction.flushed_connection()
     in_force = 0
     for conversation_id in find_conversation_ids(connection, scope, agent, conversation):
@@ -142,7 +142,7 @@ def pin(
     source: PinSource,
     now: float,
 ) -> bool:
-    """Pin a message, perhaps in place of another, or let it go; false when there is no such message."""
+    """Pin a message, optionally instead of another, or unpin it; false if there is no such message."""
     connection = transaction.flushed_connection()
     found = find_conversation(connection, key)
     place = None if found is None else find_message(connection, found[0], message_id)

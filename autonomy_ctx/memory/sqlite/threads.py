@@ -37,7 +37,7 @@ Connect = Callable[[float, bool], sqlite3.Connection]
 class Reader:
     """Two connections: one that any thread may use for a moment, one for the reading thread.
 
-    The reading thread opens and closes both. It never waits for whoever is writing.
+    The reader thread opens and closes both. It never waits for a writer.
     """
 
     def __init__(self, path: str, timeout: float, connect: Connect, *, accept_shorter: bool = False) -> None:
@@ -188,7 +188,7 @@ class Writer:
         worker: WorkerThread,
         start: str = "BEGIN IMMEDIATE",
     ) -> bool:
-        """Take the lock and start a transaction, for as long as somebody waits for it."""
+        """Acquire the lock and start a transaction, while a caller still waits for it."""
         while worker.has_waiters() and lock.acquire(worker.has_waiters):
             try:
                 connection.execute(start)
@@ -238,7 +238,7 @@ class Writer:
             self._progress.write(progress)
 
     def _ensure_open(self, worker: WorkerThread) -> tuple[sqlite3.Connection, FileLock] | None:
-        """The connection and the lock; None when nobody waits any more for the file to be opened."""
+        """The connection and the lock; None if no caller waits any more."""
         # Every time: what is written to a file that is gone is gone with it.
         self.file.invalidate()
         if self.connection is None or self.lock is None or not self.file.matches_path():
@@ -271,7 +271,7 @@ class Writer:
         return connection
 
     def _set_up(self, connection: sqlite3.Connection, worker: WorkerThread) -> None:
-        """Make or bring up to date the tables, for as long as somebody waits for it."""
+        """Create or migrate the tables, while a caller still waits for it."""
         while True:
             try:
                 current = is_current(connection, self._path)

@@ -148,7 +148,7 @@ def import_messages(transaction: Transaction, key: Key, rows: Sequence[MessageRo
 
 
 def import_conversation(transaction: Transaction, key: Key, copy: ConversationCopy) -> None:
-    """Put what belongs to a conversation beside its messages in the place of what is there."""
+    """Replace all data of a conversation except its messages."""
     conversation_id = transaction.conversation_id(key)
     connection = transaction.flushed_connection()
     for table in ("segment", "fact", "pin", "record", "shared_range"):

@@ -137,7 +137,7 @@ def may_begin(connection: sqlite3.Connection, key: Key, ticket: int, now: float)
 
 
 def _may_begin(connection: sqlite3.Connection, line: _Line, ticket: int | None, now: float) -> bool:
-    """Whether nobody holds the turn and nobody waits before a ticket, or before the end of the line."""
+    """Whether the turn is free and no other waits before a ticket, or before the end of the queue."""
     if line.holder and line.holder == ticket:
         return True
     if line.holder and _is_live(line.owner, line.until, now):

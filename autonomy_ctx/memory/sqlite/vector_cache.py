@@ -112,7 +112,7 @@ class VectorCache:
             self._lock.release()
 
     def forget(self, scope: str) -> None:
-        """Let go of a scope from which something was deleted."""
+        """Drop a scope from which something was deleted."""
         for key in list(self._matrices):
             if key[1] == scope:
                 self._matrices.pop(key, None)
@@ -199,7 +199,7 @@ class VectorCache:
         return cached.matrix
 
     def _shrink(self) -> None:
-        """Let go of what was not searched for longest."""
+        """Drop the least recently searched matrices."""
         size = self.size_bytes
         for key in list(self._matrices):
             if size <= self._max_bytes:

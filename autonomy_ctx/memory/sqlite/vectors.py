@@ -49,7 +49,7 @@ _COUNT_REMOVAL = """
 
 
 def use_embedder(connection: sqlite3.Connection, name: str, dimensions: int) -> int:
-    """Put an embedder in force, under a number of its own."""
+    """Make an embedder the active one, under a new number."""
     found = connection.execute(_SELECT_EMBEDDER).fetchone()
     if found is None:
         connection.execute("INSERT INTO embedder VALUES (1, ?, ?)", (name, dimensions))
@@ -77,7 +77,7 @@ def read_unembedded(
     embedder: int,
     limit: int,
 ) -> list[TextBlock] | None:
-    """The next blocks without vectors, in one snapshot; None if the embedder is not in force."""
+    """The next blocks without vectors, in one snapshot; None if the embedder is not active."""
     blocks: list[TextBlock] = []
     connection.execute("BEGIN")
     try:
@@ -103,7 +103,7 @@ def read_unembedded(
 
 
 def put_vectors(connection: sqlite3.Connection, blocks: Sequence[VectorBlock], embedder: int) -> bool:
-    """Store vectors and move the marks, if their embedder is in force."""
+    """Store vectors and the progress, if their embedder is active."""
     if not is_in_force(connection, embedder):
         return False
     for key, start, end, vectors in blocks:
