@@ -1,6 +1,6 @@
 """The ASGI application of a node's HTTP API: the checks of requests, and the routes.
 
-`application` puts it together. `http.py` runs it.
+`application` makes it, and `http.py` runs it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TENANT_FIELDS = ("message", "conversation", "stream", "message_id")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """One turn as a client asks for it."""
+    """The request of a client for one turn."""
 
     message: str | list[Any]
     scope: str = SCOPE
@@ -66,7 +66,7 @@ class TurnRequest:
     params: dict[str, Any] | None = None
 
     def options(self) -> dict[str, Any]:
-        """What `send` and `stream` of an agent take besides the message."""
+        """The arguments of `send` and `stream` besides the message."""
         return {
             "scope": self.scope,
             "conversation": self.conversation,
@@ -78,7 +78,7 @@ class TurnRequest:
 async def read_turn_request(
     request: Request, *, body_seconds: float, scope: str | None = None
 ) -> TurnRequest:
-    """The turn that a POST asks for; in `scope`, if the client may not name one."""
+    """The turn of a POST request; in `scope`, if the client may not name one."""
     # A form of a web page can send anything but this type without asking the server first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _unsupported_encoding("send JSON, with the header `content-type: application/json`")
@@ -134,7 +134,7 @@ def parse_turn_request(raw: bytes, scope: str | None = None) -> TurnRequest:
 
 
 def parse_history(query: Mapping[str, str]) -> dict[str, Any]:
-    """What `history` of an agent is asked for."""
+    """The arguments for `history` of an agent."""
     known = ("scope", "conversation", "limit")
     unknown = next((name for name in query if name not in known), None)
     if unknown is not None:
@@ -184,7 +184,7 @@ def _too_large() -> RequestRefused:
 class HealthState:
     """Whether a node is healthy, as it was within the last second.
 
-    Anybody may ask without a token, and to find out takes a write.
+    The check needs a write, and clients without a token may request it, so the result is cached.
     """
 
     def __init__(self, node: Node, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -193,7 +193,7 @@ class HealthState:
         self._healthy, self._until = False, -math.inf
 
     async def healthy(self) -> bool:
-        """The last answer, or a new one when it is older than a second; many who ask at once share it."""
+        """The last result, or a new one if it is older than a second; concurrent requests share it."""
         async with self._lock:
             if self._clock() >= self._until:
                 self._healthy = await self._node.healthy()
@@ -202,7 +202,7 @@ class HealthState:
 
 
 class Routes:
-    """What the API does with a node."""
+    """The routes of the API of a node."""
 
     def __init__(self, node: Node, *, keep_alive_seconds: float, limits: ServerLimits) -> None:
         self._node, self._keep_alive_seconds, self._limits = node, keep_alive_seconds, limits
@@ -244,7 +244,7 @@ class Routes:
 
 
 async def _history_body(messages: Sequence[Mapping[str, Any]]) -> AsyncIterator[bytes]:
-    """Messages as JSON, in pieces of some size: a client that reads slowly has few of them made ahead."""
+    """Messages as JSON in pieces, so that little is prepared ahead for a client that reads slowly."""
     piece = bytearray(b'{"messages":[')
     for number, message in enumerate(messages):
         piece += (b"," if number else b"") + await encode_large_json(message)
@@ -267,7 +267,7 @@ async def answer_turn(
 
 
 async def _answer_whole_turn(agent: Agent, turn: TurnRequest, receive: Receive) -> Response:
-    """The whole turn; when the client goes away meanwhile, the turn ends there."""
+    """The whole turn; if the client disconnects, the turn is cancelled."""
     response = error_response(NODE_CLOSING)
     async with anyio.create_task_group() as group:
         group.start_soon(cancel_on_disconnect, receive, group.cancel_scope)
@@ -281,7 +281,7 @@ async def _answer_whole_turn(agent: Agent, turn: TurnRequest, receive: Receive) 
 
 
 class ActiveRequests:
-    """The requests that are being answered; a close admits no more and ends them."""
+    """The running requests; a close accepts no more and ends them."""
 
     def __init__(self) -> None:
         self.closing = False
@@ -305,7 +305,7 @@ class ActiveRequests:
                     self._empty = anyio.Event()
 
     async def close(self, grace_seconds: float) -> None:
-        """Give requests so many seconds to end, then cancel them."""
+        """Wait for running requests, at most so many seconds, then cancel them."""
         self.closing = True
         with anyio.move_on_after(grace_seconds):
             while self._scopes:
@@ -315,7 +315,7 @@ class ActiveRequests:
 
 
 class RequestGate:
-    """Refuses requests that are not allowed, counts the others, and lets no error out."""
+    """Rejects requests that are not allowed, counts the others, and turns every error into a response."""
 
     def __init__(self, app: ASGIApp, *, access: Access, requests: ActiveRequests) -> None:
         self._app, self._access, self._requests = app, access, requests

@@ -23,9 +23,9 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class Arguments:
-    """What a request asks for: each argument is read once, and one that nobody reads is refused.
+    """The arguments of a request. Each is read once; an argument that is never read is an error.
 
-    `fixed` are arguments that the client does not choose: one that it sends under such a name is refused.
+    `fixed` are arguments that the client may not choose; sending one of them is an error.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Arguments:
         self._known: list[str] = []
 
     def text(self, name: str, *, limit: int | None = None) -> str:
-        """A text that must be there."""
+        """A required text."""
         value = self.optional_text(name, limit=limit)
         if value is None:
             raise bad_request(f"the {self._where} has no `{name}`")
@@ -59,7 +59,7 @@ class Arguments:
         return value
 
     def number(self, name: str, default: T, *, least: int = 1, most: int = MAX_POSITION) -> int | T:
-        """A whole number within bounds, or what it is by default."""
+        """A whole number within bounds, or the default."""
         text = self.optional_text(name)
         if text is None:
             return default
@@ -69,11 +69,11 @@ class Arguments:
         return value
 
     def key(self) -> Key:
-        """The conversation that is meant; without an agent, one that belongs to none."""
+        """The conversation of the request; without an agent, a conversation that belongs to no agent."""
         return Key(self.optional_text("agent") or "", self.text("scope"), self.text("conversation"))
 
     def finish(self) -> None:
-        """Refuse what nobody has read."""
+        """Raise an error for arguments that were not read."""
         unknown = next((name for name in self._values if name not in self._known), None)
         if unknown is not None:
             known = ", ".join(self._known) or "nothing"
@@ -97,7 +97,7 @@ class RequestReader(Protocol):
 
 
 class OperatorRequests:
-    """Requests of somebody who may name any agent and any scope of a memory."""
+    """Requests of an operator, who may name any agent and any scope of a memory."""
 
     def __init__(self, memory: Memory, node: Node | None, *, body_seconds: float) -> None:
         self._memory, self._node, self._body_seconds = memory, node, body_seconds

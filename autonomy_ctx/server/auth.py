@@ -17,7 +17,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class Access(Protocol):
-    """Decides by the head of a request, before its body is read."""
+    """Decides by the headers of a request, before its body is read."""
 
     def refusal(self, path: str, headers: Headers) -> ClientError | None:
         """Why a request is refused; None lets it in."""
@@ -51,10 +51,10 @@ class AccessPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectorAccess:
-    """Who may use the inspector: whoever has the token, from a page of its own.
+    """The access rule of the inspector: the token is needed, and pages of other sites are rejected.
 
-    Its static files have nothing to hide and need no token: the page is there before it has one. A browser
-    sends the token once and then a cookie, which is made of the token.
+    Its static files are public and need no token, because the page is loaded before it has the token. A
+    browser sends the token once and then a cookie, which is derived from the token.
     """
 
     token: str = field(repr=False)
@@ -63,12 +63,12 @@ class InspectorAccess:
 
     @property
     def cookie_name(self) -> str:
-        """The name of the cookie; cookies of all ports of a machine are in one place."""
+        """The name of the cookie. It contains the port, because all ports of a machine share cookies."""
         return f"autonomy_ctx_inspector_{self._sign('name')[:8]}"
 
     @property
     def cookie_value(self) -> str:
-        """What stands for the token in a cookie."""
+        """The value of the cookie, derived from the token."""
         return self._sign("cookie")
 
     def refusal(self, path: str, headers: Headers) -> ClientError | None:
@@ -108,7 +108,7 @@ class InspectorAccess:
 
 
 def check_token(host: str, token: str | None) -> str | None:
-    """A token that a header can carry; required where others can reach the host."""
+    """Check that a token can be sent in a header; it is required if other machines can reach the host."""
     if token is None:
         if not is_loopback(host):
             raise ValueError(
@@ -121,7 +121,7 @@ def check_token(host: str, token: str | None) -> str | None:
 
 
 def check_token_text(token: str) -> str:
-    """A token that a header can carry."""
+    """Check that a token can be sent in a header."""
     if not isinstance(token, str) or not token or not all("!" <= one <= "~" for one in token):
         raise ValueError(
             "token must be a string of visible ASCII characters, without spaces, and not empty; "

@@ -14,14 +14,14 @@ from autonomy_ctx.server.responses import error_response, json_response
 class ConversationEdits:
     """Changes conversations.
 
-    What deletes goes through the agent where it runs in this process, so that it happens between two turns.
+    If the agent runs in this process, deletions go through it, so that they happen between two turns.
     """
 
     def __init__(self, requests: RequestReader) -> None:
         self._requests = requests
 
     async def pin(self, request: Request) -> Response:
-        """Pin a message, perhaps in place of another."""
+        """Pin a message, optionally instead of another."""
         body = await self._requests.body(request)
         key, message_id, replaces = body.key(), body.text("message_id"), body.optional_text("replaces")
         body.finish()
@@ -29,14 +29,14 @@ class ConversationEdits:
         return _answer_found(await view.pin(*key[1:], message_id, replaces=replaces), "message")
 
     async def unpin(self, request: Request) -> Response:
-        """Let a pinned message go."""
+        """Unpin a message."""
         query = self._requests.query(request)
         key, message_id = query.key(), query.text("message_id")
         query.finish()
         return _answer_found(await self._requests.view(key.agent).unpin(*key[1:], message_id), "message")
 
     async def add_fact(self, request: Request) -> Response:
-        """Have a fact hold, perhaps in place of another; or call one done."""
+        """Add or replace a fact, or mark one as done."""
         body = await self._requests.body(request)
         key, fact_id = body.key(), body.optional_text("fact_id")
         action = body.optional_text("action") or "add"
@@ -56,7 +56,7 @@ class ConversationEdits:
         return json_response({"fact": to_json(fact)})
 
     async def remove_fact(self, request: Request) -> Response:
-        """Forget a fact."""
+        """Remove a fact."""
         query = self._requests.query(request)
         key, fact_id = query.key(), query.text("fact_id")
         query.finish()
@@ -64,7 +64,7 @@ class ConversationEdits:
         return json_response({"removed": True})
 
     async def undo(self, request: Request) -> Response:
-        """Take back the last turn, or the newest segment of the summary."""
+        """Undo the last turn, or the newest segment of the summary."""
         body = await self._requests.body(request)
         key, what = body.key(), body.text("what")
         body.finish()

@@ -41,13 +41,13 @@ QUERY_CHARACTERS = 1_000
 
 
 class ConversationReads:
-    """Answers with what there is of conversations."""
+    """Routes that read conversations."""
 
     def __init__(self, requests: RequestReader) -> None:
         self._requests = requests
 
     async def conversation(self, request: Request) -> Response:
-        """Where a conversation stands."""
+        """The state of a conversation."""
         query = self._requests.query(request)
         view, key = self._view(query)
         query.finish()
@@ -104,7 +104,7 @@ class ConversationReads:
         return await large_json_response({"turns": to_json(await list_turns(view, *key[1:], limit=limit))})
 
     async def turn(self, request: Request) -> Response:
-        """What a model was shown in a turn."""
+        """The context of a turn."""
         query = self._requests.query(request)
         view, key = self._view(query)
         turn, step = query.optional_text("turn"), query.number("step", None)
@@ -162,10 +162,10 @@ async def _answer(report: Report) -> Response:
 
 
 def read_limit(query: Arguments) -> int:
-    """How many a page of a listing may have."""
+    """The limit of a page of a listing."""
     return query.number("limit", PAGE_SIZE, most=MAX_LISTED)
 
 
 def last_of_page(found: Sequence[T], limit: int) -> T | None:
-    """What the next page comes after; None when there is none."""
+    """The `after` of the next page; None if there is none."""
     return found[-1] if len(found) == limit else None

@@ -76,7 +76,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientError:
-    """What a client gets instead of an answer."""
+    """The error that a client gets instead of an answer."""
 
     status: int
     type: str
@@ -92,7 +92,7 @@ class ClientError:
         return {"error": error}
 
     def all_headers(self) -> dict[str, str]:
-        """What else is said in headers."""
+        """All headers of the error response."""
         if self.retry_after is None:
             return dict(self.headers)
         return {**self.headers, "retry-after": str(math.ceil(self.retry_after))}
@@ -132,7 +132,7 @@ def bad_request(message: str) -> RequestRefused:
 
 
 def client_error(error: Exception) -> ClientError:
-    """What the client is told about an error; the rest is logged."""
+    """The error for the client; details are logged."""
     if isinstance(error, RequestRefused):
         return error.error
     kind = type(error).__name__
@@ -156,7 +156,7 @@ def client_error(error: Exception) -> ClientError:
 
 
 def log_unexpected(error: BaseException) -> None:
-    """Say where it happened; not what the error says, which may quote a message."""
+    """Log where an error happened, without its text, which may quote a message."""
     chain: list[str] = []
     one: BaseException | None = error
     while one is not None and len(chain) < 5:
@@ -171,7 +171,7 @@ def _retry_after(error: Exception) -> float | None:
 
 
 async def encode_large_json(data: Any) -> bytes:
-    """The same bytes as `encode_json`; while it encodes much, other tasks get their turn."""
+    """The same bytes as `encode_json`, with pauses for other tasks while it encodes a large value."""
     if not _is_large(data):
         return encode_json(data)
     encoded, unyielded = bytearray(), 0

@@ -87,7 +87,7 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def _send_events(self, send: Send) -> bytes:
-        """Send the events as they come; what is to be sent last."""
+        """Send the events as they come, and return the last one to send."""
         try:
             async for event in self._stream:
                 if isinstance(event, TurnEnded):
@@ -107,7 +107,7 @@ class EventStream(Response):
 
 
 async def cancel_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
-    """Cancel what is done for a client when it hangs up."""
+    """Cancel the work for a client when it disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

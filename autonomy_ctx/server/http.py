@@ -130,7 +130,7 @@ class HttpServer:
 
     @property
     def inspector_page(self) -> str | None:
-        """The address of the inspector with its token: that of the API, or a random one. None without one."""
+        """The address of the inspector with its token. None without an inspector."""
         if self._inspector is None:
             return None
         return f"{self.url}/inspector/#token={self._inspector_token}"

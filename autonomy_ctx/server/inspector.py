@@ -97,19 +97,19 @@ _WRONG_TOKEN = ClientError(
 
 
 class InspectorRoutes:
-    """What the inspector tells of itself, and lists of a memory."""
+    """The routes with information about the inspector, and the listings of a memory."""
 
     def __init__(self, memory: Memory, access: InspectorAccess, *, write: bool) -> None:
         self.memory, self._access, self._write = memory, access, write
 
     async def info(self, request: Request) -> Response:
-        """Which version this is, and whether it may change things."""
+        """The version, and whether changes are allowed."""
         read_query(request).finish()
         body = {"version": metadata.version("autonomy-ctx"), "write": self._write, "fact_kinds": FACT_KINDS}
         return json_response(body)
 
     async def open_session(self, request: Request) -> Response:
-        """Give a browser that has the token a cookie in its place."""
+        """Give a browser that has the token a cookie instead."""
         response = Response(status_code=204)
         self.set_cookie(request, response)
         return response
@@ -232,7 +232,7 @@ class Inspector:
         return found
 
     async def _events(self, request: Request) -> Response:
-        """Which conversations change, as they do."""
+        """Changes of conversations as events."""
         query = read_query(request)
         scope, agent = query.text("scope"), query.optional_text("agent")
         conversation = query.optional_text("conversation")
@@ -276,7 +276,7 @@ def inspector_app(
 
 
 class InspectedServer:
-    """An API with the inspector of its memory beside it, at `/inspector/`."""
+    """An API with the inspector of its memory at `/inspector/`."""
 
     def __init__(
         self,
@@ -306,7 +306,7 @@ class InspectedServer:
 
 
 def own_names(host: str) -> list[str]:
-    """The names of a host that is listened on; an address that means all of them is no name of it."""
+    """The names of the host that is listened on; an address such as 0.0.0.0 is not a name."""
     return [] if host in ("", "0.0.0.0", "::") else [host.lower()]  # noqa: S104
 
 

@@ -22,9 +22,9 @@ MAX_BUFFERED = 1024 * 1024
 class ServerLimits:
     """The limits of a server.
 
-    `header_seconds` and `body_seconds` are for a client to send its head and then its body;
-    `write_seconds` for it to read anything of what it is sent; `max_buffered` are the characters of a
-    stream that may wait for it, beside what the connection itself buffers.
+    A client has `header_seconds` to send the headers of a request and `body_seconds` to send its body. It
+    must read something within `write_seconds`. `max_buffered` is the number of characters of a stream that
+    may wait for it, besides what the connection itself buffers.
     """
 
     header_seconds: float = HEADER_SECONDS

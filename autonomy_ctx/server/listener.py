@@ -48,7 +48,7 @@ class _Connection(H11Protocol):
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection in, or refuse it at once when there are too many."""
+        """Accept a connection, or refuse it at once if there are too many."""
         if len(self.connections) >= self._limits.max_connections:
             self._refused, self.transport = True, transport
             self._end_with(TOO_MANY_CONNECTIONS)
@@ -57,7 +57,7 @@ class _Connection(H11Protocol):
         self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of what a connection had."""
+        """Release the resources of a connection."""
         for timer in (self._head_timer, self._write_timer):
             if timer is not None:
                 timer.cancel()
@@ -66,19 +66,19 @@ class _Connection(H11Protocol):
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; the time for a head does not begin again with each piece of it."""
+        """Read data; the time limit for the headers does not restart with each piece."""
         if not self._refused:
             super().data_received(data)
             self._watch_head()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; what the client has not read of this response has its time, too."""
+        """Wait for the next request; the unread part of this response keeps its own time limit."""
         super().on_response_complete()
         self._watch_head()
         self._watch_writing()
 
     def pause_writing(self) -> None:
-        """The client reads less than it is sent: whoever sends waits, but not for ever."""
+        """The client reads too slowly: the sender waits, but not forever."""
         if not self._refused:
             super().pause_writing()
             self._watch_writing()
@@ -94,7 +94,7 @@ class _Connection(H11Protocol):
                 self._watch_writing()
 
     def _watch_head(self) -> None:
-        """While a client sends the head of a request, its time runs; between requests uvicorn's own does."""
+        """Limit the time for the headers of a request; between requests, uvicorn has its own limit."""
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
             if self._head_timer is not None:
                 self._head_timer.cancel()
@@ -108,13 +108,13 @@ class _Connection(H11Protocol):
             self._end_with(SLOW_HEAD)
 
     def _watch_writing(self) -> None:
-        """Look in some time whether the client has read anything of what waits for it now."""
+        """Check later whether the client has read something."""
         unread = self.transport.get_write_buffer_size()
         if unread and self._write_timer is None:
             self._write_timer = self.loop.call_later(self._limits.write_seconds, self._check_progress, unread)
 
     def _check_progress(self, unread: int) -> None:
-        """Drop a client that has read nothing in all that time; its turn ends as if it had hung up."""
+        """Drop a client that has read nothing within the limit; its turn ends as after a disconnect."""
         self._write_timer = None
         if self.transport.get_write_buffer_size() >= unread:
             self.transport.abort()
@@ -122,7 +122,7 @@ class _Connection(H11Protocol):
             self._watch_writing()
 
     def _end_with(self, error: ClientError) -> None:
-        """Answer and close, where no request has been read that could be answered."""
+        """Send an error and close, when there is no complete request to answer."""
         body = encode_json(error.body())
         self.transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
@@ -174,7 +174,7 @@ class EmbeddedServer(Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Signals are the node's."""
+        """Do nothing: the node handles signals."""
         yield
 
 
@@ -188,7 +188,7 @@ async def run_server(
     grace_seconds: float,
     limits: ServerLimits,
 ) -> AsyncIterator[int]:
-    """Serve an application while the context is open, and give its port; 0 takes any free one.
+    """Serve an application while the context is open, and yield its port; 0 means any free port.
 
     At the end, its requests get `grace_seconds`.
     """

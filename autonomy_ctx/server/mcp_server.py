@@ -104,7 +104,7 @@ async def serve_stdio(tools: MemoryTools) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpAddress:
-    """Where an MCP server runs, and the token that clients send as `Authorization: Bearer`."""
+    """The address of an MCP server, and the token that clients send as `Authorization: Bearer`."""
 
     url: str
     token: str

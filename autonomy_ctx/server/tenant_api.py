@@ -81,7 +81,7 @@ _UNKNOWN_CLIENT = ClientError(
 
 
 class AgentInfo(TypedDict):
-    """An agent that can be asked."""
+    """An agent of the node."""
 
     name: str
     description: str
@@ -149,7 +149,7 @@ class FactList(TypedDict):
 
 
 class FactBody(TypedDict):
-    """A fact to add; or one to replace or to call done, by its `fact_id`."""
+    """A fact to add, to replace or to mark as done, by its `fact_id`."""
 
     conversation: str
     action: NotRequired[FactAction]
@@ -165,13 +165,13 @@ class FactAnswer(TypedDict):
 
 
 class Removal(TypedDict):
-    """A fact is forgotten."""
+    """A fact was removed."""
 
     removed: bool
 
 
 class PinBody(TypedDict):
-    """A message to pin, perhaps in place of another."""
+    """A message to pin, optionally instead of another."""
 
     conversation: str
     message_id: str
@@ -179,20 +179,20 @@ class PinBody(TypedDict):
 
 
 class Confirmation(TypedDict):
-    """It is done."""
+    """The change was made."""
 
     done: bool
 
 
 class UndoBody(TypedDict):
-    """What to take back: the last turn, or the newest segment of the summary."""
+    """What to undo: the last turn, or the newest segment of the summary."""
 
     conversation: str
     what: Literal["turn", "summary"]
 
 
 class UndoAnswer(TypedDict):
-    """How many messages or segments were taken back."""
+    """How many messages or segments were removed."""
 
     undone: int
 
@@ -204,7 +204,7 @@ class DeletionAnswer(TypedDict):
 
 
 class TenantAccess:
-    """Asks the application whose request it is, and whether they may send it now."""
+    """Calls the application's `authenticate` and `rate_limit` for a request."""
 
     def __init__(self, authenticate: Authenticate, rate_limit: RateLimit | None) -> None:
         self._authenticate, self._rate_limit = authenticate, rate_limit
@@ -220,7 +220,7 @@ class TenantAccess:
         request.scope[_SCOPE_KEY] = scope
 
     async def _ask(self, name: str, call: Callable[[], Any]) -> Any:
-        """What a function of the application says; one that fails lets nobody in."""
+        """The result of a function of the application; if it fails, the request is refused."""
         try:
             return await await_call(call)
         except AccessDenied as denied:
@@ -257,7 +257,7 @@ class TenantAccess:
 
 
 class TenantRequests:
-    """Requests of somebody who was admitted to one scope, to the agent in the path."""
+    """Requests for one scope, to the agent in the path."""
 
     def __init__(self, node: Node, *, body_seconds: float) -> None:
         self._node, self._body_seconds = node, body_seconds
@@ -276,7 +276,7 @@ class TenantRequests:
         return self._node.agent(agent).memory
 
     def agent(self, name: str) -> Agent:
-        """The agent of a name, or `UnknownAgent`."""
+        """The agent with this name. Raises `UnknownAgent` if there is none."""
         return self._node.agent(name)
 
     def _fixed(self, request: Request) -> dict[str, str]:
@@ -284,7 +284,7 @@ class TenantRequests:
 
 
 class NodeAccess:
-    """Refuses everything once the node is closed; who may come in is asked by the routes."""
+    """Refuses all requests after the node is closed; the routes check who may send a request."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -314,7 +314,7 @@ class TenantApi:
         self._gate = RequestGate(app, access=NodeAccess(node), requests=ActiveRequests())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; what it says is for its sender alone, and no cache keeps it."""
+        """Answer a request; headers forbid caches to store the answer."""
         if scope["type"] == "lifespan":
             await answer_lifespan(receive, send)
         elif scope["type"] == "websocket":
@@ -365,7 +365,7 @@ class TenantApi:
         return await large_json_response({**self.document, "servers": servers})
 
     def _list_operations(self) -> tuple[Operation, ...]:
-        """Everything that can be asked for: the routes and the document are made of it."""
+        """All operations; the routes and the OpenAPI document are made from this list."""
         reads, edits = ConversationReads(self._requests), ConversationEdits(self._requests)
         agent = "/agents/{agent}"
         conversation = Parameter(name="conversation", description="which of yours", required=True)
@@ -604,7 +604,7 @@ def asgi(
 
 
 def check_scope(scope: Any) -> str:
-    """A scope that somebody was given on purpose."""
+    """Check a scope that the application returned."""
     if not isinstance(scope, str):
         raise TypeError(f"the scope must be a string, not {type(scope).__name__}")
     if not scope:
@@ -614,7 +614,7 @@ def check_scope(scope: Any) -> str:
 
 
 def admitted_scope(request: Request) -> str:
-    """The scope of a request that was admitted; one that nobody admitted has none, and fails here."""
+    """The scope of an authenticated request; fails for a request that was not authenticated."""
     scope: str = request.scope[_SCOPE_KEY]
     return scope
 
@@ -641,9 +641,9 @@ async def _send_uncached(send: Send, message: Message) -> None:
 async def answer_lifespan(
     receive: Receive, send: Send, close: Callable[[], Awaitable[None]] | None = None
 ) -> None:
-    """Start and stop with the server, where it runs without an application around it.
+    """Handle the ASGI lifespan, for an application that runs without another one around it.
 
-    At the stop, `close` what is the application's own. The node of an API stays open.
+    At shutdown, `close` is called for resources that the application owns. The node of an API stays open.
     """
     while True:
         event = (await receive())["type"]

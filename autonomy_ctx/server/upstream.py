@@ -46,7 +46,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class UpstreamFailure(Exception):
-    """There is no answer, or no whole one; the text is for the client, the status 502 or 504."""
+    """Upstream gave no complete answer. The text is for the client; the status is 502 or 504."""
 
     def __init__(self, message: str, *, status: int = 502, code: str = "upstream_unavailable") -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class UpstreamFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamResponse:
-    """The head of an answer; the body comes piece by piece."""
+    """The status and headers of an answer; the body is read in pieces."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -69,7 +69,7 @@ class UpstreamResponse:
         return found.partition(";")[0].strip().lower()
 
     async def read_chunk(self) -> bytes | None:
-        """Some more bytes, None at the end; `UpstreamFailure` when they do not come."""
+        """The next bytes, None at the end; raises `UpstreamFailure` if they do not arrive."""
         return await self._upstream.read_chunk(self._body)
 
     async def read_all(self) -> bytes:
@@ -90,7 +90,7 @@ class UpstreamResponse:
 
 
 class Upstream:
-    """A server with the OpenAI API, by its base URL; asks it with the client's key or with its own."""
+    """A server with the OpenAI API, called with the client's key or with a fixed key."""
 
     def __init__(
         self,
@@ -114,13 +114,13 @@ class Upstream:
 
     @property
     def has_key(self) -> bool:
-        """Whether it is asked with a key of ours, whoever the client is."""
+        """Whether a fixed key is used for all clients."""
         return self._secret is not None
 
     def headers(
         self, given: Iterable[tuple[str, str]], *, api_key: str | None, is_json: bool
     ) -> dict[str, str]:
-        """The headers of a request: the client's, without its key where another one is used."""
+        """The headers of a request: the client's, without its key if a fixed key is used."""
         own = Secret(api_key, "api_key") if api_key is not None else self._secret
         dropped = _HOP_HEADERS | _OWN_HEADERS | (_KEY_HEADERS if own is not None else frozenset())
         headers: dict[str, str] = {}
@@ -208,7 +208,7 @@ class Upstream:
 
 
 class StreamPiece(NamedTuple):
-    """One server-sent event: its bytes as they came, its name, and its data, None where that is no object."""
+    """One server-sent event: its bytes, its name, and its data as an object, or None."""
 
     raw: bytes
     event: str | None = None
@@ -217,18 +217,18 @@ class StreamPiece(NamedTuple):
 
 
 class EventSplitter:
-    """Divides a stream of bytes into server-sent events, wherever its pieces are divided."""
+    """Splits a stream of bytes into server-sent events, independent of how it is chunked."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     @property
     def rest(self) -> bytes:
-        """What is no whole event yet."""
+        """The bytes of an incomplete event."""
         return bytes(self._rest)
 
     def feed(self, chunk: bytes) -> list[StreamPiece]:
-        """The events that are whole now."""
+        """The events that are complete now."""
         # Only what is new is searched, and the bytes before it that an end may have begun with.
         start, searched = 0, max(len(self._rest) - 2, 0)
         self._rest += chunk

@@ -34,14 +34,14 @@ MAX_WATCHED = 200
 
 
 class ConversationWatch:
-    """What a page wants to hear of: one conversation, or those of a scope, perhaps with one agent."""
+    """What a page watches: one conversation, or those of a scope, with all agents or with one."""
 
     def __init__(self, memory: Memory, scope: str, agent: str | None, conversation: str | None) -> None:
         self._memory, self._scope, self._agent, self._conversation = memory, scope, agent, conversation
         self._known: dict[Key, dict[str, Any]] | None = None
 
     async def changes(self) -> list[dict[str, Any]]:
-        """The conversations that are new, different or gone since the last time; at first none."""
+        """The conversations that are new, changed or deleted since the last call; none at first."""
         found = await (self._read_list() if self._conversation is None else self._read_one())
         before, self._known = self._known, found
         if before is None:
@@ -72,7 +72,7 @@ class ConversationWatch:
 
 
 class ChangeStreams:
-    """The streams of one inspector: how many are open, and how they look for changes."""
+    """The streams of one inspector: how many are open, and how often they check for changes."""
 
     def __init__(self, *, poll_seconds: float, is_closing: Callable[[], bool]) -> None:
         self.poll_seconds, self.is_closing = poll_seconds, is_closing
@@ -91,7 +91,7 @@ class ChangeStreams:
 class ChangeStream(Response):
     """Answers with an event `ready`, then one `changed` for each conversation that changes.
 
-    The watch has looked once before: what changes from then on is told.
+    The watch has already read the state once; later changes are sent.
     """
 
     def __init__(self, watch: ConversationWatch, streams: ChangeStreams) -> None:
@@ -117,7 +117,7 @@ class ChangeStream(Response):
                 await send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def _send_changes(self, send: Send) -> bytes:
-        """Look for changes now and then; what is to be sent last."""
+        """Check for changes at intervals, and return the last event to send."""
         seconds, silent = self._streams.poll_seconds, 0.0
         try:
             await send_piece(send, encode_frame("ready", {}))

@@ -26,7 +26,7 @@ from autonomy_ctx.template.running import HISTORY_SECTION, SectionOptions
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Counts and shortens messages with one calibration, whatever providers report meanwhile."""
+    """Counts and shortens messages with one fixed calibration, even if it changes meanwhile."""
 
     counter: TokenCounter
     factor: float
@@ -47,7 +47,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionContent:
-    """A section's messages, what each costs, and where it stands in the log."""
+    """A section's messages, with the tokens and the log position of each."""
 
     name: str
     messages: Sequence[Message]
@@ -66,7 +66,7 @@ class SectionContent:
 
 
 class FittedSection(NamedTuple):
-    """What a section shows in the end, and the account of what it does not."""
+    """The messages that a section finally shows, and the report of what it does not show."""
 
     messages: Sequence[Message]
     counts: Sequence[int]
@@ -87,7 +87,7 @@ class ShrunkSection:
     reason: str
 
     def to_fitted(self) -> FittedSection:
-        """The messages that are left, and what went."""
+        """The remaining messages, and what was removed."""
         content = self.content
         if len(self.indexes) == len(content.messages) and not self.shorter:
             return FittedSection(
@@ -117,7 +117,7 @@ class ShrunkSection:
             yield self._make_cut("shortened", len(self.shorter), saved)
 
     def _summary_omissions(self, gone: Sequence[int], head: int) -> Iterator[Omission]:
-        """What the summaries that went stood for."""
+        """The omissions for summaries that were removed."""
         for index in gone:
             message = self.content.messages[index]
             if index < head and isinstance(message, Summary) and message.segments:
@@ -125,7 +125,7 @@ class ShrunkSection:
                 yield Omission(first=first, last=last, count=last - first + 1, reason=self.reason)
 
     def _stored_omissions(self, gone: Sequence[int], head: int) -> Iterator[Omission]:
-        """The stored messages that went, one omission for each stretch of them."""
+        """The omissions for stored messages that were removed, one for each range."""
         messages, positions = self.content.messages, self.content.positions
         if positions is None:
             return
@@ -146,7 +146,7 @@ class ShrunkSection:
 
 
 def summary_end(content: SectionContent) -> int:
-    """How many messages stand up to and with the last summary that was made for this context.
+    """The number of messages up to and including the last summary of this context.
 
     A summary that is stored as a message is one of the conversation's messages.
     """
@@ -178,7 +178,7 @@ STEP_SHARE = 4
 
 
 class SectionShrinker:
-    """A section in less room, for one limit; linear in the number of messages."""
+    """Shrinks a section to a limit, in time linear in the number of messages."""
 
     def __init__(self, content: SectionContent, *, limit: int, reason: str, measure: Measure) -> None:
         self.content, self.reason, self.measure, self._limit = content, reason, measure, limit
@@ -201,9 +201,10 @@ class SectionShrinker:
         self._floor_starts = [self._cuts[at] for at in sorted({earliest, max(floor, 0)})]
 
     def shrink_to(self, room: int, *, least: int = 0) -> ShrunkSection:
-        """The newest messages within so many tokens, beside the summary and what must stay.
+        """The newest messages within a number of tokens, besides the summary and the message that must stay.
 
-        Not fewer than `least` tokens where there were as many; what must stay may need more than the room.
+        At least `least` tokens are kept, if there were as many. The message that must stay may need more than
+        the limit.
         """
         content = self.content
         if content.tokens <= room:
@@ -225,16 +226,16 @@ class SectionShrinker:
         return self._make_result(self._indexes(start), shorter, costs)
 
     def _floor_tokens(self, start: int) -> int:
-        """What the messages from a start on cost, and the one that must stay."""
+        """The tokens of the messages from a start on, and of the message that must stay."""
         kept = self.content.kept_index
         before = kept is not None and self._summary_end <= kept < start
         own = self.content.counts[kept] if kept is not None and before else 0
         return own + sum(self.content.counts[start:])
 
     def _shrink_summary(self, room: int, start: int) -> ShrunkSection:
-        """The messages from a start on, and what the room leaves of the summary; pins go before it does.
+        """The messages from a start on, and as much of the summary as fits; pins are removed before it.
 
-        Without any room for it, the oldest of the last messages go, too.
+        If there is no room for the summary, the oldest of the last messages are removed too.
         """
         content, head = self.content, self._summary_end
         costs, shorter = list(content.counts), dict[int, Message]()
@@ -264,7 +265,7 @@ class SectionShrinker:
         return self._make_result([head + index for index in found.indexes], shorter, costs)
 
     def _fit_summary(self, room: int, shorter: dict[int, Message], costs: list[int]) -> list[int]:
-        """The indexes of the summary and the pins before it that fit, the summary shortened if need be."""
+        """The indexes of the summary and the pins before it that fit; the summary is shortened if needed."""
         shown: list[int] = []
         for index in range(self._summary_end - 1, -1, -1):
             if index == self.content.kept_index:
@@ -282,9 +283,9 @@ class SectionShrinker:
         return shown[::-1]
 
     def shrink_to_summary(self, room: int) -> ShrunkSection:
-        """The same when there is no room for more than pins and the summary: pins go, then the summary.
+        """The same if only pins and the summary can fit: pins are removed first, then the summary.
 
-        The message that must stay does, whole.
+        The message that must stay is kept whole.
         """
         found = self.shrink_to(room)
         if found.tokens <= room:
@@ -296,7 +297,7 @@ class SectionShrinker:
         return self._make_result(sorted({*shown, *own}), shorter, costs)
 
     def shrink_to_kept(self, room: int) -> ShrunkSection:
-        """Only the message that must stay, shortened in the middle if it has to be, but not to nothing."""
+        """Only the message that must stay, shortened in the middle if needed, but never to nothing."""
         kept = self.content.kept_index
         costs, shorter = list(self.content.counts), dict[int, Message]()
         if kept is None:
@@ -306,7 +307,7 @@ class SectionShrinker:
         return self._make_result([kept], shorter, costs)
 
     def _message_caps(self, room: int) -> list[int]:
-        """The most each message may cost: half the limit, less in the last group if that is too large."""
+        """The most tokens of each message: half the limit, or less if the last group is too large."""
         content = self.content
         end = len(content.messages)
         top = self._sizes[0] if self._sizes else MIN_MESSAGE_TOKENS
@@ -339,9 +340,9 @@ class SectionShrinker:
         return cuts[self._cut_at_step(first, last, _step_size(room - self._summary_tokens))]
 
     def _cut_at_step(self, first: int, last: int, step: int) -> int:
-        """Of the cuts from `first` to `last`, the one of the next step; `first` when the end is too near.
+        """The cut at the next step between `first` and `last`; `first` if the end is too near.
 
-        Each step has one cut, whatever the room is: the last before it, or a user's message nearby.
+        Each step has one cut, independent of the limit: the last cut before it, or a user message nearby.
         """
         cuts, messages = self._cuts, self.content.messages
         before = list(accumulate(self.content.counts[self._summary_end :], initial=0))
@@ -360,7 +361,7 @@ class SectionShrinker:
         return first
 
     def _next_fitting_start(self, start: int, room: int, least: int, costs: Sequence[int]) -> int:
-        """The start, or the next cut that fits: not every message becomes as short as it was asked to."""
+        """The start, or the next cut that fits, because a message may stay longer than requested."""
         total = self._fixed_tokens(start) + sum(costs[start:])
         for after in self._cuts[bisect_left(self._cuts, start) + 1 :]:
             smaller = total - sum(costs[start:after]) + self._fixed_tokens(after) - self._fixed_tokens(start)
@@ -370,7 +371,7 @@ class SectionShrinker:
         return start
 
     def _fixed_tokens(self, start: int) -> int:
-        """What pins, the summary and the message that must stay cost before a start."""
+        """The tokens of pins, the summary and the message that must stay before a start."""
         kept = self.content.kept_index
         if kept is None or not self._summary_end <= kept < start:
             return self._summary_tokens
@@ -429,7 +430,7 @@ def _step_size(room: int) -> int:
 
 @dataclass(slots=True)
 class _SectionShare:
-    """One section on its way to what it may show."""
+    """The state of one section while the budget is applied."""
 
     index: int
     content: SectionContent
@@ -455,9 +456,9 @@ def fit_sections(
 ) -> list[FittedSection]:
     """What each section shows: within its own `max_tokens`, and all together within the budget.
 
-    The section with the lowest priority gives first, among equals the last one, since whatever stands
-    before it stays in the provider's cache. What must stay is left whole until nothing else can give: the
-    user message at `turn_position`, or the newest one.
+    The section with the lowest priority is shortened first; of equal ones the last, because what comes before
+    it stays in the provider's cache. The message that must stay is shortened last: the user message at
+    `turn_position`, or the newest one.
     """
     shares = _make_shares(contents, section_options, turn_position)
     for share in shares:
@@ -516,7 +517,7 @@ def _make_shares(
 
 
 def _is_history(content: SectionContent) -> bool:
-    """Whether a section shows a conversation, of which the oldest messages may go."""
+    """Whether a section shows a conversation, whose oldest messages may be removed."""
     return content.name == HISTORY_SECTION or any(
         position is not None for position in content.positions or ()
     )
@@ -571,7 +572,7 @@ def _apply_own_limit(share: _SectionShare, measure: Measure) -> None:
 
 
 def _budget_shrinker(budget: BudgetReport, share: _SectionShare, measure: Measure) -> SectionShrinker:
-    """The section's shrinking for the budget, which has other steps than that for its own limit."""
+    """The shrinker of a section for the budget; its steps differ from those for the section's own limit."""
     reason = f"max_tokens={budget.max_tokens}"
     if share.shrinker is None:
         share.shrinker = SectionShrinker(share.content, limit=budget.limit, reason=reason, measure=measure)

@@ -27,7 +27,7 @@ NEW_TOKENS, OUTPUT_TOKENS, SUMMARY_UPKEEP_TOKENS, FIRST_REQUEST_SHARE = 240, 75,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSection:
-    """A section as a plan sees it: its name, how often it changes, and how many tokens it usually has."""
+    """A section in a plan: its name, how often it changes, and its usual number of tokens."""
 
     name: str
     kind: SectionKind
@@ -67,7 +67,7 @@ class SectionSlice(NamedTuple):
 
 
 def lint_order(sections: Sequence[PlannedSection]) -> list[CacheWarning]:
-    """A warning for each volatile section that stands before stable or slow ones."""
+    """A warning for each volatile section that comes before stable or slow ones."""
     found: list[CacheWarning] = []
     everything = sum(section.expected_tokens for section in sections if section.kind != "volatile")
     for index, section in enumerate(sections):
@@ -101,8 +101,8 @@ def arrange_for_cache(
 ) -> list[SectionSlice]:
     """System instructions, then stable and slow sections, then the conversation, all in their given order.
 
-    Volatile sections stand right before the newest user message, so that what follows it in the same
-    turn, calls and results, is appended to a beginning that stays.
+    Volatile sections come right before the newest user message, so that calls and results of the same turn
+    are appended to an unchanged prefix.
     """
     ranks = [_rank(section) for section in sections]
     order = sorted(range(len(sections)), key=lambda index: ranks[index])
@@ -120,19 +120,19 @@ def arrange_for_cache(
 
 
 def arrange_as_given(messages: Sequence[Sequence[Message]]) -> list[SectionSlice]:
-    """Every section where it stands."""
+    """The sections in their given order."""
     return [SectionSlice(index, 0, len(own)) for index, own in enumerate(messages)]
 
 
 def choose_breakpoints(
     messages: Sequence[Message], kinds: Sequence[SectionKind], shared: int
 ) -> tuple[int, ...]:
-    """After which messages a provider's cache may be cut: at most 4 indexes, in order.
+    """The cache breakpoints: at most 4 indexes of messages, in order.
 
-    `kinds` has one entry per message, `shared` is how many messages begin as in the context before. In
-    order of worth: the newest message, where the next request goes on; the last that is shared, which was
-    cached the last time; the end of what is stable, which outlives every summary; the last before anything
-    volatile; the end of the summary.
+    `kinds` has one entry per message. `shared` is the number of messages in the prefix shared with the
+    context before. The breakpoints by importance: the newest message, where the next request continues; the
+    last shared message, which is in the cache; the end of the stable part, which outlives every summary; the
+    last message before anything volatile; the end of the summary.
     """
     if not messages:
         return ()
@@ -168,7 +168,7 @@ def _leading_count(kinds: Sequence[SectionKind], wanted: Sequence[SectionKind]) 
 
 
 def _cost_factor(cached: int, own: int, lost: int) -> float:
-    """A turn's bill with a volatile section by that without; `lost` are tokens it keeps from the cache."""
+    """The cost of a turn with a volatile section divided by that without; `lost` are uncached tokens."""
     hit = DEFAULT_PRICE.cached_input
     base = hit * cached + NEW_TOKENS + DEFAULT_PRICE.output * OUTPUT_TOKENS + SUMMARY_UPKEEP_TOKENS
     anew = FIRST_REQUEST_SHARE * (own + (1 - hit) * lost) + (1 - FIRST_REQUEST_SHARE) * hit * own

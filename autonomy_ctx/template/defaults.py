@@ -76,7 +76,7 @@ def create_default_template(
 
 
 def _profile_sections(context_summary: Any, model: Any) -> list[Any]:
-    """The profile, where it is learned."""
+    """The profile section, if profiles are learned."""
     # Imported here and below: compaction is for those who ask for summaries.
     from autonomy_ctx.compaction.config import read_config
 
@@ -102,7 +102,7 @@ def _history_section(
 
 
 def _with_hard_limit(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:
-    """The same with a hard limit in tokens when none was given and the reader's window is known."""
+    """The same with a hard limit in tokens, if none was given and the reader's window is known."""
     window = context_window_of(model)
     if config.hard_limit_tokens is not None or window is None:
         return config

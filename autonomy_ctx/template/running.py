@@ -66,7 +66,7 @@ class SectionOptions:
 
 
 def read_section_options(section: Any) -> SectionOptions:
-    """Read a section's options, or say what keeps it from being a section."""
+    """Read a section's options, or raise an error that says why it is not a section."""
     name = getattr(section, "name", None)
     if not isinstance(name, str) or not name:
         raise TypeError(f"{type(section).__name__} is not a section: it needs a `name`")
@@ -105,7 +105,7 @@ def read_section_options(section: Any) -> SectionOptions:
 
 
 def is_enabled(section: Any) -> bool:
-    """Whether a section is switched on; one without a switch always is."""
+    """Whether a section is enabled; a section without `enabled` always is."""
     return bool(getattr(section, "enabled", True))
 
 
@@ -142,7 +142,7 @@ logger = logging.getLogger("autonomy_ctx.template")
 
 
 class SectionOutcome(NamedTuple):
-    """What came of running one section."""
+    """The result of running one section."""
 
     contribution: Contribution
     milliseconds: float
@@ -166,7 +166,7 @@ DISABLED_OUTCOME = SectionOutcome(Contribution(()), 0.0)
 async def run_sections(
     section_options: Sequence[SectionOptions], arguments: SectionArguments
 ) -> list[SectionOutcome]:
-    """One outcome per section, in order. Independent sections run beside the others."""
+    """One outcome per section, in order. Independent sections run in parallel with the others."""
     outcomes: list[SectionOutcome] = [DISABLED_OUTCOME] * len(section_options)
     enabled = [index for index, options in enumerate(section_options) if is_enabled(options.section)]
     beside = [index for index in enabled if section_options[index].independent]
@@ -236,7 +236,7 @@ async def _run_section(options: SectionOptions, arguments: SectionArguments) -> 
 
 
 async def _read_messages(found: Any) -> Contribution:
-    """What a section gave that does not say where its messages come from."""
+    """The result of a section that does not give the origins of its messages."""
     if found is None:
         return Contribution((), problem="returned None; a section without messages returns []")
     if not isinstance(found, list | tuple):

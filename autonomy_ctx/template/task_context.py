@@ -1,7 +1,7 @@
 """Contexts for tasks and events: `Task`, the sources of memory and events, and `TaskContextManager`.
 
-Sources say where to look, and a template with a budget does the rest. A session is a conversation, and
-nothing of one session is shown in another.
+Sources read memory and events, and a template with a budget composes the context. A session is a
+conversation; nothing of one session is shown in another.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def event_message(event: Any) -> Message | None:
 
 
 def _delegation_text(event: Any) -> str | None:
-    """What one agent asked of another, or what that answered; None when neither is there."""
+    """The request of one agent to another, or its answer; None if there is neither."""
     parameters = _parameters(event)
     kind, names = _DELEGATIONS[event.action]
     text = next(filter(None, (_text(parameters, name) for name in names)), None)
@@ -120,7 +120,7 @@ def _delegation_text(event: Any) -> str | None:
 
 
 def direct_message(event: Any) -> DirectMessage | None:
-    """A `node.message` event as mail; None for other events, and for one that is no mail."""
+    """A `node.message` event as mail; None for other events, and if it is not valid mail."""
     if not is_direct_message(event):
         return None
     parameters = _parameters(event)
@@ -142,7 +142,7 @@ def direct_message(event: Any) -> DirectMessage | None:
 
 
 def check_event(event: Any) -> None:
-    """Refuse what is no task or event."""
+    """Raise TypeError for a value that is neither a task nor an event."""
     if not all(hasattr(event, name) for name in ("action", "parameters")):
         kind = type(event).__name__
         raise TypeError(
@@ -151,7 +151,7 @@ def check_event(event: Any) -> None:
 
 
 def is_direct_message(event: Any) -> bool:
-    """Whether an event is a direct message, to whomever."""
+    """Whether an event is a direct message, to any agent."""
     return getattr(event, "action", None) == DIRECT_ACTION
 
 
@@ -339,7 +339,7 @@ async def _read_events(give: Callable[[str | None], Any], task: Any) -> list[Any
 
 
 def sort_by_time(events: Iterable[Any]) -> list[Any]:
-    """In order of time where all say theirs, else as they came."""
+    """Sorted by time if all events have a time, else in the given order."""
     timed = [(event_time(event), event) for event in events]
     if all(at is not None for at, _ in timed):
         timed.sort(key=lambda one: one[0])  # type: ignore[arg-type, return-value]
@@ -430,7 +430,7 @@ class TaskContextManager:
     async def _read_events_of_task(
         self, task: Any, mail: list[DirectMessage]
     ) -> tuple[list[Any], str | None]:
-        """The events that are no mail, and what kept some away; theirs is no reason to have no context."""
+        """The events that are not mail, and a problem if some could not be read. It fails no context."""
         events: dict[Any, Any] = {}
         problem: str | None = None
         for source in self.sources:
@@ -458,7 +458,7 @@ class TaskContextManager:
 
 
 class _FixedSection(ContributingSection):
-    """Messages that are known already."""
+    """A section with fixed messages."""
 
     def __init__(self, name: str, contribution: Contribution, *, priority: int) -> None:
         super().__init__(name)
@@ -485,7 +485,7 @@ class _SystemKnowledgeSection(KnowledgeSection):
 
 
 class _EmptyMemory:
-    """What sections are given that need none."""
+    """A memory for sections that do not read memory."""
 
     def __init__(self, token_counter: TokenCounter) -> None:
         self.token_counter = token_counter
@@ -495,7 +495,7 @@ class _EmptyMemory:
 
 
 def _recent_contribution(stored: Iterable[Entry], current: Message) -> Contribution:
-    """What was said before the current task, which may be stored already, under its id or another."""
+    """The messages before the current task, which may already be stored, under its id or another."""
     plain = [(entry.position, _plain_message(entry.message)) for entry in stored]
     said = [(at, one) for at, one in plain if one is not None and one.id != current.id]
     if said and (said[-1][1].role, said[-1][1].text) == (current.role, current.text):

@@ -49,7 +49,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][
 
 
 def describe_value(value: Any) -> str:
-    """What came, in a few words; the beginning of a long text is not repeated."""
+    """A value in a few words; long text is not repeated."""
     match value:
         case None:
             return "null"
@@ -119,7 +119,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def convert_arguments(tool: str, object_kind: ObjectKind, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name, each as the function wants it; those not given are left out."""
+    """The arguments by name, each in the type of the parameter; missing ones are left out."""
     names = {field.name for field in object_kind.fields}
     if object_kind.rest is None and (unknown := [name for name in values if name not in names]):
         known = f"the arguments are {', '.join(sorted(names))}" if names else "it takes none"
@@ -133,7 +133,7 @@ def convert_arguments(tool: str, object_kind: ObjectKind, values: Mapping[str, A
 
 
 def convert(shape: Shape, value: Any, path: str, *, lenient: bool) -> Any:
-    """One value as its shape wants it."""
+    """One value, converted to its shape."""
     kind = shape.kind
     match kind:
         case Anything():
@@ -304,7 +304,7 @@ def _convert_model(kind: ModelClass, value: Any, path: str) -> Any:
 
 
 def _first_error(error: Exception, name: str, path: str) -> tuple[str, str]:
-    """Where and why a model class refused; its own list of errors says it without the input."""
+    """Where and why a model class refused a value; its own list of errors does not contain the input."""
     try:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]  # type: ignore[attr-defined]
         where = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])

@@ -42,7 +42,7 @@ _SEARCH_BYTES = 200_000_000
 
 
 class FilesRoot:
-    """A root on disk and who shares what is in it."""
+    """A root folder on disk, and who shares its files."""
 
     def __init__(self, root: str | os.PathLike[str], visibility: Visibility) -> None:
         if visibility not in get_args(Visibility):
@@ -95,14 +95,14 @@ class FilesRoot:
 
 
 def _folder_name(name: str) -> str:
-    """A folder's name that no other name has, also where a disk holds `A` and `a` for the same."""
+    """A unique folder name, also on a disk that does not distinguish `A` and `a`."""
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:40]
     return f"{_UNSAFE.sub('-', name[:24].lower())}-{digest}"
 
 
 @dataclass(slots=True, kw_only=True)
 class SearchLimits:
-    """How long and how much may be looked at; says what ended the look, if something did."""
+    """The limits of a search in time and size, and which of them ended it."""
 
     clock: Callable[[], float]
     seconds: float
@@ -116,7 +116,7 @@ class SearchLimits:
         self._until = self.clock() + self.seconds
 
     def count(self, *, entries: int = 0, size: int = 0, results: int = 0) -> bool:
-        """Count something; whether it is enough now."""
+        """Count something. Returns whether the limit is reached."""
         self.entries -= entries
         self.total_bytes -= size
         self.results -= results
@@ -131,7 +131,7 @@ class SearchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A plain file on a walk: its path from the base, and the open folder it is in."""
+    """A file that a walk found: its path from the base, and its open folder."""
 
     path: str
     name: str
@@ -234,7 +234,7 @@ def read_text(file: FoundFile, limit: int) -> str | None:
 
 
 def decode_text(data: bytes) -> str | None:
-    """The text in some bytes, exactly; None if they are no text."""
+    """The exact text of some bytes; None if they are not text."""
     if b"\0" in data:
         return None
     try:
