@@ -77,6 +77,7 @@ class Drawing:
     title: str
     height: int
     parts: list[str] = field(default_factory=list)
+    style: str = STYLE
 
     def rect(self, x: float, y: float, width: float, height: float, kind: str, *, tip: str = "") -> None:
         shown = f"<title>{escape(tip)}</title>" if tip else ""
@@ -100,7 +101,7 @@ class Drawing:
             (
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" role="img">',
                 f"<title>{escape(self.title)}</title>",
-                f"<style>{STYLE}</style>",
+                f"<style>{self.style}</style>",
                 f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{self.height - 1}" rx="8"/>',
                 f'<text class="title" x="24" y="34">{escape(self.title)}</text>',
                 *self.parts,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from docs.snippets import ROOT
 
@@ -63,6 +64,35 @@ def test_the_drawings_are_those_of_a_run_of_today(monkeypatch: pytest.MonkeyPatc
         if (DOCS / "images" / name).read_text(encoding="utf-8") != picture
     ]
     assert changed == [], "run `python docs/make_pictures.py`, look at them, and commit them"
+
+
+@pytest.fixture(scope="module")
+def plots() -> Iterator[tuple[dict[str, Any], Any]]:
+    """The program that draws the plots, and what its replays measured."""
+    path = [*sys.path]
+    program = runpy.run_path(str(DOCS / "make_plots.py"))
+    yield program, anyio.run(program["run_replays"])
+    sys.path[:] = path
+
+
+def test_the_plots_are_those_of_replays_of_today(plots: tuple[dict[str, Any], Any]) -> None:
+    program, results = plots
+    changed = [
+        name
+        for name, picture in program["draw_all"](results).items()
+        if (DOCS / "images" / name).read_text(encoding="utf-8") != picture
+    ]
+    assert changed == [], "run `python docs/make_plots.py`, look at them, and commit them"
+
+
+def test_the_page_about_numbers_has_those_of_the_plots(plots: tuple[dict[str, Any], Any]) -> None:
+    program, results = plots
+    page = (DOCS / "how-to" / "choose-numbers.md").read_text(encoding="utf-8")
+    assert "|---|---|---|---|---|---|\n" + program["list_rows"](results) + "\n" in page
+    words = " ".join(page.split())
+    missing = [sentence for sentence in program["list_sentences"](results) if sentence not in words]
+    assert missing == [], "run `python docs/make_plots.py` and put what it prints into the page"
+    assert all(f"(../images/{name})" in page for name in program["draw_all"](results))
 
 
 def problems(folder: Path, body: str) -> list[str]:
