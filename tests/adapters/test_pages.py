@@ -1,4 +1,4 @@
-"""The programs of the pages in `docs/use-with` run, and print what the pages say."""
+"""The programs of the pages in `docs/use-with` and `docs/migrate` run, and print what the pages say."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ FRAMEWORKS = (
 )
 # In an environment of its own, with a test of its own.
 PROXY = "litellm"
-PROGRAMS = [snippet for name in FRAMEWORKS for snippet in snippets(PAGES[name])]
+# Both programs, before and after. Mem0 and Letta are not installed; their pages are run with the docs.
+MIGRATED = ("langchain", "llama-index", "openai-agents")
+PROGRAMS = [
+    *(snippet for name in FRAMEWORKS for snippet in snippets(PAGES[name])),
+    *(snippet for name in MIGRATED for snippet in snippets(ROOT / "docs" / "migrate" / f"{name}.md")),
+]
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ ENDPOINT = ROOT / "docs" / "how-to" / "put-it-in-front-of-your-model.md"
 APART = (OWN_CLIENT, POSTGRESQL, TRACES, ENDPOINT)
 # Their snippets need the frameworks: `tests/adapters` runs them.
 USE_WITH = ROOT / "docs" / "use-with"
+MIGRATE = [ROOT / "docs" / "migrate" / f"{name}.md" for name in ("langchain", "llama-index", "openai-agents")]
 ADDRESSES = {
     "OPENAI_BASE_URL": "/v1",
     "ANTHROPIC_BASE_URL": "",
@@ -43,7 +44,7 @@ ADDRESSES = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
-ALONE = [page for page in PAGES if page not in APART and page.parent != USE_WITH]
+ALONE = [page for page in PAGES if page not in (*APART, *MIGRATE) and page.parent != USE_WITH]
 
 
 @pytest.mark.parametrize("page", ALONE, ids=shown)
