@@ -397,7 +397,13 @@ def list_sentences(results: Results) -> list[str]:
     small, half, medium, large = (results.run(size=size) for size in (256, 512, 1024, 4096))
     tight, roomy = results.run(budget=1500), results.run(budget=4000)
     third = cost_with(default, 1 / 3)
+    cheaper = [
+        find_run(report, ReplaySetting(floor=10, ceiling=40)).cost
+        < find_run(report, ReplaySetting(floor=10, ceiling=20)).cost
+        for _, report in results.kinds
+    ]
     return [
+        f"For {'all four' if all(cheaper) else sum(cheaper)} kinds of agent, 10/40 is cheaper than 10/20.",
         f"A ceiling of 40 instead of 20 makes this conversation {less(larger.cost, default.cost)} cheaper: "
         f"{money(larger.cost)} instead of {money(default.cost)}.",
         f"10/20 and 20/30 both take 10 messages a summary, and both are expensive: {money(default.cost)} and "
