@@ -396,6 +396,10 @@ class Agent(AsyncResource):
         """Counters since the agent was made; with a summarized history also those of its summaries."""
         return self._metrics.collect(self.context_template)
 
+    async def settled(self) -> None:
+        """Wait until no summary is being written. For scripts and tests; a turn never waits."""
+        await self.context_template.settled()
+
     # -- its conversations ----------------------------------------------------------------------
 
     async def conversations(

@@ -403,6 +403,12 @@ class ContextTemplate(AsyncResource):
             used=0,
         )
 
+    async def settled(self) -> None:
+        """Wait until no section has a summary to write. For scripts and tests; a turn never waits."""
+        for section in self.sections:
+            if (settled := getattr(section, "settled", None)) is not None:
+                await settled()
+
     async def close(self) -> None:
         """Close the sections that have something to close, such as summaries in the background."""
         for options in self.section_options:

@@ -318,6 +318,23 @@ async def test_params_reach_the_sections(memory: Memory) -> None:
     assert model.calls[0].messages[0]["content"] == "It is wet for ana."
 
 
+async def test_one_can_wait_until_no_summary_is_being_written(memory: Memory) -> None:
+    writer = HeldModel()
+    summary = {"model": writer, "floor": 2, "ceiling": 4}
+    agent = Agent("helper", model=ScriptedModel("Noted."), memory=memory, context_summary=summary)
+    await agent.settled()
+    for number in range(1, 4):
+        await agent.send(f"Night {number} is in Porto.")
+    held = await writer.wait_for_call()
+    with anyio.move_on_after(0):
+        await agent.settled()
+        pytest.fail("a summary is still being written")
+    held.answer("Done\n- Night 1 is in Porto.")
+    await agent.settled()
+    assert len((await agent.summary()).segments) == 1
+    await agent.close()
+
+
 def test_a_summary_and_a_template_together_are_refused_with_advice() -> None:
     template = ContextTemplate([ConversationHistorySection()])
     for summary in (True, {}, {"floor": 5}):

@@ -226,6 +226,13 @@ MUTANTS = [
         TEAM,
     ),
     Mutant(
+        "one can wait until no summary is being written",
+        "template/template.py",
+        "                await settled()",
+        "                pass",
+        "tests/agents/test_agent.py",
+    ),
+    Mutant(
         "closing a stream ends its turn",
         "agents/reply.py",
         "            self._scope.cancel()\n",
