@@ -171,8 +171,9 @@ class OfflineModel:
             if at != asked:
                 who = "Summary" if isinstance(message, Summary) else speaker_label(message, names)
                 passages += [_Passage(who, text) for text in _split_passages(visible_text(message))]
-        # The same question asked before is no answer to it.
-        passages = [one for one in dict.fromkeys(passages) if one.text != question]
+        # The same question asked before is no answer to it, nor is what was quoted from this context before.
+        texts = {question, *(f"- {one.who}: {one.text}" for one in passages)}
+        passages = [one for one in dict.fromkeys(passages) if one.text not in texts]
         query = normalized_words(question)
         telling = [word for word in query if word not in stop_words()]
         ranked = rank(telling, [one.text for one in passages])

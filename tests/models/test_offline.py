@@ -71,6 +71,15 @@ async def test_an_earlier_question_is_no_answer() -> None:
     assert await ask("Where is Minka?", before) == NO_ANSWER
 
 
+async def test_what_it_quoted_before_is_quoted_once() -> None:
+    said = Message("user", "Minka sleeps on the sofa.")
+    quoted = await ask("Where does Minka sleep?", [said])
+    history = [said, Message("user", "Where does Minka sleep?"), Message("assistant", quoted)]
+    assert await ask("Does Minka sleep on the sofa?", history[::2]) == quoted
+    # Without the message itself the quotation is all there is.
+    assert "Minka sleeps on the sofa." in await ask("Does Minka sleep on the sofa?", history[1:])
+
+
 async def test_a_document_before_the_question_in_one_message_is_context() -> None:
     text = (
         "Minka sleeps on the sofa.\n\n"
