@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-SCRIPTS = sorted(path for path in EXAMPLES.glob("*.py") if not path.name.startswith("_"))
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted(path for path in EXAMPLES.rglob("*.py") if not path.name.startswith("_"))
 
 # Loaded by the interpreter at start: an example that reaches for the network fails.
 OFFLINE = """
@@ -33,7 +34,7 @@ def run(script: Path, folder: Path) -> str:
         cwd=folder,
         env={
             "PATH": os.environ.get("PATH", ""),
-            "PYTHONPATH": str(folder / "offline"),
+            "PYTHONPATH": os.pathsep.join([str(folder / "offline"), str(ROOT)]),
             "PYTHONIOENCODING": "utf-8",
             "TMPDIR": str(folder / "tmp"),
         },

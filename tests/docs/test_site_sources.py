@@ -34,7 +34,7 @@ def test_the_navigation_has_every_page_once() -> None:
     assert sorted(listed) == sorted(pages)
 
 
-@pytest.mark.parametrize("folder", ["how-to", "migrate", "reference", "use-with"])
+@pytest.mark.parametrize("folder", ["how-to", "migrate", "reference", "tutorial", "use-with"])
 def test_the_first_page_of_a_folder_links_to_all_others(folder: str) -> None:
     index = (DOCS / folder / "index.md").read_text(encoding="utf-8")
     others = {path.name for path in (DOCS / folder).glob("*.md")} - {"index.md"}

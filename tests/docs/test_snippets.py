@@ -36,6 +36,8 @@ APART = (OWN_CLIENT, POSTGRESQL, TRACES, ENDPOINT)
 # Their snippets need the frameworks: `tests/adapters` runs them.
 USE_WITH = ROOT / "docs" / "use-with"
 MIGRATE = [ROOT / "docs" / "migrate" / f"{name}.md" for name in ("langchain", "llama-index", "openai-agents")]
+# They show the code of programs: `tests/docs/test_tutorial.py` runs those, and compares.
+TUTORIAL = ROOT / "docs" / "tutorial"
 ADDRESSES = {
     "OPENAI_BASE_URL": "/v1",
     "ANTHROPIC_BASE_URL": "",
@@ -44,7 +46,7 @@ ADDRESSES = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
-ALONE = [page for page in PAGES if page not in (*APART, *MIGRATE) and page.parent != USE_WITH]
+ALONE = [page for page in PAGES if page not in (*APART, *MIGRATE) and page.parent not in (USE_WITH, TUTORIAL)]
 
 
 @pytest.mark.parametrize("page", ALONE, ids=shown)
@@ -132,7 +134,7 @@ def programs() -> Iterator[tuple[str, str]]:
     """Each snippet and each example, with where it stands."""
     for page in PAGES:
         yield from ((snippet.place, snippet.source) for snippet in snippets(page))
-    for script in sorted((ROOT / "examples").glob("*.py")):
+    for script in sorted((ROOT / "examples").rglob("*.py")):
         yield shown(script), script.read_text(encoding="utf-8")
 
 
