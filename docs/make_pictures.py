@@ -254,7 +254,7 @@ def draw_window(run: Run) -> Drawing:
     drawing.text(
         WIDTH - 24,
         34,
-        "messages shown word for word; at the ceiling a summary is written in the background",
+        "messages shown word for word, as the conversation grows",
         "quiet",
         anchor="end",
     )
