@@ -55,6 +55,15 @@ def test_the_page_of_benchmarks_lists_each_with_its_own_words() -> None:
     )
 
 
+def test_the_readme_compares_with_the_figures_of_the_page_of_benchmarks() -> None:
+    table = runpy.run_path(str(DOCS / "make_benchmarks.py"))["shorten_comparison"]()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert table.count("\n") >= 7
+    assert f"<!-- comparison: begin -->\n\n{table}\n<!-- comparison: end -->" in readme, (
+        "run `python -m docs.make_benchmarks`"
+    )
+
+
 def test_the_drawings_are_those_of_a_run_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     drawn = runpy.run_path(str(DOCS / "make_pictures.py"))["draw_all"]()

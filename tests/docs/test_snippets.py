@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from anyio.from_thread import start_blocking_portal
+from docs.readme_server import serve_openai
 from docs.snippets import PAGES, ROOT, run, shown, snippets
 from models.provider_server import providing
 from models.provider_words import Asked, Call, Say
@@ -22,7 +23,7 @@ FENCES = ("```python", "```text", "```bash", "```sql", "```mermaid", "```toml", 
 # What a reader copies warns of nothing.
 pytestmark = pytest.mark.filterwarnings("error")
 
-# Its snippets are copied one by one; on the other pages they build on each other.
+# Its snippets are copied one by one, and one asks OpenAI; on the other pages they build on each other.
 README = ROOT / "README.md"
 # Its snippets ask the providers' own clients.
 OWN_CLIENT = ROOT / "docs" / "how-to" / "use-your-own-client.md"
@@ -32,7 +33,7 @@ POSTGRESQL = ROOT / "docs" / "how-to" / "use-postgresql.md"
 TRACES = ROOT / "docs" / "how-to" / "trace.md"
 # Its snippets, in three languages, ask a running endpoint: `tests/server/test_openai_page.py` runs them.
 ENDPOINT = ROOT / "docs" / "how-to" / "put-it-in-front-of-your-model.md"
-APART = (OWN_CLIENT, POSTGRESQL, TRACES, ENDPOINT)
+APART = (README, OWN_CLIENT, POSTGRESQL, TRACES, ENDPOINT)
 # Their snippets need the frameworks: `tests/adapters` runs them.
 USE_WITH = ROOT / "docs" / "use-with"
 MIGRATE = [ROOT / "docs" / "migrate" / f"{name}.md" for name in ("langchain", "llama-index", "openai-agents")]
@@ -51,7 +52,21 @@ ALONE = [page for page in PAGES if page not in (*APART, *MIGRATE) and page.paren
 
 @pytest.mark.parametrize("page", ALONE, ids=shown)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    run(page, tmp_path, alone=page == README)
+    run(page, tmp_path)
+
+
+def test_the_snippets_of_the_readme_run_with_a_key_and_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one with a key asks a server of this machine that answers as OpenAI does."""
+    with serve_openai(monkeypatch) as server:
+        run(README, tmp_path, alone=True)
+    assert server.refused == []
+    assert len(server.seen) == 2
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) < 150
 
 
 def test_the_snippets_with_the_providers_own_clients_run(
