@@ -526,6 +526,8 @@ def is_same_quantity(one: Clause, other: Clause) -> bool:
     shared = mine & others
     if not shared or (_labels(one) and _labels(one) != _labels(other)):
         return False
+    if (codes := _named_codes(one)) and (known := _named_codes(other)) and codes.isdisjoint(known):
+        return False
     about = _concepts(one.content) & _concepts(other.content)
     common = {stem_word(unit) for unit in word_set("COMMON_UNITS")} | {"date", "time", "mail", "colour"}
     numbers = {_plain_number(number) for number in (*find_numbers(one.text), *find_numbers(other.text))}
@@ -548,6 +550,11 @@ def _labels(clause: Clause) -> frozenset[str]:
     """The number that names a thing of many: "1" of "Room 1 costs 61"."""
     numbered = is_numbered(clause)
     return frozenset({clause.words[1].folded}) if numbered else frozenset()
+
+
+def _named_codes(clause: Clause) -> frozenset[str]:
+    """The codes that name the thing a figure is about: "ORD-4711" of "Order ORD-4711 costs 61 euros"."""
+    return frozenset(code for code in find_codes(clause.text) if code[0].isalpha() and "." not in code)
 
 
 def _concepts(content: frozenset[str]) -> frozenset[str]:
