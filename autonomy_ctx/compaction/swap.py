@@ -17,6 +17,7 @@ from autonomy_ctx.compaction.plan import CountMessage
 from autonomy_ctx.compaction.snapshot import CACHED_CONVERSATIONS, ConversationSnapshot
 from autonomy_ctx.compaction.swap_policy import SwapChoice
 from autonomy_ctx.compaction.view import window_budget
+from autonomy_ctx.items.fact import Fact
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.memory.store import Entry, StoredSegment
 from autonomy_ctx.models.catalog import Price
@@ -31,6 +32,7 @@ class _DisplayedSummary:
     generation: int
     segments: tuple[StoredSegment, ...]
     shown_at: float
+    facts: tuple[Fact, ...] = ()
     carried_cost: float = 0.0
     # The newest summary there was the last time.
     newest_segments: tuple[StoredSegment, ...] = ()
@@ -74,7 +76,7 @@ class SwapTracker:
             if last is None or (last.generation, last.segments) != (generation, segments):
                 self._metrics.add("swaps", 0 if last is None else 1)
                 last = self._displayed[store_key] = _DisplayedSummary(generation, segments, now)
-            older = snapshot
+            older, last.facts = snapshot, snapshot.state.facts
         else:
             self._metrics.add("swaps_put_off")
         last.shown_at, last.newest_segments = now, snapshot.state.segments
@@ -109,9 +111,10 @@ def _older_view(
         or not snapshot.covered_since <= covered <= state.covered
         # A digest only stands in: it is not kept for the sake of money.
         or any(segment.provisional for segment in last.segments)
+        or not _can_facts_wait(last.facts, state.facts, covered)
     ):
         return None
-    state = replace(state, segments=last.segments)
+    state = replace(state, segments=last.segments, facts=last.facts)
     back = [entry for entry in snapshot.covered_entries if entry.position > covered]
     older = replace(snapshot, state=state, entries=[*back, *snapshot.entries], covered_entries=None)
     if len(older.entries) > settings.limits.hard:
@@ -120,6 +123,19 @@ def _older_view(
     if max_tokens is not None and sum(count(entry.message) for entry in older.entries) > max_tokens:
         return None
     return older
+
+
+def _can_facts_wait(shown: Sequence[Fact], facts: Sequence[Fact], covered: int) -> bool:
+    """Whether the facts beside the older summary can stay: the window shows what has changed them.
+
+    Another list of facts has the whole window after it read uncached: the older summary would save nothing.
+    What a user wrote or removed is shown at once.
+    """
+    known = {fact.id for fact in shown}
+    new = [fact for fact in facts if fact.id not in known]
+    return len(facts) - len(new) == len(known) and all(
+        fact.position > covered and fact.source != "user" for fact in new
+    )
 
 
 def _swap_choice(

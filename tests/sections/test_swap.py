@@ -105,6 +105,44 @@ async def test_a_cold_cache_makes_the_swap_free() -> None:
         whole(found, 12)
 
 
+BUDGET, CHANGED = "My budget is 900 EUR.", "My budget is 700 EUR."
+
+
+async def test_facts_wait_with_the_summary_they_belong_to() -> None:
+    memory, shows = Memory(), [True]
+    async with summarized(None, 4, 8, hard_limit=80, swap=lambda choice: shows[0]) as section:
+        await memory.append("ana", "trip", Message("user", BUDGET, id="m1"))
+        before = await talked(section, memory, 9)
+        assert BUDGET.rstrip(".") in before.summary_text
+        shows[0] = False
+        await memory.append("ana", "trip", Message("user", CHANGED, id="m11"))
+        after = await talked(section, memory, 9)
+        assert (await memory.summary("ana", "trip")).covered > 11
+        # Between two swaps a context begins with the one before it, and the change is there word for word.
+        assert after.messages[: len(before.messages)] == before.messages
+        assert CHANGED in [message.text for message in after.messages]
+        shows[0] = True
+        swapped = await talked(section, memory, 1)
+        assert CHANGED.rstrip(".") in swapped.summary_text
+
+
+async def test_what_a_user_does_with_facts_is_shown_at_once() -> None:
+    memory, shows = Memory(), [True]
+    async with summarized(None, 4, 8, hard_limit=80, swap=lambda choice: shows[0]) as section:
+        await memory.append("ana", "trip", Message("user", BUDGET, id="m1"))
+        await talked(section, memory, 9)
+        shows[0] = False
+        assert BUDGET.rstrip(".") in (await talked(section, memory, 5)).summary_text
+        facts = memory.facts("ana", "trip")
+        await facts.add("rule", "Never book by phone")
+        assert "Never book by phone" in (await talked(section, memory, 1)).summary_text
+        [budget] = [fact for fact in await facts if "budget" in fact.text]
+        await facts.remove(budget.id)
+        found = await talked(section, memory, 5)
+        assert found.summary is not None
+        assert "budget" not in found.summary.facts
+
+
 async def test_the_hard_limit_in_messages_does_not_wait() -> None:
     memory = Memory()
     async with summarized(ScriptedModel(), 4, 8, hard_limit=10, swap=never) as section:
