@@ -3,6 +3,10 @@
 120 turns with 57 tool calls of 300 tokens, 42,000 tokens in all, over a provider that caches beginnings. The
 same words in every way; summaries and what they cost are part of the bill. A section of 500 tokens that
 changes with every turn is put where it does harm and where it does not.
+
+The floor of the figures for `context_summary` is no way to keep history: every token that was said is read
+once at the full price, the instructions are read from the cache, and what the agent writes is paid. What a
+summary, a window or facts cost comes on top.
 """
 
 from __future__ import annotations
@@ -22,11 +26,12 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     SystemInstructionsSection,
 )
+from autonomy_ctx.compaction.config import read_config
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import find_window_start
 from autonomy_ctx.items.token_estimate import estimate_tokens
 from benchmarks.honest import SHARE, record
-from benchmarks.provider import BilledModel, Provider, rendered
+from benchmarks.provider import CACHED, BilledModel, FactWriter, Provider, rendered
 from benchmarks.table import Figure
 from benchmarks.talk import FACTS, SYSTEM_TOKENS, TURNS, planted_fact, said, steps
 
@@ -71,6 +76,7 @@ class Way:
     section: Any
     provider: Provider
     before: list[Any] = field(default_factory=list)
+    after: list[Any] = field(default_factory=list)
     arrange: Literal["given", "cache"] = "given"
     pauses: bool = False
     seconds: float = 0.0
@@ -80,7 +86,7 @@ class Way:
     def __post_init__(self) -> None:
         self.memory = Memory()
         self.template = ContextTemplate(
-            [SystemInstructionsSection(said(0, SYSTEM_TOKENS)), *self.before, self.section],
+            [SystemInstructionsSection(said(0, SYSTEM_TOKENS)), *self.before, self.section, *self.after],
             arrange=self.arrange,
         )
 
@@ -105,8 +111,8 @@ class Way:
                 self.context = await self.template.compose(
                     self.memory, SCOPE, CONVERSATION, previous=self.context
                 )
-                # What the model writes is what the next step begins with, without its role.
-                self.provider.ask(self.context.messages, rendered(after[:1]).partition("\n")[2])
+                # As it is sent. What the model writes is what the next step begins with, without its role.
+                self.provider.ask(self.context.to_dicts(), rendered(after[:1]).partition("\n")[2])
 
     async def lost(self) -> list[int]:
         """The planted facts that are neither in the last context nor found by a search."""
@@ -128,12 +134,9 @@ def _ours(ceiling: int, size: int, *, pauses: bool = False, volatile: str = "", 
         model, FLOOR, ceiling, size, clock=lambda: ticks[0].seconds if ticks else 0.0, **options
     )
 
-    def changing(*_: Any) -> list[Message]:
-        """500 tokens that are others in every turn."""
-        return [Message("system", said(100_000 + int(ticks[0].seconds), VOLATILE))]
-
-    before = [AdditionalContextSection("now", provider_fn=changing)] if volatile else []
-    way = Way(section, provider, before, "cache" if volatile == "placed" else "given", pauses)
+    changing = AdditionalContextSection("now", provider_fn=lambda *_: [_changing(ticks[0])])
+    arrange: Literal["given", "cache"] = "cache" if volatile == "placed" else "given"
+    way = Way(section, provider, [changing] if volatile else [], arrange=arrange, pauses=pauses)
     ticks.append(way)
     return way
 
@@ -154,6 +157,7 @@ async def measure(folder: Path) -> list[Figure]:
     plain = swaps[False, "eager"]
     model, lost = ours.section.summary_model, await ours.lost()
     return [
+        *await _by_itself(),
         _against(f"a rolling summary, size {LARGE}", ours, rolling[LARGE], 0.75),
         _against(f"a rolling summary, size {USUAL}", usual, rolling[USUAL], 0.75),
         _against(f"the same without share_prefix, size {USUAL}", alone, rolling[USUAL], 0.85),
@@ -189,6 +193,76 @@ async def measure(folder: Path) -> list[Figure]:
     ]
 
 
+async def _by_itself() -> list[Figure]:
+    """What an agent costs that has `context_summary` and no other option, with all facts in its context."""
+    plain = await _agent({"share_prefix": False}).run()
+    usual, auto = await _agent(True).run(), await _agent("auto").run()
+    orders = [await _agent("auto", order).run() for order in ("before", "after")]
+    dearest = max(orders, key=lambda way: way.provider.cost)
+    figures = [
+        _bill("context_summary=True (10/20)", usual, 330_000, f", {plain.provider.cost:,.0f} plain"),
+        _bill('context_summary="auto"', auto, 260_000),
+        _bill(f'"auto", {VOLATILE} tokens that change, arrange="cache"', dearest, 355_000, volatile=VOLATILE),
+    ]
+    unseen = [len(await _unseen(way)) for way in (usual, auto, *orders)]
+    waited = [way.section.summary_model.waited for way in (usual, auto, *orders)]
+    return [
+        *figures,
+        Figure(
+            name="planted facts that these contexts do not show",
+            ours=f"{sum(unseen)}, {sum(waited)} turns waited",
+            floor=f"of {len(FACTS)} each",
+            value=sum(unseen) + sum(waited),
+            bound=0,
+        ),
+    ]
+
+
+def _agent(context_summary: Any, volatile: str = "") -> Way:
+    """As an agent has it: the model that answers writes the summaries and the facts."""
+    provider, ticks = Provider(), list[Way]()
+    model = FactWriter(provider, asyncio.current_task())
+    config = read_config(context_summary, model=model)
+    assert config is not None
+    section = SummarizedHistorySection.of(
+        config, reader=model, clock=lambda: ticks[0].seconds if ticks else 0.0
+    )
+    changing = AdditionalContextSection("now", provider_fn=lambda *_: [_changing(ticks[0])])
+    way = Way(
+        section,
+        provider,
+        [changing] if volatile == "before" else [],
+        [changing] if volatile == "after" else [],
+        "cache",
+    )
+    ticks.append(way)
+    return way
+
+
+def _changing(way: Way) -> Message:
+    """500 tokens that are others in every turn."""
+    return Message("system", said(100_000 + int(way.seconds), VOLATILE))
+
+
+def _bill(name: str, ours: Way, bound: float, beside: str = "", *, volatile: int = 0) -> Figure:
+    provider = Provider()
+    requests = said_once = 0
+    for number in range(TURNS):
+        parts = steps(number)
+        requests += len(parts) - 1
+        said_once += sum(estimate_tokens(rendered(step)) for step in parts)
+        for after in parts[1:]:
+            provider.output += estimate_tokens(rendered(after[:1]).partition("\n")[2])
+    floor = said_once + SYSTEM_TOKENS * (1 + CACHED * (requests - 1)) + provider.cost + volatile * TURNS
+    return Figure(
+        name=f"cost, {name}",
+        ours=f"{ours.provider.cost:,.0f}{beside}",
+        floor=f"{floor:,.0f}",
+        value=ours.provider.cost,
+        bound=bound,
+    )
+
+
 def _rolling(size: int) -> Way:
     provider = Provider()
     return Way(RollingSummarySection(provider, size), provider)
@@ -197,7 +271,8 @@ def _rolling(size: int) -> Way:
 async def _unseen(way: Way) -> list[int]:
     assert way.context is not None
     shown = rendered(way.context.messages)
-    return [number for number in FACTS if planted_fact(number) not in shown]
+    # Without the article and the full stop: a list of facts has neither.
+    return [number for number in FACTS if planted_fact(number)[4:-1] not in shown]
 
 
 def _against(name: str, ours: Way, floor: Way, bound: float, *, least: bool = False) -> Figure:

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autonomy_ctx import ContextTemplate, Memory, SummarizedHistorySection
 from benchmarks import cost
 from benchmarks.fact_corpus import Conversation, is_long, make_corpus
-from benchmarks.fact_model import FACTS, PerfectSummarizer
-from benchmarks.honest import asked
+from benchmarks.fact_model import PerfectSummarizer
 from benchmarks.kept_facts import SCOPE, run_conversation
-from benchmarks.provider import BilledModel, Provider, named_stretch
+from benchmarks.provider import FactWriter, Provider
 from benchmarks.table import Figure, Side, microseconds, side_by_side
 from benchmarks.talk import TURNS
 
 # Conversations whose summarizer is measured.
 COUNT = 6
-_PASS_PHRASE = re.compile(r"The (pass phrase of customer C-\d{4} is zephyr-\d+)\.")
-
-
-class FactWriter(BilledModel):
-    """Writes honest summaries and, where it is asked for facts, each pass phrase that it reads as one."""
-
-    def _answer(self, messages: Sequence[Mapping[str, Any]], most: int) -> str:
-        text = super()._answer(messages, most)
-        prompt = "\n".join(str(message.get("content") or "") for message in messages)
-        said = _PASS_PHRASE.findall(asked(named_stretch(messages) or messages, most).source)
-        if FACTS not in prompt or not said:
-            return text
-        return "\n".join([text, FACTS, *(f"+ value: {one}" for one in dict.fromkeys(said))])
 
 
 async def measure(folder: Path) -> list[Figure]:

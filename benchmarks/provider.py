@@ -15,16 +15,18 @@ from typing import Any
 from autonomy_ctx import Message
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.token_estimate import estimate_tokens
-from benchmarks.honest import summary_of
+from benchmarks.fact_model import FACTS
+from benchmarks.honest import asked, summary_of
 from benchmarks.model_server import common
 
 STEP, LEAST = 128, 1024
 CACHED, OUTPUT = 0.1, 5.0
 # How many of the newest requests are looked through: those that share most are among them.
 KEPT = 24
+_PASS_PHRASE = re.compile(r"The (pass phrase of customer C-\d{4} is zephyr-\d+)\.")
 _MARKED = re.compile(r"<message ([0-9a-f]{16})>\n(.*?)\n</message \1>", re.DOTALL)
 _RECORDS = re.compile(r"Make those of messages (\d+) to (\d+) one record")
-_RECORD = re.compile(r"\[Messages (\d+) to (\d+)\]\n(.*?)(?=\n\[Messages |\n<|\Z)", re.DOTALL)
+_RECORD = re.compile(r"\[Messages (\d+) to (\d+)[^\]\n]*\]\n(.*?)(?=\n\[Messages |\n<|\Z)", re.DOTALL)
 
 
 class Provider:
@@ -86,13 +88,26 @@ class BilledModel:
         return summary_of(named_stretch(messages) or messages, most)
 
 
+class FactWriter(BilledModel):
+    """Writes honest summaries and, where it is asked for facts, each pass phrase that it reads as one."""
+
+    def _answer(self, messages: Sequence[Mapping[str, Any]], most: int) -> str:
+        text = super()._answer(messages, most)
+        prompt = "\n".join(str(message.get("content") or "") for message in messages)
+        said = _PASS_PHRASE.findall(asked(named_stretch(messages) or messages, most).source)
+        if FACTS not in prompt or not said:
+            return text
+        return "\n".join([text, FACTS, *(f"+ value: {one}" for one in dict.fromkeys(said))])
+
+
 def rendered(messages: Sequence[Message | Mapping[str, Any]]) -> str:
     """Messages as one text: roles, parts in order, calls."""
     lines: list[str] = []
     for given in messages:
         message = wire.from_dict(given)
         lines.append(f"<{message.role.value}>")
-        lines += [getattr(part, "text", "") for part in message.parts]
+        # No text and an empty one are the same to a model.
+        lines += filter(None, (getattr(part, "text", "") for part in message.parts))
         lines += [f"{call.name}({call.arguments})" for call in message.tool_calls]
     return "\n".join(lines)
 

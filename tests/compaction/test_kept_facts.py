@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import fact_costs, kept_facts
+from benchmarks import kept_facts
 from benchmarks.fact_corpus import (
     HALVES,
     LONG,
@@ -23,7 +23,7 @@ from benchmarks.fact_corpus import (
 )
 from benchmarks.fact_model import FACTS, PerfectSummarizer
 from benchmarks.kept_facts import ROWS, View, judge_cases
-from benchmarks.provider import Provider
+from benchmarks.provider import FactWriter, Provider
 
 CONVERSATIONS = 57
 WINDOW = 20
@@ -204,7 +204,7 @@ async def test_a_short_conversation_is_counted_through_the_real_pipeline() -> No
 
 
 def test_the_writer_of_facts_writes_none_unless_it_is_asked() -> None:
-    writer = fact_costs.FactWriter(Provider(), None)
+    writer = FactWriter(Provider(), None)
     said = "User: The pass phrase of customer C-0003 is zephyr-42."
     asked = prompt(f"Below a line {FACTS} write changes.", said)
     assert (
