@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import anyio
 
@@ -125,7 +125,7 @@ class Agent(AsyncResource):
         model: Any = None,
         memory: Memory | None = None,
         node: Host | None = None,
-        context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None = None,
+        context_summary: bool | Literal["auto"] | Mapping[str, Any] | ContextSummaryConfig | None = None,
         context_template: ContextTemplate | None = None,
         context_queue: ContextQueue | None = None,
         context_pool: ContextPool | None = None,

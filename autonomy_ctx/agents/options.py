@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
@@ -111,7 +111,7 @@ class AgentOptions:
     instructions: str | None
     model: Any
     node: Host | None
-    context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None
+    context_summary: bool | Literal["auto"] | Mapping[str, Any] | ContextSummaryConfig | None
     context_template: ContextTemplate | None
     enable_ask_for_user_input: bool
     enable_filesystem: bool

@@ -79,6 +79,7 @@ class AgentOptions:
     model: str | None
     base_url: str | None
     instructions: str | None
+    auto: bool | None
     floor: int | None
     ceiling: int | None
     budget: int | None
@@ -90,7 +91,9 @@ class AgentOptions:
             _make_agent,
             instructions=INSTRUCTIONS if self.instructions is None else self.instructions,
             model=model,
-            context_summary=ContextSummaryConfig(floor=self.floor, ceiling=self.ceiling, model=model),
+            context_summary=ContextSummaryConfig(
+                auto=bool(self.auto), floor=self.floor, ceiling=self.ceiling, model=model
+            ),
             limits=TurnLimits(context_tokens=self.budget),
         )
 
@@ -517,6 +520,10 @@ def chat(
     instructions: Annotated[
         str | None, typer.Option("--instructions", metavar="TEXT", help="What the agent is told to be.")
     ] = None,
+    auto: Annotated[
+        bool,
+        typer.Option("--auto", help="Take the limits of summaries from the model's window and price."),
+    ] = False,
     floor: Annotated[
         int | None, typer.Option("--floor", help="Messages that stay verbatim after a summary.")
     ] = None,
@@ -536,7 +543,13 @@ def chat(
     made; without --memory nothing is kept. A pipe works, too: each line is a turn.
     """
     options = AgentOptions(
-        model=model, base_url=base_url, instructions=instructions, floor=floor, ceiling=ceiling, budget=budget
+        model=model,
+        base_url=base_url,
+        instructions=instructions,
+        auto=auto or None,
+        floor=floor,
+        ceiling=ceiling,
+        budget=budget,
     )
     opening = open_session(
         output, options, file=file, memory=memory, agent=agent, scope=scope, conversation=conversation

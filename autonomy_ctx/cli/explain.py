@@ -188,6 +188,8 @@ def _section_notes(sections: Sequence[TurnSection]) -> Iterator[Table]:
         if section.status != "included":
             style = FAILED_STYLE if section.status == "failed" else NOTE_STYLE
             yield _bullet(Text(f"{name} was left out: {clean_line(section.reason or section.status)}", style))
+        if section.note is not None:
+            yield _bullet(Text(f"{name}: {clean_line(section.note)}", NOTE_STYLE))
         for omission in section.omitted:
             yield _bullet(Text(f"{name} does not show {_describe_omission(omission)}", NOTE_STYLE))
         for cut in section.cut:

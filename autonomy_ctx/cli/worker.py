@@ -34,6 +34,7 @@ async def run_worker(
     base_url: Annotated[
         str | None, typer.Option("--base-url", metavar="URL", help="A server that speaks the OpenAI format.")
     ] = None,
+    auto: Annotated[bool, typer.Option("--auto", help="As the agents have it.")] = False,
     floor: Annotated[int | None, typer.Option("--floor", help="As the agents have it.")] = None,
     ceiling: Annotated[int | None, typer.Option("--ceiling", help="As the agents have it.")] = None,
     size: Annotated[
@@ -47,7 +48,7 @@ async def run_worker(
     and another can take it at once. With --once the exit code is 1 when a summary could not be written.
     """
     output.log_warnings()
-    given = {"floor": floor, "ceiling": ceiling, "size": size}
+    given = {"auto": auto or None, "floor": floor, "ceiling": ceiling, "size": size}
     config = {key: value for key, value in given.items() if value is not None}
     writer = None if model is None else Model(model, base_url=base_url)
 

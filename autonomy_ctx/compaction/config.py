@@ -12,6 +12,7 @@ from datetime import UTC, tzinfo
 from hashlib import sha256
 from typing import Any, Literal
 
+from autonomy_ctx.compaction.auto_limits import AutoLimits, choose_limits
 from autonomy_ctx.compaction.facts import ProfileRule
 from autonomy_ctx.compaction.plan import Limits
 from autonomy_ctx.compaction.swap_policy import SwapPolicy, policy_of
@@ -26,6 +27,8 @@ from autonomy_ctx.validation import check_int, check_seconds
 DEFAULT_FLOOR, DEFAULT_CEILING, DEFAULT_SIZE, MIN_SIZE = 10, 20, 2048, 128
 # Of a budget, what a summary may take, and what is left of the history when it passes its room.
 SUMMARY_SHARE, CUT_BACK_SHARE = 1 / 3, 0.7
+# What the facts of a summary that is not small may have, about twenty of them.
+FACTS_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -40,6 +43,9 @@ class ContextSummaryConfig:
     ceiling: int
     # The most tokens of all segments of a summary together.
     size: int
+    # Take floor, ceiling and size, where they are not given, from the context window and price of the model
+    # that reads the context. Until that is known, they are 0 here.
+    auto: bool
     # The model that writes summaries; None for a digest without any model.
     model: Any
     # A prompt with {conversation}, or a sentence of what to preserve.
@@ -62,8 +68,9 @@ class ContextSummaryConfig:
     lease: float
     # When a summary that is ready is shown: `eager` at once, `cost` when that is cheapest, or a function.
     swap: Literal["eager", "cost"] | SwapPolicy
-    # Have the model that reads the context write the summary, after what it has cached, if that is cheaper.
-    share_prefix: bool
+    # Have the model that reads the context write the summary, after what it has cached, if that is cheaper:
+    # `auto` when the model that writes summaries is known to be the one that reads the context.
+    share_prefix: bool | Literal["auto"]
     # Seconds for which a provider keeps what it has cached.
     cache_seconds: float
     # The role of the message that shows the summary. A rule is what "system" makes of it for most models.
@@ -85,6 +92,7 @@ class ContextSummaryConfig:
         floor: int | None = None,
         ceiling: int | None = None,
         size: int | None = None,
+        auto: bool = False,
         model: Any = None,
         instructions: str | None = None,
         floor_tokens: int | float | None = None,
@@ -97,7 +105,7 @@ class ContextSummaryConfig:
         pin_tokens: int = 1024,
         lease: float = 30.0,
         swap: Literal["eager", "cost"] | SwapPolicy = "eager",
-        share_prefix: bool = False,
+        share_prefix: bool | Literal["auto"] = "auto",
         cache_seconds: float = 300.0,
         summary_role: SummaryRole = "user",
         facts: bool = True,
@@ -106,17 +114,24 @@ class ContextSummaryConfig:
         worker: str | None = None,
         schema: SummarySchema | str | Mapping[str, Any] | Sequence[Any] | None = None,
     ) -> None:
-        chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
+        if not isinstance(auto, bool):
+            raise TypeError(f"auto is {auto!r}; it must be True or False")
         chosen_schema = read_schema(schema)
+        if auto:
+            chosen_floor, chosen_ceiling, usual_size, usual_hard_limit = floor or 0, ceiling or 0, 0, 0
+        else:
+            chosen_floor, chosen_ceiling = _resolve_floor_and_ceiling(floor, ceiling)
+            usual_size, usual_hard_limit = _usual_size(hard_limit_tokens, chosen_schema), 2 * chosen_ceiling
         values: dict[str, Any] = {
+            "auto": auto,
             "floor": chosen_floor,
             "ceiling": chosen_ceiling,
-            "size": _usual_size(hard_limit_tokens, chosen_schema) if size is None else size,
+            "size": usual_size if size is None else size,
             "model": model,
             "instructions": instructions,
             "floor_tokens": floor_tokens,
             "ceiling_tokens": ceiling_tokens,
-            "hard_limit": 2 * chosen_ceiling if hard_limit is None else hard_limit,
+            "hard_limit": usual_hard_limit if hard_limit is None else hard_limit,
             "hard_limit_tokens": hard_limit_tokens,
             "timeout": timeout,
             "lead": lead,
@@ -138,6 +153,10 @@ class ContextSummaryConfig:
         self._check()
 
     def _check(self) -> None:
+        if self.auto:
+            # What it is for a model of which nothing is known has to be valid, too.
+            _fill_limits(self, choose_limits(None, None))
+            return
         check_int("hard_limit", self.hard_limit)
         if self.hard_limit <= self.ceiling:
             raise ValueError(
@@ -160,9 +179,10 @@ class ContextSummaryConfig:
         resolve_timezone(self.timezone)
         if self.worker is not None:
             check_worker_name("worker", self.worker)
-        for name in ("share_prefix", "facts"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} is {getattr(self, name)!r}; it must be True or False")
+        if not isinstance(self.facts, bool):
+            raise TypeError(f"facts is {self.facts!r}; it must be True or False")
+        if self.share_prefix != "auto" and not isinstance(self.share_prefix, bool):
+            raise TypeError(f"share_prefix is {self.share_prefix!r}; it must be True, False or 'auto'")
         if not isinstance(self.profile, bool) and not callable(self.profile):
             raise TypeError(f"profile is {self.profile!r}; it must be True, False or a function of a fact")
         if self.profile and not self.facts:
@@ -181,6 +201,38 @@ class ContextSummaryConfig:
     def batch_size(self) -> int:
         """How many messages a summary takes when the ceiling is passed."""
         return self.ceiling - self.floor
+
+
+def _fill_limits(
+    config: ContextSummaryConfig, limits: AutoLimits, *, with_room: bool = False
+) -> ContextSummaryConfig:
+    """A configuration of which `auto` chooses, with what was chosen where nothing was given."""
+    floor, ceiling = config.floor, config.ceiling
+    if not ceiling:
+        ceiling = limits.ceiling - limits.floor + (floor or limits.floor)
+    if not floor:
+        floor = min(limits.floor, max(ceiling // 2, 1))
+    least = MIN_SIZE if config.schema is None else config.schema.min_size
+    size = config.size or max(limits.size, least)
+    tokens: dict[str, Any] = {
+        "floor_tokens": config.floor_tokens,
+        "ceiling_tokens": config.ceiling_tokens,
+        "hard_limit_tokens": config.hard_limit_tokens,
+    }
+    if all(limit is None for limit in tokens.values()) and 2 * size <= (limits.hard_tokens or 0):
+        tokens["hard_limit_tokens"] = limits.hard_tokens
+        # Under a budget they follow what it leaves for the history.
+        if not with_room:
+            tokens |= {"floor_tokens": limits.floor_tokens, "ceiling_tokens": limits.ceiling_tokens}
+    return replace(
+        config,
+        auto=False,
+        floor=floor,
+        ceiling=ceiling,
+        size=size,
+        hard_limit=config.hard_limit or 2 * ceiling,
+        **tokens,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +262,8 @@ class CompactionSettings:
     # The tokens that the summary and the window have together under a budget; None without one, or where
     # limits in tokens were given.
     room: int | None = None
+    # What `auto` chose, and why; None where nothing was left to it.
+    note: str | None = None
 
     def limits_beside(self, summary_tokens: int) -> Limits:
         """The limits of a window beside a summary: a history that passes its room is cut back in a step."""
@@ -218,6 +272,12 @@ class CompactionSettings:
         ceiling = max(self.room - summary_tokens, self.room // 3)
         floor = max(int(self.room * CUT_BACK_SHARE) - summary_tokens - self.size // 4, self.room // 4)
         return replace(self.limits, ceiling_tokens=ceiling, floor_tokens=min(floor, ceiling - 1))
+
+    @property
+    def facts_tokens(self) -> int:
+        """The most tokens of the facts in a summary: a quarter of its size, or what some twenty need."""
+        usual = self.size // 4
+        return max(usual, min(FACTS_TOKENS, self.size // 3)) if self.size >= 2 * FACTS_TOKENS else usual
 
     @property
     def model_name(self) -> str:
@@ -256,6 +316,14 @@ def resolve_settings(
     Under a `budget` in tokens the usual size of a summary is at most a third of it. `room` is what the
     budget leaves for the summary and the window; it is used unless limits in tokens were given.
     """
+    reads, is_auto = reader if reader is not None else config.model, config.auto
+    reason = ""
+    if is_auto:
+        chosen = choose_limits(window, price_of(reads), model=model_name(reads))
+        config, reason = _fill_limits(config, chosen, with_room=room is not None), chosen.reason
+        if budget is not None:
+            least = MIN_SIZE if config.schema is None else config.schema.min_size
+            config = replace(config, size=max(min(config.size, int(budget * SUMMARY_SHARE)), least))
     floor, ceiling, hard = (
         _resolve_tokens(name, getattr(config, name), window)
         for name in ("floor_tokens", "ceiling_tokens", "hard_limit_tokens")
@@ -289,17 +357,37 @@ def resolve_settings(
         pin_tokens=config.pin_tokens if hard is None else min(config.pin_tokens, hard // 8),
         lease=config.lease,
         swap=policy_of(config.swap),
-        share_prefix=config.share_prefix,
+        share_prefix=_shares_prefix(config, reader),
         cache_seconds=config.cache_seconds,
-        reader=reader if reader is not None else config.model,
-        price=price_of(reader if reader is not None else config.model) or DEFAULT_PRICE,
+        reader=reads,
+        price=price_of(reads) or DEFAULT_PRICE,
         facts=config.facts,
         profile=config.profile,
         zone=resolve_timezone(config.timezone),
         worker=config.worker,
         schema=config.schema,
         room=room if floor is None and ceiling is None else None,
+        note=_auto_note(config, reason) if is_auto else None,
     )
+
+
+def _auto_note(config: ContextSummaryConfig, reason: str) -> str:
+    """What `auto` chose and why, for whoever reads how a context was made."""
+    return (
+        f"auto keeps {config.floor} to {config.ceiling} messages and a summary of up to {config.size:,} "
+        f"tokens: {reason}. To choose yourself, give floor, ceiling or size"
+    )
+
+
+def _shares_prefix(config: ContextSummaryConfig, reader: Any) -> bool:
+    """Whether a summary may be asked for after what the reader has cached."""
+    if config.share_prefix != "auto":
+        return config.share_prefix
+    model = config.model
+    if reader is None or model is None:
+        return False
+    name = model_name(reader)
+    return reader is model or (name is not None and name == model_name(model))
 
 
 def _size_within(size: int, budget: int | None) -> int:
@@ -318,11 +406,17 @@ def read_config(value: Any, *, model: Any = None) -> ContextSummaryConfig | None
         return None
     if value is True:
         value = {}
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(
+                f'context_summary is {value!r}; give "auto", True, False, a dict or a ContextSummaryConfig'
+            )
+        value = {"auto": True}
     if isinstance(value, ContextSummaryConfig):
         return value if value.model is not None else replace(value, model=model)
     if not isinstance(value, Mapping):
         raise TypeError(
-            f"context_summary is {type(value).__name__}; give True, a dict or a ContextSummaryConfig"
+            f'context_summary is {type(value).__name__}; give True, a dict, "auto" or a ContextSummaryConfig'
         )
     known = [field.name for field in fields(ContextSummaryConfig)]
     unknown = sorted(str(name) for name in value if name not in known)

@@ -17,8 +17,11 @@ from autonomy_ctx.memory.store import Entry, StoredSegment
 
 CountMessage: TypeAlias = Callable[[Message], int]
 
-# Source tokens for one token of summary, and the shortest summary to ask for.
+# Source tokens for one token of summary, at most, and the shortest summary to ask for.
 COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
+# From this length on, or this part of the size, a summary of a longer batch is only longer where the batch
+# has so many tokens for each of it: what is short is merged later, and fewer times.
+LONG_SUMMARY_TOKENS, LONG_SUMMARY_PART, MAX_COMPRESSION_RATIO = 256, 6, 12
 # What a user speaks of next is in these.
 LAST_EXCHANGES = 2
 # How much further than the nearest cut one may be at which a user speaks.
@@ -184,12 +187,21 @@ def segments_to_merge(segments: Sequence[StoredSegment], size: int) -> tuple[Sto
     final_segments = [segment for segment in segments if not segment.provisional]
     if len(final_segments) < 2 or merging_size(final_segments) <= size:
         return ()
-    lowest = min(max(one.level, other.level) for one, other in pairwise(final_segments))
-    run = max(_runs_up_to(final_segments, lowest), key=len)
+    levels = sorted({max(one.level, other.level) for one, other in pairwise(final_segments)})
+    run, *higher = (max(_runs_up_to(final_segments, level), key=len) for level in levels)
+    if len(run) < MERGE_FAN_IN:
+        # What a few become is merged again soon: rather with their older neighbours, if these are many.
+        full = zip(levels[1:], higher, strict=True)
+        run = next((one for level, one in full if _is_full_run(one, level)), run)
     for number in range(MERGE_FAN_IN, len(run)):
         if merging_size(run[:number]) >= MERGE_SHARE * size:
             return tuple(run[:number])
     return tuple(run)
+
+
+def _is_full_run(run: Sequence[StoredSegment], level: int) -> bool:
+    """Whether a run is worth a merge to one level up: nearly all that it takes are of its own level."""
+    return len(run) >= MERGE_FAN_IN and sum(one.level == level for one in run) >= MERGE_FAN_IN - 1
 
 
 def _runs_up_to(segments: Sequence[StoredSegment], level: int) -> list[list[StoredSegment]]:

@@ -19,6 +19,9 @@ from autonomy_ctx.compaction.facts import changes_from_lines, listed_facts
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.plan import (
     COMPRESSION_RATIO,
+    LONG_SUMMARY_PART,
+    LONG_SUMMARY_TOKENS,
+    MAX_COMPRESSION_RATIO,
     MERGED_DIGEST_PART,
     MIN_SUMMARY_TOKENS,
 )
@@ -71,6 +74,11 @@ PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 700, 1.15
 
 # Of the tokens that a summary may have, how many it is asked for: models do not count them exactly.
 ASKED_SHARE = 0.8
+# Of the tokens of a batch, the part that the record before it may have as background, and how many in any
+# case.
+BACKGROUND_PART, MIN_BACKGROUND_TOKENS = 16, 96
+# The same for the facts that it may change.
+LISTED_PART = 8
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.
 INLINE_CHARACTERS = 16_000
 # The same for a reply and what it is compared with, which takes longer.
@@ -147,7 +155,7 @@ class SegmentWriter:
     def __init__(
         self, settings: CompactionSettings, metrics: SummaryMetrics, breaker: CircuitBreaker
     ) -> None:
-        self._settings, self._metrics = settings, metrics
+        self.settings, self._metrics = settings, metrics
         self._model = settings.model
         self.breaker = breaker
         self._learned_window: int | None = None
@@ -185,10 +193,10 @@ class SegmentWriter:
                 messages,
                 counter=counter,
                 max_message_tokens=self.max_message_tokens,
-                zone=self._settings.zone,
+                zone=self.settings.zone,
             ),
         )
-        tokens, schema = counter.count_messages(messages), self._settings.schema
+        tokens, schema = counter.count_messages(messages), self.settings.schema
         if self._model is None:
             target = self._with_headings(self._digest_target(tokens), counter)
             make = digest if schema is None else partial(_digest_with_names, schema)
@@ -196,15 +204,17 @@ class SegmentWriter:
             return self._digest_draft(text, source, counter)
         target = self._with_headings(self._target(tokens), counter)
         names = await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_identifiers, messages))
-        cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
+        cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
         left, facts = tokens // 2, None
-        if self._settings.facts:
-            facts = listed_facts(standing, source, left, counter)
+        if self.settings.facts:
+            facts = listed_facts(standing, source, tokens // LISTED_PART, counter)
             left -= counter.count_text("\n".join([FACT_RULES, *facts]))
-        known = _newest_within(background, max(left, tokens // 8), counter)
-        if schema is not None and len(known) < len(background):
-            # What is replaced must be known to whoever writes what takes its place.
-            known = [*filter(None, [standing_text(background, schema)]), *known]
+        known = _last_lines(background, max(tokens // BACKGROUND_PART, MIN_BACKGROUND_TOKENS), counter)
+        if schema is not None:
+            known = _newest_within(background, max(left, tokens // 8), counter)
+            if len(known) < len(background):
+                # What is replaced must be known to whoever writes what takes its place.
+                known = [*filter(None, [standing_text(background, schema)]), *known]
         prompt = batch_prompt(source, known, cap=cap, instructions=instructions, facts=facts, schema=schema)
         after = None
         if cached is not None:
@@ -238,17 +248,17 @@ class SegmentWriter:
         tokens = counter.count_text(source)
         if self._model is None:
             return await self.extract(texts, counter, outdated)
-        if self._settings.schema is not None:
-            return await self._merge_sections(self._settings.schema, segments, counter, cached)
+        if self.settings.schema is not None:
+            return await self._merge_sections(self.settings.schema, segments, counter, cached)
         # Well under the length at which a literal answer would pass for an echo.
-        target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
-        cap, instructions = int(target * ASKED_SHARE), self._settings.instructions
+        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
+        cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
         prompt = merge_prompt(texts, cap=cap, instructions=instructions)
         after = None
         if cached is not None:
             after = cached_merge_prompt(
                 cached,
-                [render_segment(one, self._settings.zone) for one in segments],
+                [render_segment(one, self.settings.zone) for one in segments],
                 segments[0].first,
                 segments[-1].last,
                 cap=cap,
@@ -270,10 +280,10 @@ class SegmentWriter:
         merge = SectionMerge.of(texts, schema)
         # Items that are kept word for word leave less to be shortened than a record that is written anew.
         tokens = sum(map(counter.count_text, texts))
-        target = min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4))
+        target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4))
         if not merge.needs_model:
             return await self._join_sections(merge, texts, target, counter)
-        sections, instructions = schema.only("rewrite"), self._settings.instructions
+        sections, instructions = schema.only("rewrite"), self.settings.instructions
         rewritten = merge.rewritten_texts()
         source = "\n\n".join(rewritten)
         tokens = counter.count_text(source)
@@ -284,7 +294,7 @@ class SegmentWriter:
         if cached is not None:
             after = cached_merge_prompt(
                 cached,
-                [render_segment(one, self._settings.zone) for one in segments],
+                [render_segment(one, self.settings.zone) for one in segments],
                 segments[0].first,
                 segments[-1].last,
                 cap=cap,
@@ -326,7 +336,7 @@ class SegmentWriter:
         self, texts: Sequence[str], counter: TokenCounter, outdated: Sequence[str] = ()
     ) -> SegmentDraft:
         """The same without a model: the lines that say most."""
-        tokens, schema = max(self._settings.size // MERGED_DIGEST_PART, 32), self._settings.schema
+        tokens, schema = max(self.settings.size // MERGED_DIGEST_PART, 32), self.settings.schema
         if schema is not None:
             merge = SectionMerge.of(texts, schema)
             return await self._join_sections(merge, texts, tokens, counter, outdated, quoted=True)
@@ -345,7 +355,7 @@ class SegmentWriter:
         counter: TokenCounter,
     ) -> SegmentDraft:
         """Ask after a cached request where that is possible and costs less; otherwise the usual way."""
-        reader, model = self._settings.reader, self._model
+        reader, model = self.settings.reader, self._model
         if (
             after is None
             or cached is None
@@ -398,7 +408,7 @@ class SegmentWriter:
         return SegmentDraft(
             text=text,
             tokens=counter.count_text(text),
-            model=writer_name(self._model if prompt.context is None else self._settings.reader),
+            model=writer_name(self._model if prompt.context is None else self.settings.reader),
             coverage=covered_names(source.names, text),
             input_tokens=spent[0],
             output_tokens=spent[1],
@@ -444,17 +454,17 @@ class SegmentWriter:
             secret=prompt.secret,
             key_names=source.key_names,
             asked=prompt.messages[0]["content"],
-            context=(*source.context, self._settings.instructions or "", *_headings(source.layout)),
+            context=(*source.context, self.settings.instructions or "", *_headings(source.layout)),
             standing=[*standing, *source.pinned],
             facts="\n".join(line.text for line in lines or ()),
-            script_free=self._settings.instructions is not None,
+            script_free=self.settings.instructions is not None,
         )
         is_short = len(source.text) + len(reply.text) <= JUDGED_CHARACTERS
         return await run_or_offload(is_short, judge_reply), lines
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
         """Ask, and let the breaker know what came of it, unless it is another model's."""
-        settings = self._settings
+        settings = self.settings
         model = self._model if prompt.context is None else settings.reader
         own = model is self._model
         if own:
@@ -486,34 +496,38 @@ class SegmentWriter:
         if window is None or self._batch_tokens_within(window) >= self.max_batch_tokens:
             window = (
                 int(1.5 * COUNT_MARGIN * self.max_batch_tokens / 2)
-                + self._settings.size
+                + self.settings.size
                 + PROMPT_OVERHEAD_TOKENS
             )
         self._learned_window = window
 
     def _batch_tokens_within(self, window: int) -> int:
         # Half as much again goes to the background.
-        room = (window - self._settings.size - PROMPT_OVERHEAD_TOKENS) / COUNT_MARGIN / 1.5
+        room = (window - self.settings.size - PROMPT_OVERHEAD_TOKENS) / COUNT_MARGIN / 1.5
         return max(min(int(room), DEFAULT_BATCH_TOKENS), MIN_BATCH_TOKENS)
 
     def _most_tokens(self, tokens: int) -> int:
         """The most tokens of a segment that stands for so many."""
-        return min(self._settings.size // 4, max(tokens, 256) - 1)
+        return min(self.settings.size // 4, max(tokens, 256) - 1)
 
     def _target(self, tokens: int) -> int:
-        return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // COMPRESSION_RATIO)), 32)
+        """The tokens that a segment of a batch of so many should have."""
+        size = self.settings.size
+        long = max(LONG_SUMMARY_TOKENS, size // LONG_SUMMARY_PART)
+        wanted = max(min(tokens // COMPRESSION_RATIO, long), tokens // MAX_COMPRESSION_RATIO)
+        return max(min(size // 4, max(MIN_SUMMARY_TOKENS, wanted)), 32)
 
     def _with_headings(self, target: int, counter: TokenCounter) -> int:
         """A target for a text without headings as one with those of the schema, if there is one."""
-        schema = self._settings.schema
+        schema = self.settings.schema
         if schema is None:
             return target
         headings = sum(heading_tokens(schema.sections, counter.count_text).values())
-        return max(min(target + headings, self._settings.size // 4), 32)
+        return max(min(target + headings, self.settings.size // 4), 32)
 
     def _digest_target(self, tokens: int) -> int:
         # A digest costs nothing but room: it may have all that there is, as long as it is a digest.
-        return max(min(self._settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4)), 32)
+        return max(min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens * 3 // 4)), 32)
 
     def _digest_draft(self, text: str, source: str, counter: TokenCounter) -> SegmentDraft:
         return SegmentDraft(
@@ -581,6 +595,17 @@ def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> 
             break
         chosen.append(text)
     return chosen[::-1]
+
+
+def _last_lines(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:
+    """The end of the newest text, as many whole lines as have so many tokens together."""
+    chosen: list[str] = []
+    for line in reversed(texts[-1].splitlines() if texts else ()):
+        tokens -= counter.count_text(line + "\n")
+        if tokens < 0:
+            break
+        chosen.append(line)
+    return ["\n".join(reversed(chosen))] if chosen else []
 
 
 def _hash(text: str) -> str:

@@ -93,7 +93,7 @@ class Summarizer:
         clock: Callable[[], float] = time.monotonic,
         find_cached: Callable[[StoreKey, int], CachedRequest | None] | None = None,
     ) -> None:
-        self.settings, self._metrics, self._find_cached = settings, metrics, find_cached
+        self._settings, self._metrics, self._find_cached = settings, metrics, find_cached
         self._background, self._clock = background, clock
         self._hooks = validate_hooks(hooks, SummaryHook)
         self.writer = SegmentWriter(settings, metrics, breaker_of(settings.model, clock))
@@ -111,6 +111,15 @@ class Summarizer:
         # Stores with a sweeper, and the events that wake it early.
         self._swept_stores: WeakSet[Any] = WeakSet()
         self._wakeups: WeakKeyDictionary[Any, anyio.Event] = WeakKeyDictionary()
+
+    @property
+    def settings(self) -> CompactionSettings:
+        """The limits as they are now; they follow the model's context window and the budget."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: CompactionSettings) -> None:
+        self._settings = self.writer.settings = settings
 
     @property
     def pending(self) -> int:

@@ -74,7 +74,7 @@ def render_standing(
     if not settings.facts or not facts:
         return RenderedFacts("", ())
     count = partial(_count_line, counter)
-    return render_facts(facts, settings.size // 4, count, settings.zone)
+    return render_facts(facts, settings.facts_tokens, count, settings.zone)
 
 
 def _count_line(counter: TokenCounter, line: str) -> int:
@@ -86,7 +86,7 @@ def _count_line(counter: TokenCounter, line: str) -> int:
 
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:
     """The most tokens of the summary in force: its segments with their ranges, and the facts."""
-    facts = settings.size // 4 if settings.facts and state.facts else 0
+    facts = settings.facts_tokens if settings.facts and state.facts else 0
     return facts + sum(segment.tokens + RANGE_TOKENS for segment in state.segments)
 
 

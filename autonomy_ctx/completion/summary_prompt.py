@@ -49,6 +49,11 @@ FACTS
 x F4"""
 LIST_OF_FACTS = "The list of what holds now, to be changed below the line FACTS:"
 NO_FACTS_YET = "The list of what holds now is empty."
+# The same where the conversation's own summary shows the list.
+FACTS_ABOVE = (
+    "The list of what holds now, to be changed below the line FACTS, stands at the end of its summary."
+)
+MORE_FACTS = "It has these facts too:"
 # The same where a schema gives the headings.
 SCHEMA_RULES = """\
 Write a record of the conversation for an assistant that goes on with it without seeing it.
@@ -194,6 +199,22 @@ def _standing_block(facts: Sequence[str], secret: str) -> str:
     return _lines(LIST_OF_FACTS, wrap_untrusted(FACTS, "\n".join(facts), secret))
 
 
+def _standing_beside(context: CachedContext, facts: Sequence[str], secret: str) -> str:
+    """The facts that the context does not show already."""
+    shown = [
+        line
+        for message in context.messages
+        if isinstance(message, Summary)
+        for line in message.facts.splitlines()
+    ]
+    if not shown:
+        return _standing_block(facts, secret)
+    others = [fact for fact in facts if not any(line.startswith(fact) for line in shown)]
+    if not others:
+        return FACTS_ABOVE
+    return _lines(FACTS_ABOVE, MORE_FACTS, wrap_untrusted(FACTS, "\n".join(others), secret))
+
+
 def merge_prompt(
     texts: Sequence[str],
     *,
@@ -240,7 +261,7 @@ def cached_batch_prompt(
     task = STRETCH.replace("{count}", count).replace("{end}", TO_END if to_end else TO_LAST)
     marks = [wrap_untrusted(MESSAGE, text, secret) for text in ([first] if to_end else [first, last])]
     if facts is not None:
-        marks.append(_standing_block(facts, secret))
+        marks.append(_standing_beside(context, facts, secret))
     rules = replace(_batch_rules(schema), after="" if facts is None else FACT_RULES)
     return _after(context, _lines(task, *marks), secret, cap, instructions, STRETCH, rules)
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 import anyio
 import anyio.from_thread
@@ -76,7 +76,7 @@ class EngineOptions(TypedDict, total=False):
 
     memory: Memory | str | None
     agent: str
-    context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None
+    context_summary: bool | Literal["auto"] | Mapping[str, Any] | ContextSummaryConfig | None
     context_template: ContextTemplate | None
     max_tokens: int | None
     reserve_output: int
@@ -100,7 +100,7 @@ class ContextEngine(AsyncResource):
         scope: Scope,
         memory: Memory | str | None = None,
         agent: str = "",
-        context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None = True,
+        context_summary: bool | Literal["auto"] | Mapping[str, Any] | ContextSummaryConfig | None = True,
         context_template: ContextTemplate | None = None,
         max_tokens: int | None = None,
         reserve_output: int = 0,

@@ -84,6 +84,7 @@ class TurnSection(Report):
     indexes: tuple[int, ...]
     omitted: tuple[Omission, ...]
     cut: tuple[Cut, ...]
+    note: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,6 +395,7 @@ def _section(
         indexes=tuple(section.indexes),
         omitted=section.omitted,
         cut=section.cut,
+        note=section.note,
     )
 
 

@@ -73,6 +73,8 @@ class Contribution:
     shorter: Callable[[int], Message | None] | None = None
     # How many of the last messages are worth more than the summary before them.
     floor: int = 0
+    # What a reader of the report should know of how it was made.
+    note: str | None = None
     # What the first messages cost before calibration, and by which counter; see `known_counts`.
     _counts: tuple[str, tuple[int, ...]] = field(default=("", ()), init=False, repr=False, compare=False)
 

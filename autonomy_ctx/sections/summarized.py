@@ -52,7 +52,7 @@ from autonomy_ctx.items.clamp import clamp_message
 from autonomy_ctx.items.digest import read_for_digest
 from autonomy_ctx.items.fact import Fact, FactChange, RenderedFacts, normalize_fact
 from autonomy_ctx.items.message import Message
-from autonomy_ctx.items.model_info import context_window_of
+from autonomy_ctx.items.model_info import context_window_of, model_name
 from autonomy_ctx.items.summary import Summary, SummaryRole
 from autonomy_ctx.items.summary_schema import SummarySchema
 from autonomy_ctx.items.tokens import TokenCounter
@@ -204,6 +204,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         instructions: str | None = None,
         enabled: bool = True,
         *,
+        auto: bool = False,
         floor_tokens: int | float | None = None,
         ceiling_tokens: int | float | None = None,
         hard_limit: int | None = None,
@@ -214,7 +215,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         pin_tokens: int = 1024,
         lease: float = 30.0,
         swap: Literal["eager", "cost"] | SwapPolicy = "eager",
-        share_prefix: bool = False,
+        share_prefix: bool | Literal["auto"] = "auto",
         cache_seconds: float = 300.0,
         summary_role: SummaryRole = "user",
         facts: bool = True,
@@ -229,6 +230,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     ) -> None:
         super().__init__("conversation_history", enabled)
         self.config = ContextSummaryConfig(
+            auto=auto,
             floor=floor,
             ceiling=ceiling,
             size=size,
@@ -253,14 +255,14 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             worker=worker,
             schema=schema,
         )
-        # Fractions refer to its window.
-        self._reader = reader if reader is not None else summary_model
-        self._window = context_window_of(self._reader)
-        self._settings = resolve_settings(self.config, self._window, reader=self._reader)
+        self._reader = reader
+        self._reading_model = summary_model if reader is None else reader
+        self._window = context_window_of(self._reading_model)
+        self._settings = resolve_settings(self.config, self._window, reader=reader)
         # The largest budget of the contexts so far, and what the other sections took of the last one.
         self._budget: int | None = None
         self._other_tokens = 0
-        self._resolved_for: tuple[int | None, int | None, int] = (self._window, None, 0)
+        self._resolved_for: tuple[Any, ...] = (self._window, model_name(self._reading_model), None, 0)
         self._metrics = SummaryMetrics()
         self._own_background = background is None
         self._background = background or Background()
@@ -270,7 +272,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             background=self._background,
             hooks=hooks,
             clock=clock,
-            find_cached=self._find_cached if share_prefix else None,
+            find_cached=self._find_cached if self._settings.share_prefix else None,
         )
         self._swap_tracker, self._requests = SwapTracker(self._metrics), CachedRequests()
         self._snapshots = SnapshotReader(self._metrics)
@@ -306,17 +308,17 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     @property
     def floor(self) -> int:
         """Messages shown verbatim after a summary."""
-        return self.config.floor
+        return self._settings.limits.floor
 
     @property
     def ceiling(self) -> int:
         """Messages shown verbatim before the next summary is due."""
-        return self.config.ceiling
+        return self._settings.limits.ceiling
 
     @property
     def size(self) -> int:
         """The most tokens of a summary."""
-        return self.config.size
+        return self._settings.size if self.config.auto else self.config.size
 
     @property
     def pin_tokens(self) -> int:
@@ -326,7 +328,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     @property
     def batch_size(self) -> int:
         """How many messages a summary takes."""
-        return self.config.batch_size
+        return self._settings.limits.batch
 
     @property
     def instructions(self) -> str | None:
@@ -519,7 +521,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             ),
             store_key=make_store_key(memory.store, key),
             generation=snapshot.head.generation,
-            floor=self.config.floor,
+            floor=self.floor,
+            note=self._settings.note,
         )
 
     def _pins(
@@ -641,8 +644,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if budget is not None:
             # A context that was too long for the model is composed again with less: no new budget.
             self._budget = max(budget, self._budget or 0)
-        window = context_window_of(self._reader)
-        known = (window, self._budget, self._other_tokens)
+        window = context_window_of(self._reading_model)
+        known = (window, model_name(self._reading_model), self._budget, self._other_tokens)
         if known == self._resolved_for:
             return
         self._resolved_for = known

@@ -75,6 +75,8 @@ class SectionReport:
     cut: tuple[Cut, ...] = ()
     # When others stand in the middle of it: how many messages stand before them, and where it goes on.
     split: tuple[int, int] | None = None
+    # What the section says of how it was made, such as the limits of a summary that it chose and why.
+    note: str | None = None
 
     @property
     def indexes(self) -> list[int]:

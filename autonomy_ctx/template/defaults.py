@@ -30,7 +30,7 @@ HARD_LIMIT_SHARE = 0.75
 def create_default_template(
     instructions: str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]],
     *,
-    context_summary: bool | Mapping[str, Any] | ContextSummaryConfig | None = None,
+    context_summary: bool | Literal["auto"] | Mapping[str, Any] | ContextSummaryConfig | None = None,
     model: Any = None,
     background: Background | None = None,
     enable_ask_for_user_input: bool = False,
@@ -104,7 +104,8 @@ def _history_section(
 def _with_hard_limit(config: ContextSummaryConfig, model: Any) -> ContextSummaryConfig:
     """The same with a hard limit in tokens, if none was given and the reader's window is known."""
     window = context_window_of(model)
-    if config.hard_limit_tokens is not None or window is None:
+    # `auto` has one of its own.
+    if config.auto or config.hard_limit_tokens is not None or window is None:
         return config
     if window * HARD_LIMIT_SHARE < 2 * config.size:
         return config

@@ -140,6 +140,7 @@ def _make_report(
         omitted=found.omitted + shown.omitted,
         cut=shown.cut,
         split=(before, rest[0][0]) if rest else None,
+        note=found.note,
     )
 
 

@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 SUMMARIZED = "tests/sections/test_summarized.py"
 LIMITS = "tests/sections/test_summarized_limits.py"
 FAULTS = "tests/compaction/test_summarizer_faults.py"
+AUTO_LIMITS = "tests/compaction/test_auto_limits.py"
 BUDGET = "tests/template/test_budget.py"
 FACTS = "tests/sections/test_standing_facts.py"
 INCREMENTAL = "tests/template/test_incremental_compose.py"
@@ -55,6 +56,20 @@ MUTANTS = [
         "            if _same_summary(window.head, state.head):",
         "            if True:",
         SUMMARIZED,
+    ),
+    Mutant(
+        "what auto chooses is within the context window",
+        "compaction/auto_limits.py",
+        "        hard_tokens = int(window * HARD_SHARE)",
+        "        hard_tokens = 2 * window",
+        AUTO_LIMITS,
+    ),
+    Mutant(
+        "auto follows another model",
+        "sections/summarized.py",
+        "        if known == self._resolved_for:",
+        "        if True:",
+        AUTO_LIMITS,
     ),
     Mutant(
         "after a summary the floor is shown",
@@ -320,7 +335,7 @@ MUTANTS = [
     Mutant(
         "facts keep to their part of the summary",
         "compaction/view.py",
-        "    return render_facts(facts, settings.size // 4, ",
+        "    return render_facts(facts, settings.facts_tokens, ",
         "    return render_facts(facts, settings.size * 4, ",
         FACTS,
     ),
@@ -425,8 +440,8 @@ MUTANTS = [
     Mutant(
         "what is to be replaced is shown to the one who writes it",
         "compaction/segment_writer.py",
-        "        if schema is not None and len(known) < len(background):",
-        "        if False:",
+        "            if len(known) < len(background):",
+        "            if False:",
         SCHEMAS,
     ),
     Mutant(

@@ -174,6 +174,7 @@ function sectionItem(section, tints) {
   const details = [
     section.status === "included" && section.source && visible(section.source),
     section.reason && h("span", { class: section.status === "failed" ? "bad" : "" }, visible(section.reason)),
+    section.note && plain(section.note),
     ...section.omitted.map((one) => `${counted(one.count, noun(one.what))} not shown: ${plain(one.reason)}`),
     ...section.cut.map((one) => `${counted(one.messages, "message")} ${one.what}, ${counted(one.tokens, "token")}: ${plain(one.reason)}`),
   ].filter(Boolean);
