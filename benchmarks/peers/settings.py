@@ -99,6 +99,7 @@ PYDANTIC_AI = Peer(
 )
 PEERS = (
     *(replace(AUTONOMY, level=level) for level in LEVELS),
+    replace(AUTONOMY, level="auto", memory='Agent(context_summary="auto"); SQLite file'),
     *(replace(peer, level=level) for peer in (LANGCHAIN, LLAMA_INDEX, PYDANTIC_AI) for level in LEVELS),
     Peer(
         title="OpenAI Agents SDK",
