@@ -15,6 +15,8 @@ from pathlib import Path
 
 import anyio
 
+from autonomy_ctx.compaction.auto_limits import choose_limits
+from autonomy_ctx.models.catalog import find_context_window, price_of
 from autonomy_ctx.replay import (
     RecordedConversation,
     ReplayReport,
@@ -33,6 +35,7 @@ import make_pictures as pictures  # noqa: E402
 from plot_conversations import Kind, make_kinds  # noqa: E402
 
 TURNS = 120
+PRICE_NAME = "claude-sonnet-4-5"
 FLOORS, CEILINGS = (4, 10, 20), (20, 30, 40, 60, 80)
 KIND_CEILINGS = (20, 30, 40, 60, 80, 120)
 # The floor and ceiling with which sizes and budgets are tried.
@@ -166,13 +169,18 @@ def support_grid() -> SettingGrid:
     return SettingGrid(settings=tuple(settings), skipped=())
 
 
+def auto_setting() -> ReplaySetting:
+    """What `context_summary="auto"` takes for the model whose prices count."""
+    limits = choose_limits(find_context_window(PRICE_NAME), price_of(PRICE_NAME))
+    return ReplaySetting(floor=limits.floor, ceiling=limits.ceiling, size=limits.size)
+
+
 async def run_replays() -> Results:
+    grid = make_grid(floors=[FLOOR], ceilings=KIND_CEILINGS)
+    with_auto = SettingGrid(settings=(*grid.settings, auto_setting()), skipped=())
+    kinds = [(kind, await replay(kind.conversation, with_auto, price=PRICE_NAME)) for kind in make_kinds()]
     support = RecordedConversation(make_talk(TURNS), name="support")
-    kinds = [
-        (kind, await replay(kind.conversation, make_grid(floors=[FLOOR], ceilings=KIND_CEILINGS)))
-        for kind in make_kinds()
-    ]
-    return Results(await replay(support, support_grid()), kinds)
+    return Results(await replay(support, support_grid(), price=PRICE_NAME), kinds)
 
 
 # -- plots --------------------------------------------------------------------------------------------
@@ -378,14 +386,16 @@ def cost_with(run: ReplayRun, share: float) -> float:
 
 
 def list_rows(results: Results) -> str:
-    """A row for each kind of agent: what its whole history, the defaults and the cheapest ceiling cost."""
+    """A row for each kind of agent: what its whole history and some settings cost."""
     rows = []
     for kind, report in results.kinds:
-        default = find_run(report, ReplaySetting(floor=10, ceiling=20))
-        best = min(report.runs, key=lambda run: run.cost)
+        default = find_run(report, ReplaySetting(floor=FLOOR, ceiling=20))
+        auto = find_run(report, auto_setting())
+        best = min((run for run in report.runs if run is not auto), key=lambda run: run.cost)
         rows.append(
             f"| {kind.name}: {kind.description} | {report.turns} | {report.messages} "
-            f"| {money(report.whole.cost)} | {money(default.cost)} | {money(best.cost)} ({best.label}) |\n"
+            f"| {money(report.whole.cost)} | {money(default.cost)} | {money(auto.cost)} "
+            f"| {money(best.cost)} ({best.label}) |\n"
         )
     return "".join(rows)
 
@@ -402,7 +412,9 @@ def list_sentences(results: Results) -> list[str]:
         < find_run(report, ReplaySetting(floor=10, ceiling=20)).cost
         for _, report in results.kinds
     ]
+    auto = auto_setting()
     return [
+        f"For `{PRICE_NAME}` it takes {auto.floor}/{auto.ceiling} and a size of {auto.size:,}.",
         f"For {'all four' if all(cheaper) else sum(cheaper)} kinds of agent, 10/40 is cheaper than 10/20.",
         f"A ceiling of 40 instead of 20 makes this conversation {less(larger.cost, default.cost)} cheaper: "
         f"{money(larger.cost)} instead of {money(default.cost)}.",
@@ -414,8 +426,8 @@ def list_sentences(results: Results) -> list[str]:
         f"{percent(half.facts_share)}, from 1,024 on all of them.",
         f"From 1,024 to 4,096 tokens the share of identifiers goes from {percent(medium.names_share)} to "
         f"{percent(large.names_share)}, and the cost from {money(medium.cost)} to {money(large.cost)}.",
-        f"A budget of 4,000 tokens costs {money(roomy.cost)}, about as much as none ({money(larger.cost)}). "
-        f"A budget of 1,500 costs {money(tight.cost)}: only {percent(tight.cached_share)} of what is sent "
+        f"4,000 tokens cost {money(roomy.cost)}, none {money(larger.cost)}.",
+        f"1,500 tokens cost {money(tight.cost)}, because only {percent(tight.cached_share)} of what is sent "
         f"comes from the cache, instead of {percent(larger.cached_share)}.",
         f"At 10/20, summaries are {percent(default.summary_cost / default.cost)} of the bill, at 10/40 "
         f"{percent(larger.summary_cost / larger.cost)}, at 10/80 "

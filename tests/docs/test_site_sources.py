@@ -97,7 +97,7 @@ def test_the_plots_are_those_of_replays_of_today(plots: tuple[dict[str, Any], An
 def test_the_page_about_numbers_has_those_of_the_plots(plots: tuple[dict[str, Any], Any]) -> None:
     program, results = plots
     page = (DOCS / "how-to" / "choose-numbers.md").read_text(encoding="utf-8")
-    assert "|---|---|---|---|---|---|\n" + program["list_rows"](results) + "\n" in page
+    assert "|---|---|---|---|---|---|---|\n" + program["list_rows"](results) + "\n" in page
     words = " ".join(page.split())
     missing = [sentence for sentence in program["list_sentences"](results) if sentence not in words]
     assert missing == [], "run `python docs/make_plots.py` and put what it prints into the page"
