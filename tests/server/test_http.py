@@ -206,7 +206,7 @@ async def test_what_is_not_there_is_said_as_json() -> None:
     async with served(ScriptedModel()) as here:
         nobody = await here.client.post("/agents/nobody", json={"message": "hello"})
         assert error_of(nobody) == (404, "UnknownAgent")
-        assert "there are assistant" in nobody.json()["error"]["message"]
+        assert "it hosts assistant" in nobody.json()["error"]["message"]
         assert error_of(await here.client.get("/agents/nobody/history")) == (404, "UnknownAgent")
         for path in ("/", "/agents/", "/agents/a/b", "/docs", "/health/"):
             assert error_of(await here.client.get(path)) == (404, "NotFound"), path
