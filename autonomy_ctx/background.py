@@ -113,7 +113,7 @@ class Background:
             return False
         loop = current_loop()
         if self._host is None or self._host.ended or self._host.loop is not loop:
-            # A loop that has ended took its tasks with it; what they owed is in the store.
+            # The tasks of an ended event loop are gone; their due work is in the store.
             self._host = _LoopTaskGroup(loop)
         self._host.start(job, daemon)
         return True
@@ -242,7 +242,7 @@ class _LoopTaskGroup:
 
 def current_loop() -> Any:
     """An object that identifies the running event loop."""
-    # Imported here: it is large, and whoever runs a loop of asyncio has it already.
+    # Imported here: it is large, and a program with an asyncio loop has imported it already.
     import asyncio
 
     try:

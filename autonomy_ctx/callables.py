@@ -55,7 +55,7 @@ async def await_call(call: Callable[[], Any], *, finish: Callable[[Any], Any] | 
     if _is_async(call):
         value = call()
     else:
-        # A limiter of its own: a thread that hangs for ever must not take a place from others.
+        # A separate limiter, so that a thread that hangs does not block other threads.
         (value,) = await anyio.to_thread.run_sync(
             _call_sync, call, finish, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
         )

@@ -83,7 +83,7 @@ class ThreadEmbedder:
 
     def __init__(self, call: Callable[[list[str]], Any]) -> None:
         self._call = call
-        # Not the threads that everything shares: a model that is slow keeps only its own callers waiting.
+        # Not the shared threads, so that a slow model only delays its own callers.
         self._limiters: WeakKeyDictionary[Any, anyio.CapacityLimiter] = WeakKeyDictionary()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -92,7 +92,7 @@ class ThreadEmbedder:
         [found] = await anyio.to_thread.run_sync(
             self._compute, list(texts), abandon_on_cancel=True, limiter=limiter
         )
-        # A function may hand on the coroutine of another one.
+        # A plain function may return the coroutine of another function.
         vectors: list[list[float]] = await found if inspect.isawaitable(found) else found
         return vectors
 

@@ -166,7 +166,7 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 
 def _problem(value: Any, wanted: str, optional: bool = False) -> str:
-    # Only numbers are shown: anything else may be long, or what somebody said.
+    # Only numbers are shown, because other values may be long or contain a user's text.
     shown = repr(value) if isinstance(value, int | float | None) else type(value).__name__
     return f"must be {wanted}{' or None' if optional else ''}, not {shown}"
 

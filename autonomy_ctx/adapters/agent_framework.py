@@ -58,7 +58,8 @@ class ContextProvider(ContextAdapter, framework.ContextProvider):
             for one in agent.context_providers
             if isinstance(one, framework.HistoryProvider) and one.load_messages
         ]
-        # With a session the framework adds one; without, or when the service has the history, it does not.
+        # With a session, the framework adds a history; without a session, or if the service keeps it, it does
+        # not.
         key = self.engine.key(session, session.session_id if histories else None, remedy=_REMEDY)
         context.extend_middleware(self.source_id, _ModelCalls(self, key, histories))
 
@@ -164,7 +165,7 @@ def _part(content: Content) -> Part:
             return ThinkingContent(content.text or "", signature=content.protected_data)
         case "data" | "uri" if (content.media_type or "").startswith("image/"):
             return ImageContent(content.uri)
-    # A file, an approval: the message itself is sent as long as it is shown as it was.
+    # For example a file or an approval. The original message is sent while it is shown unchanged.
     return TextContent(f"[{content.type}]")
 
 

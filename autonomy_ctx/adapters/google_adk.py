@@ -23,7 +23,7 @@ try:
 except ImportError as error:
     raise missing_framework(error, "google-adk") from None
 
-# How ADK begins what another agent said.
+# The prefix that ADK puts before a message of another agent.
 _OTHER_AGENT = "For context:"
 
 
@@ -67,7 +67,7 @@ class ContextPlugin(ContextAdapter, BasePlugin):
         self._contexts[key] = made
         if made.instructions_text != rules:
             llm_request.config.system_instruction = made.instructions_text or None
-        # ADK puts there what is for this call only, too.
+        # ADK also puts contents there that are only for this call.
         llm_request.contents = to_contents(insert_before_question(made.messages, from_contents(passing)))
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:

@@ -91,7 +91,7 @@ def _part(part: types.Part) -> Part:
         return ImageContent.from_bytes(data.data, data.mime_type)
     if file and file.file_uri and file.mime_type and file.mime_type.startswith("image/"):
         return ImageContent(file.file_uri)
-    # A document, a sound: the part itself is sent as long as the message is shown as it was.
+    # For example a document or a sound. The original part is sent while the message is shown unchanged.
     return TextContent(f"[{', '.join(part.model_dump(exclude_none=True))}]")
 
 

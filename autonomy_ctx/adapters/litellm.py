@@ -30,7 +30,7 @@ except ImportError as error:
 
 _REMEDY = "send it as the header `x-litellm-session-id` or in the body as `metadata.session_id`"
 _CHAT = ("completion", "acompletion")
-# What the client that sent the request can mend.
+# Errors that the client of the request can fix.
 _CLIENT_ERRORS = (BudgetExceeded, HistoryMismatch, InvalidKey, InvalidMessage, UnnamedConversation)
 
 
@@ -97,7 +97,7 @@ def _part(part: Any, path: str) -> Part:
     try:
         return parse_list_part(part, path)
     except InvalidMessage:
-        # A sound, a file: the message itself is sent as long as it is shown as it was.
+        # For example a sound or a file. The original message is sent while it is shown unchanged.
         return TextContent(f"[{part.get('type') if isinstance(part, Mapping) else 'unknown'}]")
 
 

@@ -31,7 +31,7 @@ try:
 except ImportError as error:
     raise missing_framework(error, "llama-index") from error
 
-# Where a stored message has the framework's own, when ours could not be made into the same again.
+# The key under which a stored message keeps the framework's original, if a conversion would lose something.
 CHAT_MESSAGE = "llama_index_message"
 _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool"}
 _BLOCKS = (TextBlock, ImageBlock, ThinkingBlock, ToolCallBlock)

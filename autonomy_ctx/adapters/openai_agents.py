@@ -31,7 +31,7 @@ except ImportError as error:
 
 logger = logging.getLogger("autonomy_ctx.adapters")
 
-# Where a stored message has the SDK's own items, when ours could not be made into the same again.
+# The key under which a stored message keeps the SDK's original items, if a conversion would lose something.
 ITEMS = "openai_agents_items"
 
 
@@ -67,8 +67,8 @@ class ContextSession(SessionABC, ContextAdapter):
     """
 
     session_settings: SessionSettings | None = None
-    # Of a run: how many items it began with, what it has stored since, how many of these it added itself,
-    # and the context it began with until one of its calls is recorded.
+    # The state of a run: the number of items at its start, what it has stored since, how many of these the
+    # run added itself, and its first context, until one of its calls is recorded.
     _wrapper: RunContextWrapper[Any] | None
     _given: int
     _run: list[Message]
@@ -94,7 +94,7 @@ class ContextSession(SessionABC, ContextAdapter):
         given = [item for one in (*context.instructions, *context.messages) for item in from_message(one)]
         given = given if limit is None else given[max(len(given) - limit, 0) :]
         if wrapper is not None and wrapper is not self._wrapper:
-            # A run begins. It may read again later, and so may others.
+            # A run begins here. It may read again later, and other runs may read too.
             self._forget_run()
             self._wrapper, self._given, self._unrecorded = wrapper, len(given), context
         return given

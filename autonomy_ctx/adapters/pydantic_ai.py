@@ -45,7 +45,7 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
 
     def __init__(self, *, scope: Scope, **options: Unpack[EngineOptions]) -> None:
         self.engine = make_engine(scope, **options)
-        # By run: what its newest request was sent.
+        # The context of the newest request, by run.
         self._sent: LRUCache[str | None, tuple[Key, FrameworkContext]] = LRUCache(CACHED_CONVERSATIONS)
 
     async def before_model_request(
@@ -54,7 +54,7 @@ class ContextCapability(AbstractCapability[Any], ContextAdapter):
         """Send our context instead of the request's messages."""
         history = list(request_context.messages)
         if not history or not isinstance(history[-1], m.ModelRequest):
-            # A response that the provider has not finished is asked for again as it is.
+            # For a response that the provider has not finished, the same request is repeated.
             return request_context
         parameters = request_context.model_request_parameters
         rules = read_instructions([*(parameters.instruction_parts or ()), *leading_parts(history)])

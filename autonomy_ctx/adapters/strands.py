@@ -66,8 +66,8 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
         self._max_tokens = tokens or None
 
     def _attach(self, event: AgentInitializedEvent) -> None:
-        # From here on the engine lives in its own thread: a plain call of the agent has an event loop that
-        # ends with the call.
+        # From here on the engine runs in its own thread, because the event loop of a plain agent call ends
+        # with the call.
         limit = 0 if event.agent.messages else None
         stored = self.engine.run_sync(self.engine.history, self._key(event.agent), limit=limit)
         event.agent.messages.extend(to_strands(SourcedMessage(message) for message in stored))
@@ -89,7 +89,7 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
         except BudgetExceeded:
             if self._max_tokens is None:
                 raise
-            # What an overflow asks for cannot be: the model says so again.
+            # The context cannot be made small enough: the model reports the overflow again.
             made = await compose()
         self._context = made
         changed = {} if made.instructions_text == text else {"system_prompt": made.instructions_text or None}
@@ -98,7 +98,7 @@ class ContextConversationManager(ContextAdapter, ConversationManager):
     async def _store_usage(self, event: AfterModelCallEvent) -> None:
         if event.stop_response is not None and self._context is not None:
             told = event.stop_response.message["metadata"]["usage"]
-            # Only some of the models count what is cached among the input.
+            # Only some models include cached tokens in the input tokens.
             total, output = told["totalTokens"], told["outputTokens"]
             cached = told.get("cacheReadInputTokens", 0)
             usage = Usage(input_tokens=total - output, cached_tokens=cached, output_tokens=output)

@@ -67,7 +67,7 @@ def _part(block: Mapping[str, Any]) -> Part:
             return ThinkingContent(thought.get("text", ""), signature=thought.get("signature"))
         case {"reasoningContent": {"redactedContent": data}}:
             return ThinkingContent("", redacted=base64.b64encode(data).decode())
-    # A document, a video: the block itself is sent as long as the message is shown as it was.
+    # For example a document or a video. The original block is sent while the message is shown unchanged.
     return TextContent(f"[{next(iter(block), 'nothing')}]")
 
 

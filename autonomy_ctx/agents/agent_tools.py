@@ -78,7 +78,7 @@ class AgentTools:
     async def close(self) -> None:
         """Close the connections to all servers."""
         self._closed = True
-        # Side by side: a server may take seconds to end.
+        # In parallel, because a server may take seconds to end.
         async with anyio.create_task_group() as group:
             for source in self._sources:
                 group.start_soon(source.release, self)

@@ -57,7 +57,7 @@ def window_bounds(sections: Iterable[Any]) -> WindowBounds | None:
 
 
 def _is_bounded(section: Any) -> TypeGuard[BoundedHistory]:
-    # By its attributes: to ask a protocol takes 40 times as long, and every step of a turn does.
+    # By attributes: an `isinstance` check of a protocol takes 40 times as long, and every step does it.
     return hasattr(section, "floor") and hasattr(section, "ceiling")
 
 

@@ -66,7 +66,7 @@ class Node(AsyncResource):
                 try:
                     await main(self)
                 except Exception as error:
-                    # Raised when all is closed, and as itself, not in a group.
+                    # Raised after everything is closed, and not inside an exception group.
                     failed.append(error)
                     self.stop()
                 await self.wait_stopped()
@@ -133,10 +133,10 @@ class Node(AsyncResource):
             return
         self._closed = True
         self.stop()
-        # Summaries end while requests and turns do, not after them.
+        # Summaries are ended together with requests and turns, not after them.
         self.background.begin_closing()
         agents = self.agents
-        # Whatever becomes of one step, the others follow: nobody else would take them. Last come first.
+        # Each step runs even if another one fails, because no other code would do it. The order is reversed.
         with anyio.CancelScope(shield=True):
             async with AsyncExitStack() as steps:
                 if self._owns_memory:
@@ -177,7 +177,7 @@ async def _close_logged(agent: Agent) -> None:
 
 
 async def _run_new(kind: type[Node], main: Callable[[Any], Awaitable[Any]], options: dict[str, Any]) -> None:
-    # Made inside the event loop, as everything that it owns.
+    # The node is made inside the event loop, like everything that it owns.
     await kind(**options).run(main)
 
 
@@ -191,7 +191,7 @@ async def _stop_at_signals(node: Node) -> AsyncIterator[anyio.CancelScope]:
             async for _ in signals:
                 node.stop()
                 scope.cancel()
-                # From here on a second signal does what it usually does.
+                # From here on, a second signal has its default effect.
                 return
 
     async with anyio.create_task_group() as group:

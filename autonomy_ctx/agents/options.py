@@ -44,7 +44,7 @@ ITEM_TOOL = "read_context_item"
 FILES_FOLDER = "agent-files"
 # Between an agent's name and those of its sub-agents.
 PATH_SEPARATOR = "/"
-# What sections are told by the agent and by each other; whoever sends a turn, over HTTP too, must not.
+# Names that the agent and sections set themselves; the sender of a turn, also over HTTP, must not set them.
 RESERVED_PARAMS = frozenset({"context_queue", "context_pool", "conversation_message_count"})
 _OPTIONAL_LIMITS = ("tokens", "context_tokens", "output_tokens", "tool_timeout")
 

@@ -100,7 +100,7 @@ class SubagentHost:
         for record in await self.memory.store.read_records(parent, RECORD_KIND):
             key = parent._replace(agent=record.name)
             if (agent := self._running.get(key)) is not None:
-                # It has more than its messages: queue, pool and sub-agents.
+                # It has not only messages, but also a queue, a pool and sub-agents.
                 deleted += await agent.delete_conversation(scope=key.scope, conversation=key.conversation)
                 continue
             deleted += await self._delete(key)
@@ -121,7 +121,7 @@ class SubagentHost:
     async def _spawn(self, name: str, number: int, scope: str, conversation: str) -> _ConversationSubagent:
         path = f"{self._path}{PATH_SEPARATOR}{name}-{number}"
         key = make_key(path, scope, conversation)
-        # Written down first, so that whatever it keeps is found again to be deleted.
+        # The path is stored first, so that the data of the sub-agent is always found for deletion.
         await self.memory.store.put_records(key._replace(agent=self.memory.agent), RECORD_KIND, [(path, "")])
         agent = self._create(name, path)
         self._running[key] = agent

@@ -32,9 +32,9 @@ TURN_LEASE_SECONDS = 10.0
 TURN_WAIT_SECONDS = 600.0
 # A lease is renewed when this part of it is over; others that are due a little later are renewed with it.
 RENEWAL_SHARE, SLACK_SHARE = 0.3, 0.1
-# How long giving a lease back may take; then it is left to end by itself.
+# How long the release of a lease may take; after that, the lease is left to expire.
 LEAVE_SECONDS = 5.0
-# What tells one turn of a process from another, also where the system says little about processes.
+# A unique name for each turn of a process, also where the system gives little information about processes.
 _RANDOM, _numbers = uuid4().hex[:12], count(1)
 
 
@@ -52,7 +52,7 @@ class TurnLease:
         self._holds = self._waited = self._begun = False
         self._scope = anyio.CancelScope()
         self.renew_at = math.inf
-        # Whether another turn has taken its place, and whether it was given back.
+        # Whether another turn has taken over, and whether the lease was released.
         self.lost = self.released = False
 
     @property
@@ -103,10 +103,11 @@ class TurnLease:
                 self.key, self._ticket, owner=self._owner, seconds=self.seconds
             )
         except Exception as error:
-            # It is tried again; if that is too late, the store refuses what the turn writes.
+            # The renewal is tried again. If that is too late, the store refuses the writes of the turn.
             logger.warning("the lease of a turn could not be renewed: %s", type(error).__name__)
             return
-        # Without its place a turn that waits takes a new one; one that is being given back is no loss.
+        # A waiting turn that has lost its place takes a new one; a lease that is being released does not
+        # matter.
         if not renewed and self._holds and self in self._renewer:
             self.lost = True
             self._scope.cancel()
@@ -143,7 +144,8 @@ class TurnLease:
     async def _leave(self) -> None:
         with anyio.move_on_after(LEAVE_SECONDS, shield=True):
             try:
-                # Without a ticket when a cancel came before the store's answer: the owner tells what it has.
+                # There is no ticket if the turn was cancelled before the store answered; the owner identifies
+                # its lease.
                 await self.memory.store.leave_turn(self.key, self._ticket, owner=self._owner)
             except Exception as error:
                 logger.warning(
@@ -168,7 +170,7 @@ class TurnRenewer:
         """Renew a lease from now on, in this background."""
         loop = current_loop()
         if loop is not self._loop:
-            # A loop that has ended took the task and the turns with it.
+            # The task and the turns of an ended event loop are gone.
             self._leases, self._wake_at = set(), -math.inf
             self._loop = loop if background.start(self._run, daemon=True) else None
         lease.set_renewal()
@@ -196,7 +198,7 @@ class TurnRenewer:
     async def _renew_due(self) -> None:
         now = anyio.current_time()
         due = [lease for lease in self._leases if lease.renew_at <= now + lease.seconds * SLACK_SHARE]
-        # A store that does not answer must not keep the leases of others from being renewed.
+        # A store that does not answer must not block the renewal of leases in other stores.
         with anyio.move_on_after(min((lease.seconds for lease in due), default=0)):
             async with anyio.create_task_group() as group:
                 for lease in due:

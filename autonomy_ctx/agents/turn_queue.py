@@ -85,7 +85,7 @@ class _LoopQueues:
     def current(self) -> dict[Hashable, _ConversationQueue]:
         loop = current_loop()
         if loop is not self._loop:
-            # Whatever waited in a loop that has ended is gone.
+            # Turns that waited in an ended event loop are gone.
             self._loop, self._queues = loop, {}
         return self._queues
 
@@ -178,7 +178,7 @@ class TurnQueue:
         await queue.lock.acquire()
 
     async def _wait_until(self, deadline: float, wait: Callable[[], Awaitable[None]], limit: float) -> None:
-        # Only the waiting has an end: what is being stored is stored.
+        # The timeout applies only to waiting, not to storing.
         with anyio.CancelScope(deadline=deadline) as scope:
             await wait()
         if scope.cancelled_caught:
@@ -191,7 +191,7 @@ class TurnQueue:
             return
         for scope in list(self._waiting):
             scope.cancel()
-        # Whoever closes from inside a turn cannot wait for it.
+        # Code that closes the agent from inside a turn cannot wait for that turn.
         own = set(enclosing_turns())
         for seconds in (GRACE_SECONDS, LAST_SECONDS):
             with anyio.move_on_after(seconds):

@@ -18,7 +18,7 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey
 from autonomy_ctx.models.catalog import DEFAULT_PRICE, MIN_CACHED_TOKENS, Price, price_of
 
-# A request is as large as it is: only a few are kept, those of conversations that go on now.
+# Requests are large, so only those of a few active conversations are kept.
 MAX_REQUESTS = 64
 
 

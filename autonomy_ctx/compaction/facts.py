@@ -149,7 +149,7 @@ def _mark_if_chosen(change: FactChange, said: Message | None, rule: ProfileRule)
     try:
         return replace(change, in_profile=bool(rule(fact)))
     except Exception as error:
-        # It is the user's function: a summary must not fail for it.
+        # This is a function of the application; its error must not fail a summary.
         logger.warning("the `profile` function failed: %s", type(error).__name__)
         return change
 

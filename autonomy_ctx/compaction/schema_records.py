@@ -206,7 +206,7 @@ def fit_record(
         return neutralize_headings(_shorten(every, tokens, counter, quoted=quoted))
     needs = {name: count(text) + 1 for name, text in texts.items()}
     shares = {section.name: section.share for section in present}
-    # Counts of parts need not add up to the count of all.
+    # The sum of the parts' counts may differ from the count of the whole text.
     excess = tries = 0
     while tries < _MAX_FIT_TRIES:
         room = tokens - sum(headings[name] for name in needs) - excess

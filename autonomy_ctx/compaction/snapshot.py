@@ -138,7 +138,8 @@ class SnapshotReader:
             if _same_summary(window.head, state.head):
                 break
             older, state = state, None
-        # Summaries that land faster than they can be read: an older one with all that it does not cover.
+        # Summaries arrive faster than they can be read: use an older one with all messages that it does not
+        # cover.
         state = state or older
         if (
             known is not None

@@ -119,7 +119,7 @@ class SummarizeOldest(Compact):
         """Summarize the oldest messages of every context that is too long."""
         for context in contexts.values():
             left = self._oldest(list(context)) if len(context) > self.max_messages else []
-            # An earlier summary alone has nothing to add to itself.
+            # A single earlier summary need not be summarized again.
             while not all(map(is_summary, left)):
                 batch = self._batch(left)
                 summary = await self._summarize(context, batch)
@@ -149,7 +149,7 @@ class SummarizeOldest(Compact):
         """Replace messages by a summary, and return it; None if no usable summary was written."""
         text = await self._write_summary(batch)
         covered = {message.id for message in batch}
-        # Looked at again after the wait: what was said meanwhile stays, and what is gone stays gone.
+        # Check the messages again after the wait: new messages stay, and removed messages stay removed.
         messages = list(context)
         if text is None or [message for message in messages if message.id in covered] != list(batch):
             return None
@@ -215,7 +215,7 @@ class Pipeline(Compact):
         for index, strategy in enumerate(self.strategies):
             result: Any = strategy.compact(contexts)
             if inspect.iscoroutine(result):
-                # It has not begun. Made again when the whole is awaited, so that nobody has to.
+                # The coroutine has not started and is closed; awaiting the pipeline makes a new one.
                 result.close()
                 return self._run_async(index, contexts)
             if inspect.isawaitable(result):

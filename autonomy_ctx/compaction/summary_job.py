@@ -47,7 +47,7 @@ from autonomy_ctx.tracing import summary_span
 
 # Positions looked at in one step; a longer backlog takes several.
 READ_AHEAD = 512
-# The newest of them: what was outdated long ago stands in no segment any more.
+# Only the newest, because no segment contains facts that were replaced long ago.
 MAX_OUTDATED_FACTS = 400
 _MAX_SHRINK_TRIES = 8
 
@@ -105,7 +105,7 @@ class SummaryJob:
         end = (
             window_start(entries, limits, self._count, self._settings.room) if complete else last_cut(entries)
         )
-        # What a digest stands in for is not shown any more: it belongs to this batch.
+        # The messages behind a digest are no longer shown, so they belong to this batch.
         end = max(end, sum(entry.position <= state.covered for entry in entries))
         if not end:
             return state, None
@@ -199,7 +199,7 @@ class SummaryJob:
     ) -> list[FactChange]:
         """The changes of facts that the model wrote, or those found by rules if it does not write facts."""
         zone = self._settings.zone
-        # One that has written facts before has nothing to say now.
+        # A model that has written facts before, but none now, has no changes.
         writes_facts = draft.model != "digest" and any(fact.source == "model" for fact in state.facts)
         if draft.fact_lines is not None or writes_facts:
             changes = changes_from_lines(draft.fact_lines or (), entries, state.facts, zone)
@@ -236,7 +236,7 @@ class SummaryJob:
             with summary_span(first=chosen[0].first, last=chosen[-1].last, model=self._settings.model_name):
                 draft = await self._writer.write_merge(chosen, counter, cached, outdated)
         except (CallFailed, UnfitSummary, PromptTooLong) as error:
-            # The size holds whatever the model does; a failed call is tried again while there is room.
+            # The size limit always holds; a failed call is repeated only while there is room.
             if isinstance(error, CallFailed) and sum(one.tokens for one in segments) <= size + size // 4:
                 raise
             draft = await self._writer.extract(texts, counter, outdated)

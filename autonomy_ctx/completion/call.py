@@ -171,7 +171,7 @@ async def complete_prompt(
     messages: Sequence[AnyMessage] = prompt.messages
     options = _Options(max_tokens=max_tokens)
     if (cached := prompt.context) is not None:
-        # As an agent sends it, so that both requests begin alike.
+        # In the same form as an agent sends it, so that both requests have the same prefix.
         messages = [*cached.messages, *messages]
         options = _Options(max_tokens=max_tokens, tools=cached.tools, breakpoints=tuple(cached.breakpoints))
     try:
@@ -265,7 +265,7 @@ async def _consume_stream(
                 case ThinkingDelta():
                     await emit(event)
                 case CallStarted():
-                    # Counted as they come: the reply that holds them all is not built first.
+                    # Counted during the stream, before the whole reply is in memory.
                     calls += 1
                     _check_count(model, "tool calls", calls, MAX_CALLS)
                     await emit(event)

@@ -66,7 +66,7 @@ class ChangeLock:
     @asynccontextmanager
     async def change(self) -> AsyncIterator[Change]:
         """Make a change with its hooks, after those that were begun before."""
-        # Without those that have ended: tasks that hooks start may start others without end.
+        # Without ended changes, because tasks started by hooks may start other tasks endlessly.
         around = tuple(change for change in _changes.get() if change.open)
         loop_lock = self._loop_lock()
         lock = None if self._waits_for_any(around) else loop_lock

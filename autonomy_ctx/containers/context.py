@@ -323,7 +323,7 @@ class Context:
         return f"Context(len={len(self)}{where})"
 
     def __reduce__(self) -> tuple[type[Context], tuple[list[Message]]]:
-        # A copy has the messages and a life of its own: two contexts must not write one file unawares.
+        # A copy has the messages but not the file: two contexts must not write to one file.
         return type(self), (list(self._messages),)
 
 

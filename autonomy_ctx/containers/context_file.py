@@ -111,7 +111,7 @@ def file_lock(path: Path) -> Iterator[None]:
     handle = _open_lock(path)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        # Removed meanwhile: whoever comes later locks another file.
+        # The file was removed meanwhile; later processes lock another file.
         while not _is_same_file(handle, sibling_path(path, ".lock")):
             os.close(handle)
             handle = _open_lock(path)
@@ -119,7 +119,7 @@ def file_lock(path: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            # Said, not left to close(): a child forked meanwhile holds a copy of the handle.
+            # Explicit, not left to close(), because a forked child may hold a copy of the handle.
             fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
@@ -179,7 +179,7 @@ def replace_file(path: Path, data: bytes) -> FileStamp:
     mode = _mode_of(path)
     handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
-        # Neither the umask nor what a killed process left under this name decides.
+        # Set explicitly, so that neither the umask nor a leftover file of this name decides.
         os.fchmod(handle, mode)
         write_at(handle, 0, data, path)
         os.fsync(handle)
@@ -228,7 +228,7 @@ def message_fields(message: Message) -> dict[str, Any]:
     """A message's fields that are not empty, as JSON values."""
     if isinstance(message, Summary):
         return wire.to_dict(message)
-    # An empty text is something that somebody set; None, False and empty lists are what is left unsaid.
+    # An empty text was set on purpose; None, False and empty lists are defaults and are left out.
     return {
         name: value for name, value in message.model_dump().items() if value or value == "" or name in _ALWAYS
     }
@@ -358,7 +358,7 @@ class ContextFile:
         except OSError as error:
             if error.errno not in READ_ONLY_ERRORS:
                 raise
-            # Nobody can write in this folder, so there is nobody to wait for.
+            # No process can write in this folder, so no lock is needed.
             return self._read(repair=False)
 
     def read(self) -> list[Message]:
@@ -442,7 +442,7 @@ class ContextFile:
             messages = parse_messages(values, self.path)
         except (ValueError, RecursionError):
             return None
-        # Without an id of its own a message is known by its place in the whole list.
+        # A message without an id is identified by its index in the whole list.
         if not all("id" in value for value in values):
             return None
         self._stamp, self._end = stamp, _end_of(data)

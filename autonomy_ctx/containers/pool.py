@@ -167,10 +167,10 @@ class ContextPool:
         """Remove an item. Raises `UnknownItem`, a `KeyError`, if there is none."""
         self.get(id)
         async with self._lock.change():
-            # Somebody whose turn was before may have taken it out.
+            # An earlier change may have removed it.
             item = self.get(id)
             await fire(self.hooks, ContextPoolHook.BEFORE_REMOVE, self, item, done=False)
-            # A hook may have taken it out: then it was told to all of them already.
+            # A hook may have removed it; then all hooks were already called for that.
             if self._own_items().pop(id, None) is not None:
                 await fire(self.hooks, ContextPoolHook.AFTER_REMOVE, self, item, done=True)
 

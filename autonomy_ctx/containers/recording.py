@@ -172,7 +172,7 @@ class Run:
                 attempt.result = await call_with_arguments(self.agent, self.values)
             attempt.answer = await render_value(result_text, attempt.result)
         except GeneratorExit:
-            # Nobody waits any more, and it may be anywhere: no time to write to files.
+            # The caller no longer waits, and this may run at any place, so nothing is written to files.
             attempt.state = "failed"
             raise
         except BaseException as error:
@@ -210,7 +210,7 @@ class Recorder:
         question = Message(ChatRole.USER, await render_value(record_text, values))
         run = Run(self, agent, values, question, _current_attempt.get())
         attempt = await (run.race(candidates, retries) if candidates > 1 else run.try_until_success(retries))
-        # Nothing is awaited from here on: whoever is cancelled has kept nothing.
+        # There is no await from here on, so a cancelled run has recorded nothing.
         run.commit(attempt)
         return attempt.result
 

@@ -169,7 +169,7 @@ class ContextRegistry:
         )
 
     def _adopt(self, name: str, context: Context) -> None:
-        # One that somebody put here may have a file of its own, or belong to another runtime.
+        # A context that was put here may have its own file, or belong to another runtime.
         if type(context._persistence) is Persistence:
             context._persistence = RegistryPersistence(self, name)
 
@@ -422,7 +422,7 @@ class Runtime:
             else:
                 self._apply(result)
         except Exception:
-            # The message is added and saved; whoever added it has nothing to do with this.
+            # The message is added and saved, so a failed compaction must not raise in the caller.
             logger.warning("compaction by %s failed", type(self.compact).__name__, exc_info=True)
         finally:
             self._compacting = False

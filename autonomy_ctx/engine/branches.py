@@ -110,7 +110,7 @@ class Branches:
                     return branch, 0
                 if not may_begin_anew and any(_is_answer(entry.message) for entry in newest.entries):
                     raise HistoryMismatch(conversation=key.conversation, messages=len(indexes))
-                # Perhaps nothing of it was ever answered: the framework has begun anew after a failure.
+                # Perhaps no stored message was answered, and the framework has started again after a failure.
                 branch, hint = _branch_key(branch, next(iter(indexes), "")), key
             elif shared.is_newest:
                 return branch, indexes[shared.message_id] + 1

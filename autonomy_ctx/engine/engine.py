@@ -326,7 +326,7 @@ class ContextEngine(AsyncResource):
         self._stop_portal()
 
     async def _close(self) -> None:
-        # Whatever becomes of one step, the others follow. Last come first.
+        # Each step runs even if another one fails. The order is reversed.
         async with AsyncExitStack() as steps:
             if self._owns_memory:
                 steps.push_async_callback(self.memory.close)

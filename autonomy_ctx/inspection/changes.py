@@ -128,7 +128,7 @@ def _tell_facts(one: str, many: str, lines: Sequence[str]) -> Iterator[str]:
         yield f"{len(lines)} {many}: {', '.join(line.partition(' ')[0] for line in lines)}"
         return
     for line in lines:
-        # Without what held before: its end is told by itself.
+        # Without the old fact: its end is listed separately.
         yield f"{one}: {shorten(line.partition(UNTIL_NOTE)[0], _QUOTED_CHARACTERS)}"
 
 

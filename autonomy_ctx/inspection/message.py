@@ -95,7 +95,7 @@ def message_fields(message: Message, position: int | None, tokens: int, limit: i
     summary = message if isinstance(message, Summary) else None
     is_made = position is None and summary is None
     return {
-        # What a section made has other ones each time that it is made.
+        # A message that a section made gets a new id and time whenever it is made.
         "id": None if is_made else message.id,
         "position": position,
         "role": "summary" if summary else message.role.value,

@@ -21,7 +21,7 @@ from autonomy_ctx.validation import check_int, check_seconds
 
 logger = logging.getLogger("autonomy_ctx.knowledge")
 
-# Each base is asked for more than is wanted: what both find may stand first in neither.
+# Each base is asked for more results than needed, because a common result may be first in neither.
 OVERSAMPLE_FACTOR, MIN_CANDIDATES = 4, 20
 # What a base did not find stands this much below the last that it did.
 MISSING_PENALTY = 0.5

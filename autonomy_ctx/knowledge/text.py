@@ -88,7 +88,7 @@ def open_index(path: str, timeout: float) -> sqlite3.Connection:
     """A connection to a file of ours, made if it is new; one that holds something else is left alone."""
     connection = sqlite3.connect(path, timeout=timeout, check_same_thread=False, isolation_level=None)
     try:
-        # Only a new file is locked: opening must not wait for whoever is writing to an old one.
+        # Only a new file is locked, because opening an old one must not wait for a writer.
         if not _has_schema(connection, path):
             connection.execute("BEGIN IMMEDIATE")
             if not _has_schema(connection, path):
@@ -301,7 +301,7 @@ class TextKnowledge(AsyncResource):
                 return []
             return self._with_connection(lambda connection: find_passages(connection, asked, limit))
 
-        # Whoever does not wait any longer leaves the thread to finish by itself: it changes nothing.
+        # If the caller is cancelled, the thread finishes alone; it changes nothing.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def as_tool(
@@ -318,7 +318,7 @@ class TextKnowledge(AsyncResource):
         return f"TextKnowledge({self.path!r})" if self.path is not None else "TextKnowledge()"
 
     async def _work(self, work: Callable[[], T]) -> T:
-        # Not left behind: when the call is over, the change is made or it is not.
+        # Not abandoned on cancellation: after the call, the change is made completely or not at all.
         return await anyio.to_thread.run_sync(work)
 
     def _put(self, documents: Sequence[Document], *, folder: str | None = None) -> None:

@@ -138,7 +138,7 @@ class VectorKnowledgeBase:
             texts = await anyio.to_thread.run_sync(partial(chunks, one.text))
             named = [f"{one.title}\n{text}" if one.title else text for text in texts]
             vectors = await self._embed(named) if named else []
-            # Not left between the two: a document is replaced, or the old one is there.
+            # Not interrupted between both steps: the document is replaced, or the old one stays.
             with anyio.fail_after(STORE_TIMEOUT_SECONDS, shield=True):
                 await self._replace(one, texts, vectors)
 

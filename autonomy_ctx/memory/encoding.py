@@ -72,7 +72,7 @@ def coerce_message(value: Any, *, new_id: Callable[[], str], now: Callable[[], d
         return wire.from_form(form, id=value.id, created_at=value.created_at, is_stored=True)
     message = read_message(value, new_id=new_id, now=now)
     if isinstance(message._source_form, dict):
-        # The form belongs to this message alone and nobody has seen it yet.
+        # The dict belongs only to this message and is not shared yet.
         _without_row_columns(message._source_form, message)
         object.__setattr__(message, "_is_stored", True)
     return message
@@ -172,7 +172,7 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
         return Entry(position, decode_row(message_id, created, tokens, counter, body))
     except ValueError:
         pass
-    # Raised out here, without its cause: that might quote what users said.
+    # Raised here without its cause, which might quote a user's text.
     raise UnreadableRow(f"the message at position {position} cannot be read")
 
 
@@ -211,7 +211,7 @@ def decode_segment(row: Sequence[Any]) -> StoredSegment:
     try:
         values.update(text=json.loads(values["text"]), provisional=bool(values["provisional"]))
     except ValueError:
-        # Why not might quote what users said.
+        # Without the cause, which might quote a user's text.
         raise UnreadableRow(f"the segment with number {values['number']} cannot be read") from None
     return StoredSegment(**values)
 

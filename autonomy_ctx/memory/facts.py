@@ -65,7 +65,7 @@ def decode_fact_row(row: Sequence[Any]) -> FactRow:
     try:
         values["text"] = json.loads(values["text"])
     except ValueError:
-        # Why not might quote what users said.
+        # Without the cause, which might quote a user's text.
         raise UnreadableRow(f"the fact with number {values['number']} cannot be read") from None
     for name in ("is_done", "in_profile"):
         values[name] = bool(values[name])
@@ -315,7 +315,7 @@ class ConversationFacts:
             return old
         new = await self._write("replace", old.kind if kind is None else check_kind(kind), text, old.id)
         if new is None:
-            # Another one says this already: the old one only has to go.
+            # Another fact already has this text, so the old one is only removed.
             await self.remove(fact_id)
             return await self.add(old.kind, text)
         return new

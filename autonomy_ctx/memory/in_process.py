@@ -185,7 +185,7 @@ class InProcessStore:
         ids: Sequence[str] | None = None,
     ) -> int:
         self._check_open()
-        # Forks before their sources: what goes with a fork is then no loss of it.
+        # Forks are deleted before their sources, so that their deletion is not counted as a loss.
         logs = [log for _, log in self._matching(scope, agent, conversation)][::-1]
         deleted = sum(self._delete_all(log) if ids is None else self._delete_some(log, ids) for log in logs)
         if deleted and self._index is not None:

@@ -113,7 +113,7 @@ def _parse_pending_mail(form: dict[str, Any]) -> PendingMail:
 
 
 MAIL_KIND, DELIVERED_KIND = "mail", "mail-delivered"
-# Of one conversation: more than that waiting is not mail, it is a fault.
+# The limit for one conversation; more waiting mail is a fault of a program.
 MAX_PENDING = 1_000
 MAX_PENDING_BYTES = 2 * 1024 * 1024
 MAIL_LIMIT = 64 * 1024
@@ -181,7 +181,7 @@ class Mailbox:
         key, store = make_key(target, scope, conversation), self._memory.store
         generation = (await store.head(key)).generation
         waiting = await decode_pending_mail(await store.read_records(key, MAIL_KIND))
-        # Also what has expired since: it was read in time. A log is in the order of time.
+        # Mail that has expired since is included, because it was read in time. The log is ordered by time.
         read = sorted((one for one in waiting if one.id in wanted), key=lambda one: one.sent)
         if not read:
             return 0
@@ -202,7 +202,7 @@ class Mailbox:
                 await log.append(key.scope, key.conversation, *messages)
                 return ids
             except ConflictingMessage as error:
-                # Another message has that id. One piece of mail must not hold up all others for ever.
+                # Another message has that id. One mail must not block all others forever.
                 other = [one for one in read if ids[one.id] == one.id == error.message_id]
                 if not other:
                     raise

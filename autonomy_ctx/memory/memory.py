@@ -519,7 +519,7 @@ class Memory(AsyncResource):
         try:
             await self._store.check()
         except BaseException:
-            # Nobody can close what `async with` has not given out.
+            # If `async with` fails to enter, the caller cannot close it.
             await self.close()
             raise
         return self

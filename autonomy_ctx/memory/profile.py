@@ -22,7 +22,7 @@ from autonomy_ctx.memory.encoding import UnreadableRow
 from autonomy_ctx.memory.facts import check_fact_text, check_kind
 from autonomy_ctx.memory.store import ProfileFact, ProfileFacts, Record, Store, make_key
 
-# Its records stand beside a log that nobody writes to.
+# Its records belong to a conversation that has no messages.
 PROFILE_CONVERSATION = "autonomy_ctx:profile"
 PROFILE_KIND = "profile"
 # The body of an entry that was removed: nothing is left of what it said.
@@ -180,5 +180,5 @@ def _decode(record: Record) -> ProfileEntry | None:
         )
     except (ValueError, KeyError, TypeError):
         pass
-    # Raised out here, without its cause: that might quote what users said.
+    # Raised here without its cause, which might quote a user's text.
     raise UnreadableRow(f"the entry {record.name} of a profile cannot be read")

@@ -114,7 +114,7 @@ class TlsContexts:
             async with self._locks.setdefault(current_loop(), anyio.Lock()):
                 found = self._find(certificates)
                 if found is None:
-                    # Whoever stops waiting leaves it to end by itself.
+                    # If the caller is cancelled, the thread ends by itself.
                     found = await anyio.to_thread.run_sync(self._make, certificates, abandon_on_cancel=True)
         return found
 
@@ -516,7 +516,8 @@ class RequestBuilder:
             return self._api_key.value
         found = self._provider.read_key()
         if found is not None:
-            # Who gives a key knows where it goes. One from the environment goes wherever an address leads.
+            # A caller who passes a key knows its target. A key from the environment would be sent to any
+            # address.
             if sends_in_clear(base) and not self._insecure:
                 raise InsecureAddress(self._name, base, self._provider.key_variables)
             return Secret(found, "the key in the environment").value

@@ -29,7 +29,7 @@ from autonomy_ctx.errors import (
 from autonomy_ctx.items.formats.overflow import find_overflow
 
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MAX_WAIT_SECONDS, JITTER_SHARE = 0.5, 8.0, 60.0, 0.25
-# Asking again does not help before somebody pays.
+# A retry does not help before the bill is paid.
 QUOTA_CODES = ("insufficient_quota", "enforced_spend_limit_reached")
 # Errors that come inside a stream carry no status; these are their statuses.
 _STATUS_BY_CODE = {

@@ -348,7 +348,7 @@ class ModelStream(AsyncIterator[StreamEvent]):
         said: dict[str, Any] | None = None
         try:
             events = self._reader.feed(wire_event.data, wire_event.event)
-            # The last word is ours: a stream is finished when its response is.
+            # The stream is finished when its response is finished.
             self._ready.extend(event for event in events if not isinstance(event, ReplyFinished))
         except StreamError as error:
             said = {"error": {"type": error.type, "message": error.message}}

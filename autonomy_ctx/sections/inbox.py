@@ -16,7 +16,7 @@ from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.sections.section import ContributingSection, Contribution, Params
 from autonomy_ctx.validation import check_int
 
-# Beyond this a model reads none of it with care.
+# More than this would not be read carefully by a model.
 MAX_INBOX_MESSAGES = 64
 # A direct message must not be cut to less than says something.
 MIN_INBOX_TOKENS = 64
@@ -30,7 +30,7 @@ class InboxSection(ContributingSection):
     not fit wait for the next context.
     """
 
-    # More than a history: mail that gives way to a long one would wait for ever. It is bounded by itself.
+    # A higher priority than the history, because otherwise mail could wait forever. Its own size is bounded.
     priority = 15
 
     def __init__(

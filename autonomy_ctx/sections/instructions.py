@@ -176,7 +176,7 @@ class FrameworkInstructionsSection(ContributingSection):
             lines = (f"- `{name}`: {_TIME_TOOLS[name]}" for name in self.builtin_tools)
             blocks.append("\n".join(["### Time", *lines]))
         if self.enable_filesystem:
-            # Literal replacement: what users configure may hold braces of its own.
+            # Literal replacement, because configured text may contain braces.
             blocks.append(_FILES.replace("{visibility}", _VISIBILITY[self.filesystem_visibility]))
         if self.enable_ask_for_user_input:
             blocks.append(_ASK)

@@ -345,7 +345,7 @@ class RequestGate:
             except ClientDisconnect:
                 return
             except Exception as error:
-                # It has been answered; whoever is outside would log its text, too.
+                # The request was answered; the outer server would also log the text of the error.
                 client_error(error)
         if cancelled.cancelled_caught and not started:
             await error_response(NODE_CLOSING)(scope, receive, send)

@@ -34,7 +34,8 @@ class AccessPolicy:
         """Why a request is refused; None lets it in."""
         headers = list(headers)
         hosts = _header_values(headers, b"host")
-        # A page of another site can point a name of its own at this machine, but not rename itself.
+        # Against DNS rebinding: another site can point its own name at this machine, but the Host header
+        # shows it.
         if self.loopback and not (len(hosts) == 1 and is_loopback(parse_host(hosts[0]) or "")):
             return _forbid("the Host header must name this machine: localhost or 127.0.0.1")
         if _comes_from_elsewhere(headers, hosts):

@@ -199,7 +199,7 @@ async def run_server(
             "the HTTP API runs on asyncio only; start the node with backend='asyncio'"
         ) from None
     server = EmbeddedServer(app, closing_seconds=grace_seconds + _LAST_SECONDS, limits=limits)
-    # Its own task: whoever closes it need not be who started it.
+    # A separate task, because another task may close it.
     background = Background(grace_seconds=0.0)
     listener = await listen(host, port)
     try:

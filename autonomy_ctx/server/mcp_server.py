@@ -52,7 +52,7 @@ def make_server(tools: MemoryTools) -> Server[Any]:
         try:
             answer = await tools.call(params.name, params.arguments or {})
         except StoreError as error:
-            # Its text is for whoever runs the server: it may say where the database is.
+            # The text is only for the operator, because it may contain the address of the database.
             logger.warning("the tool %s failed: %s", params.name, error)
             return _error_result(f"the memory cannot be reached now ({type(error).__name__}); try again")
         except AutonomyCtxError as error:

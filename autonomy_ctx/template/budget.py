@@ -481,7 +481,7 @@ def fit_sections(
 
     give(_shrink_to_minimum, giving)
     if _total_tokens(shares) > budget.limit:
-        # Not everybody can have that much: start again as if nobody had asked for it.
+        # Not all minimums fit: start again without minimums.
         for share, shown in zip(shares, before, strict=True):
             share.result = shown
         give(_shrink_to_room, giving)

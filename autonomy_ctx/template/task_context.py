@@ -136,7 +136,7 @@ def direct_message(event: Any) -> DirectMessage | None:
             **given,
         )
     except InvalidMessage as error:
-        # Somebody else's mistake must not cost a context.
+        # An invalid event of another program must not fail the context.
         logger.warning("a direct message among the events was left out: %s", error)
         return None
 

@@ -160,7 +160,7 @@ class McpConnection:
                         self._tools_changed.set()
             await anyio.sleep(seconds)
             seconds = min(2 * seconds, MAX_LISTEN_SECONDS)
-            # What changed meanwhile nobody has told.
+            # Changes made meanwhile were not reported.
             self._tools_changed.set()
 
     async def _handle_message(self, message: Any) -> None:

@@ -80,7 +80,7 @@ class _CallRunner:
         return outcome
 
     async def _run(self, call: ToolCall, tool: Tool[..., Any] | None) -> CallOutcome:
-        # Imported here: it is large, and whoever runs a loop of asyncio has it already.
+        # Imported here: it is large, and a program with an asyncio loop has imported it already.
         import asyncio
 
         began = anyio.current_time()
@@ -98,7 +98,8 @@ class _CallRunner:
         except (Exception, SystemExit) as error:
             return self._failure(call, error, began)
         except asyncio.CancelledError as error:
-            # Ours passes through; one that the tool let loose by itself is just another error.
+            # Our own cancellation is re-raised; a cancellation raised by the tool itself is an ordinary
+            # error.
             await anyio.lowlevel.checkpoint_if_cancelled()
             task = asyncio.current_task()
             if task is None or task.cancelling():

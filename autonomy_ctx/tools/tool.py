@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from autonomy_ctx.tools.schema import Field, ObjectKind
 
 logger = logging.getLogger("autonomy_ctx.tools")
-# Given by whoever runs the tool, never by the model, which does not see them.
+# Set by the code that runs the tool; the model does not see them.
 INJECTED_NAMES = frozenset({"pool", "memory", "scope", "conversation", "agent"})
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -68,7 +68,7 @@ def parse_url(url: str) -> dict[str, object]:
     try:
         return dict(conninfo.conninfo_to_dict(url))
     except psycopg.Error:
-        # Why not might quote the password.
+        # Without the cause, which might quote the password.
         problem = "cannot be read as the URL of a database"
     raise StoreUnavailable(
         path="postgresql://...",

@@ -145,5 +145,5 @@ def _decode_record(number: int, name: str, at: float, body: str) -> Record:
     try:
         return Record(number, name, at, json.loads(body))
     except (ValueError, TypeError):
-        # Why not might quote what users said.
+        # Without the cause, which might quote a user's text.
         raise UnreadableRow(f"the record with number {number} cannot be read") from None

@@ -111,7 +111,7 @@ class PostgresStore:
         after: int | None = None,
     ) -> TurnStart:
         start: TurnStart | None = None
-        # Who has a ticket has met others.
+        # A turn with a ticket has competition.
         if ticket is None:
             start = await self._database.append(
                 lambda connection: turns.begin_free_turn(connection, key, drafts, owner, seconds, after)
@@ -139,7 +139,7 @@ class PostgresStore:
                     lease_seconds = await self._read(turns.seconds_until_turn, key, ticket)
                     if not lease_seconds:
                         return
-                    # At the end of the leases before it, which nobody tells of.
+                    # When the leases before it expire, for which there is no notification.
                     wait = max(min(lease_seconds, TURN_POLL_SECONDS), _MIN_TURN_POLL_SECONDS)
                 await self._notifications.wait(topic, since, wait)
 
@@ -365,7 +365,7 @@ class PostgresStore:
         try:
             await self._database.close()
         finally:
-            # Afterwards: who waits is woken, and finds that the store is closed.
+            # After that, waiting tasks are woken and find that the store is closed.
             await self._notifications.close()
 
     async def _try_pgvector(self) -> vector_rows.Trial:

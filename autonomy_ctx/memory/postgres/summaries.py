@@ -59,7 +59,7 @@ _SELECT_SUMMARY = f"""
 """  # noqa: S608  # our names
 _SELECT_POSITION = f"SELECT m.position FROM {MESSAGES_OF_CONVERSATION} WHERE c.id = %s AND m.id = %s"  # noqa: S608
 
-# What a user pins is the user's, also if a model has pinned it before.
+# A pin of a user belongs to the user, also if a model has pinned the message before.
 _INSERT_PIN = """
     INSERT INTO autonomy_ctx.pin AS p (conversation_id, position, pinned_at, source)
     VALUES (%s, %s, autonomy_ctx.now_seconds(), %s)
@@ -90,7 +90,7 @@ def _load_rows(text: str | None) -> list[Any]:
     try:
         rows: list[Any] = [] if text is None else json.loads(text)
     except ValueError:
-        # Why not might quote what users said.
+        # Without the cause, which might quote a user's text.
         raise UnreadableRow("the rows of a summary cannot be read") from None
     return rows
 

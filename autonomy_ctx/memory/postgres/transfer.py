@@ -172,7 +172,7 @@ def _decode_record(number: int, kind: str, name: str, at: float, derived: bool, 
     try:
         return RecordCopy(kind, name, at, derived, json.loads(body))
     except ValueError:
-        # Why not might quote what users said.
+        # Without the cause, which might quote a user's text.
         raise UnreadableRow(f"the record with number {number} cannot be read") from None
 
 

@@ -184,7 +184,7 @@ async def begin_turn(
     ticket = line.holder if again else line.last_ticket + 1 if place is None else place.ticket
     waiting = [one for one in line.places if one.ticket > ticket]
     if len(waiting) < len(line.places):
-        # With its own place also those before it, which are gone.
+        # Deletes its own place and the expired places before it.
         await connection.execute(
             "DELETE FROM autonomy_ctx.turn_wait WHERE conversation_id = %s AND ticket <= %s",
             (line.conversation_id, ticket),
@@ -231,7 +231,7 @@ async def renew_turn(
 ) -> bool:
     """Move the end of a lease; false when the place is gone."""
     values = (seconds, log.key_digest(key), ticket, owner)
-    # Who waits may become the holder in between, never the other way.
+    # A waiting turn may become the holder in between, but never the reverse.
     for statement in (_RENEW_HOLDER, _RENEW_PLACE, _RENEW_HOLDER):
         if (await connection.execute(statement, values)).rowcount:
             return True

@@ -25,7 +25,7 @@ _SELECT_PINS = """
     JOIN message m ON m.conversation_id = coalesce(r.source_id, p.conversation_id) AND m.position = p.position
     WHERE p.conversation_id = ? ORDER BY p.position
 """
-# What a user pins is the user's, also if a model has pinned it before.
+# A pin of a user belongs to the user, also if a model has pinned the message before.
 _INSERT_PIN = """
     INSERT INTO pin (conversation_id, position, pinned_at, source) VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET source = 'user' WHERE excluded.source = 'user' AND source <> 'user'

@@ -66,7 +66,7 @@ class Reader:
             problem = translate_error(error, self.file.path, self._timeout)
         finally:
             self._inline_lock.release()
-        # Raised out here, without the error it stands for: SQLite's may quote what users said.
+        # Raised here without its cause, because an error of SQLite may quote a user's text.
         raise problem
 
     def _batch(self, worker: WorkerThread) -> None:
@@ -194,7 +194,7 @@ class Writer:
                 connection.execute(start)
                 return True
             except BaseException as error:
-                # When another program writes, nobody shall wait for this process meanwhile.
+                # While another program writes, other processes must not wait for this one.
                 lock.release()
                 if not _is_busy(error):
                     raise
@@ -223,7 +223,7 @@ class Writer:
             try:
                 job.result = job.work(transaction)
             except AutonomyCtxError as error:
-                # It has taken back what it did, so the others can go on.
+                # The job was rolled back, so the others can continue.
                 job.error = error
         transaction.flush()
         progress = transaction.count()
@@ -314,7 +314,8 @@ class Writer:
         if lock is not None:
             with suppress(sqlite3.Error, OSError):
                 if connection is not None:
-                    # Who holds the lock for so long has the file open, and only the last to close it folds.
+                    # A process that holds the lock for so long has the file open, and the last process that
+                    # closes it checkpoints.
                     lock.acquire(_until(_CLOSE_SECONDS))
                     connection.close()
                 lock.release()

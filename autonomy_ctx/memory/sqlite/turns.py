@@ -68,7 +68,7 @@ def begin_turn(
     if not again and (ticket is None or not _has_place(connection, line, ticket)):
         ticket = line.last_ticket + 1
     if line.waiting:
-        # With its own place also those before it, which are gone.
+        # Deletes its own place and the expired places before it.
         connection.execute(
             "DELETE FROM turn_wait WHERE conversation_id = ? AND ticket <= ?", (line.conversation_id, ticket)
         )

@@ -50,7 +50,7 @@ def _flags(*names: str) -> int:
 
 
 _FOLDER = _flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC")
-# A FIFO must not make the opening wait, nor a terminal become ours.
+# Opening a FIFO must not block, and a terminal must not become the controlling terminal.
 _FILE = _flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC")
 _NEW = _flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC")
 

@@ -96,7 +96,7 @@ class RunningSubagent:
         subagent, self._subagent = self._subagent, None
         if subagent is None:
             return
-        # Shielded: it is forgotten by now, so nobody else would stop it.
+        # Shielded, because it is no longer registered and no other code would stop it.
         with anyio.move_on_after(self._grace, shield=True):
             try:
                 await subagent.stop()
