@@ -43,7 +43,7 @@ class CommandEntry(NamedTuple):
 # In the order of the help.
 COMMANDS = {
     "demo": CommandEntry(RUN, "demo:run_demo", "Watch 300 turns of an agent whose context stays small."),
-    "chat": CommandEntry(RUN, "chat:chat", "Talk to an agent, and see what it is shown."),
+    "chat": CommandEntry(RUN, "chat:chat", "Talk to an agent, and see what the model is shown."),
     "serve": CommandEntry(RUN, "serve:serve", "Serve agents, or an OpenAI endpoint, over HTTP."),
     "mcp": CommandEntry(RUN, "mcp:serve_mcp", "Serve a memory to any MCP client."),
     "worker": CommandEntry(RUN, "worker:run_worker", "Write the summaries that agents leave to workers."),
@@ -55,10 +55,10 @@ COMMANDS = {
     "export": CommandEntry(MOVE, "transfer:export_messages", "Write messages to a file."),
     "import": CommandEntry(MOVE, "transfer:import_messages", "Store the messages of a file."),
     "migrate": CommandEntry(MOVE, "migrate:migrate", "Upgrade a database, or copy it into another one."),
-    "doctor": CommandEntry(CHECK, "doctor:examine", "Examine this installation and a memory."),
+    "doctor": CommandEntry(CHECK, "doctor:examine", "Check this installation and a memory."),
     "lint": CommandEntry(CHECK, "lint:lint_templates", "Show the cache plan of a template in a Python file."),
     "replay": CommandEntry(
-        CHECK, "replay:replay_conversation", "Run a recorded conversation against many settings."
+        CHECK, "replay:replay_conversation", "Replay a recorded conversation with many settings."
     ),
 }
 
@@ -66,7 +66,7 @@ COMMANDS = {
 _ClickException: Any = typer.BadParameter.__mro__[2]
 COMMON_OPTIONS = {
     "json_": ("--json", "Print JSON for programs."),
-    "no_color": ("--no-color", "Print no colours; NO_COLOR does the same."),
+    "no_color": ("--no-color", "Print no colours, as with NO_COLOR."),
     "debug": ("--debug", "Print tracebacks and log messages."),
 }
 

@@ -503,44 +503,51 @@ def chat(
     conversation: Annotated[
         str | None,
         typer.Argument(
-            metavar="CONVERSATION", help="Its name; a new one is begun. Not needed where there is only one."
+            metavar="CONVERSATION",
+            help="The name; an unknown name begins a new one. Optional if there is only one.",
         ),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", metavar="FILE[:NAME]", help="An Agent of a Python file, which is run."),
+        typer.Option(
+            "--file", "-f", metavar="FILE[:NAME]", help="An Agent in a Python file; the file is executed."
+        ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="Such as gpt-5 or ollama/llama3; offline if not given."),
+        typer.Option(
+            "--model", metavar="NAME", help="For example gpt-5 or ollama/llama3. Without it: offline."
+        ),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="A server that speaks the OpenAI format.")
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API."),
     ] = None,
     instructions: Annotated[
-        str | None, typer.Option("--instructions", metavar="TEXT", help="What the agent is told to be.")
+        str | None, typer.Option("--instructions", metavar="TEXT", help="The instructions of the agent.")
     ] = None,
     auto: Annotated[
         bool,
-        typer.Option("--auto", help="Take the limits of summaries from the model's window and price."),
+        typer.Option("--auto", help="Choose the limits of summaries by the model's window and price."),
     ] = False,
     floor: Annotated[
         int | None, typer.Option("--floor", help="Messages that stay verbatim after a summary.")
     ] = None,
     ceiling: Annotated[
-        int | None, typer.Option("--ceiling", help="Messages after which a summary is written.")
+        int | None, typer.Option("--ceiling", help="Messages above which a summary is written.")
     ] = None,
     budget: Annotated[
-        int | None, typer.Option("--budget", metavar="TOKENS", help="The most tokens of a context.")
+        int | None,
+        typer.Option("--budget", metavar="TOKENS", help="The maximum number of tokens of a context."),
     ] = None,
     memory: MemoryOption = None,
     agent: AgentOption = None,
     scope: ScopeOption = None,
 ) -> int:
-    """Talk to an agent, and see after each turn what it was shown.
+    """Talk to an agent, and see after each turn what the model was shown.
 
-    The bar after an answer has a part for each section of the context. A database that does not exist is
-    made; without --memory nothing is kept. A pipe works, too: each line is a turn.
+    The bar after an answer shows the sections of the context. If the database does not exist, it is
+    created. Without --memory, nothing is stored. Input can also come from a pipe: each line is a turn.
     """
     options = AgentOptions(
         model=model,

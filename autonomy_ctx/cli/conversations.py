@@ -25,9 +25,11 @@ async def list_all(
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="List at most so many.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="The maximum number of conversations.")
+    ] = 100,
 ) -> None:
-    """List the conversations of a memory: scope, agent, name, messages, and when the last was said."""
+    """List the conversations of a memory: scope, agent, name, messages, and the time of the last message."""
     async with open_memory(memory) as opened:
         found: list[ConversationInfo] = []
         async for info in iterate_all(opened, scope, agent):

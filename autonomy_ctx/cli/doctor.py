@@ -91,9 +91,9 @@ async def examine(
         bool, typer.Option("--network", help="Also connect to the providers whose keys are set.")
     ] = False,
 ) -> int:
-    """Examine this installation and, if one is named, a memory: versions, schema, integrity, rights, keys.
+    """Check this installation and, with --memory, a memory: versions, schema, integrity, rights, keys.
 
-    The exit code is 1 when something is wrong. No key is shown, and none is sent.
+    The exit code is 1 if something is wrong. No key is shown or sent.
     """
     findings = [*_examine_program(), *_examine_extras()]
     if memory:

@@ -51,7 +51,7 @@ async def explain_turn(
         str | None,
         typer.Argument(
             metavar="TURN",
-            help="The position of the user's message, or the id of the turn; the newest without it.",
+            help="The position of the user's message, or the id of the turn. Without it: the newest turn.",
         ),
     ] = None,
     memory: MemoryOption = None,
@@ -59,11 +59,14 @@ async def explain_turn(
     scope: ScopeOption = None,
     agent: AgentOption = None,
     step: Annotated[
-        int | None, typer.Option("--step", min=1, help="A request of the turn; the last without it.")
+        int | None,
+        typer.Option(
+            "--step", min=1, help="The number of a request of the turn. Without it: the last request."
+        ),
     ] = None,
     messages: Annotated[bool, typer.Option("--messages", help="List the messages that were sent.")] = False,
 ) -> None:
-    """Explain a turn: the tokens and the source of each section, what was cut and why, cache, cost, changes.
+    """Explain a turn: tokens and source of each section, what was cut and why, cache, cost, changes.
 
     Agents record the newest turns of each conversation; `autonomy-ctx show --turns` lists them.
     """

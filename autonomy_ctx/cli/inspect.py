@@ -37,7 +37,8 @@ async def inspect(
     conversation: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONVERSATION]", help="The one to begin with; with --html, the only one to write."
+            metavar="[CONVERSATION]",
+            help="The conversation to show first; with --html, the only one to write.",
         ),
     ] = None,
     memory: MemoryOption = None,
@@ -45,16 +46,18 @@ async def inspect(
     agent: AgentOption = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Write one self-contained file instead; - is stdout."),
+        typer.Option(
+            "--html", metavar="FILE", help="Write one self-contained HTML file instead; - means stdout."
+        ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 takes any free one.")] = 0,
-    write: Annotated[bool, typer.Option("--write", help="Let the page change and delete.")] = False,
+    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 means any free port.")] = 0,
+    write: Annotated[bool, typer.Option("--write", help="Allow changes and deletions on the page.")] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Look at conversations in a browser: the timeline, every turn, the summary, the facts.
 
-    The page is served on this machine only, with a token that is made at each start, until Ctrl-C. With
-    --html it is written to a file that needs no server.
+    The page is served on this machine only, with a new random token, until Ctrl-C. With --html, it is
+    written to a file that needs no server.
     """
     if html is not None and (port or write or open_browser):
         raise WrongInput("--html writes a file and starts no server; leave out --port, --write and --open")

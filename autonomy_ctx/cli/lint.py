@@ -25,14 +25,14 @@ def lint_templates(
     place: Annotated[
         str,
         typer.Argument(
-            metavar="FILE[:NAME]", help="A Python file with templates or agents, or one of them by name."
+            metavar="FILE[:NAME]", help="A Python file with templates or agents, or one of them by its name."
         ),
     ],
 ) -> int:
-    """Show in which order a template sends its sections, and what a provider's cache makes of it.
+    """Show the order in which a template sends its sections, and how well a provider can cache it.
 
-    Sizes are typical ones. The file is run. The exit code is 1 when a section makes turns dearer than they
-    have to be.
+    The sizes are typical values. The file is executed. The exit code is 1 if a section makes turns more
+    expensive than necessary.
     """
     found = load_objects(place, is_template, "ContextTemplate or Agent")
     plans = [make_plan(name, template_of(value)) for name, value in found.items()]

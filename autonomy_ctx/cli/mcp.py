@@ -25,7 +25,7 @@ async def serve_mcp(
             "--scope",
             "-s",
             metavar="NAME",
-            help="The scope (a user or tenant) that is served, and no other.",
+            help="The only scope (a user or tenant) that is served.",
             rich_help_panel=WHERE,
         ),
     ],
@@ -42,21 +42,21 @@ async def serve_mcp(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on, with --http.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", help="The port of --http; 0 takes any free one.")] = 0,
+    port: Annotated[int, typer.Option("--port", "-p", help="The port of --http; 0 means any free port.")] = 0,
     token: Annotated[
         str | None,
         typer.Option(
             "--token",
             metavar="TOKEN",
             envvar=TOKEN_VARIABLE,
-            help="What clients must send, with --http; a random one is made and printed if none is given.",
+            help="The token that clients must send, with --http. Without it, a random token is made.",
         ),
     ] = None,
 ) -> None:
-    """Serve a scope of a memory to MCP clients: search, conversations, facts, pins, what models were shown.
+    """Serve a scope of a memory to MCP clients: search, conversations, facts, pins and contexts of turns.
 
-    Over stdio by default: a client starts it, and stdout carries the protocol only. Clients can only read,
-    unless --write is given. The database must be there; it is neither made nor upgraded.
+    The default is stdio: a client starts the command, and stdout has only the protocol. Clients can only
+    read, unless --write is given. The database must exist; it is neither created nor upgraded.
     """
     if not http and (port or host != "127.0.0.1"):
         raise WrongInput("--host and --port go with --http; without it, a client starts this command")

@@ -32,17 +32,17 @@ async def migrate(
         typer.Option(
             "--to",
             metavar="FILE|URL",
-            help="Copy everything into this memory, which is made if it is not there, and compare both.",
+            help="Copy everything into this memory and compare both. It is created if it does not exist.",
         ),
     ] = None,
     scope: Annotated[
         str | None, typer.Option("--scope", "-s", metavar="NAME", help="With --to: copy only this scope.")
     ] = None,
 ) -> None:
-    """Bring a database to the newest schema; with --to, copy it into another, such as a PostgreSQL server.
+    """Upgrade a database to the newest schema; with --to, copy it into another one, such as PostgreSQL.
 
-    A copy that was interrupted goes on where it stopped when it is started again. The source is not changed.
-    Stop the programs that write into it first.
+    If a copy is interrupted, start it again: it continues where it stopped. The source is not changed. Stop
+    all programs that write to the source first.
     """
     if to is None:
         if scope is not None:

@@ -56,51 +56,59 @@ async def replay_conversation(
     agent: AgentOption = None,
     pick: Annotated[
         str | None,
-        typer.Option("--pick", metavar="NAME|NUMBER", help="Which conversation of a file that has several."),
+        typer.Option(
+            "--pick", metavar="NAME|NUMBER", help="The conversation to replay, if a file has several."
+        ),
     ] = None,
     floor: Annotated[
         str, typer.Option(metavar="N,N,...", help="Messages shown verbatim after a summary.")
     ] = ",".join(map(str, DEFAULT_FLOORS)),
     ceiling: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Messages that make the next summary due.")
+        str, typer.Option(metavar="N,N,...", help="Messages above which the next summary is written.")
     ] = ",".join(map(str, DEFAULT_CEILINGS)),
-    size: Annotated[str, typer.Option(metavar="N,N,...", help="The most tokens of a summary.")] = str(
-        DEFAULT_SIZE
-    ),
+    size: Annotated[
+        str, typer.Option(metavar="N,N,...", help="The maximum number of tokens of a summary.")
+    ] = str(DEFAULT_SIZE),
     budget: Annotated[
-        str, typer.Option(metavar="N,N,...", help="The most tokens of a context; none for no budget.")
+        str,
+        typer.Option(
+            metavar="N,N,...", help="The maximum number of tokens of a context; none for no budget."
+        ),
     ] = NO_BUDGET,
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Have this model write the summaries; without it they are digests."
-        ),
+        typer.Option(metavar="NAME", help="The model that writes the summaries. Without it: digests."),
     ] = None,
     price: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help=f"By whose list prices; else those of --model, or of {DEFAULT_PRICE_NAME}."
+            metavar="MODEL",
+            help=f"The model whose list prices are used. Without it: --model, or {DEFAULT_PRICE_NAME}.",
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, metavar="TOKENS", help="Count turns over it; by default the model's window."),
+        typer.Option(
+            min=1, metavar="TOKENS", help="Count the turns with more tokens. Without it: the model's window."
+        ),
     ] = None,
     cache_seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", help="After a longer pause a provider has nothing cached.")
+        float, typer.Option(metavar="SECONDS", help="How long a provider caches a prefix.")
     ] = CACHE_SECONDS,
     instructions: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The system prompt, where the record has none."),
+        typer.Option(metavar="FILE", help="A file with the system prompt, if the record has none."),
     ] = None,
-    last: Annotated[int | None, typer.Option(min=1, metavar="TURNS", help="Only the last turns.")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, metavar="TURNS", help="Replay only the last turns.")
+    ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the result as one HTML page.")
+        Path | None, typer.Option(metavar="FILE", help="Write the result as one HTML page.")
     ] = None,
 ) -> int:
-    """Run a recorded conversation against many settings, offline, and recommend one.
+    """Replay a recorded conversation with many settings, offline, and recommend one.
 
-    Floors, ceilings, sizes and budgets are combined; each combination is a setting. Nothing is stored.
+    Each combination of floor, ceiling, size and budget is a setting. Nothing is stored.
     """
     grid = make_grid(
         floors=_read_numbers("--floor", floor),

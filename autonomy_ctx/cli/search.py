@@ -51,18 +51,18 @@ class FoundMessage:
 
 async def search_messages(
     output: Output,
-    query: Annotated[str, typer.Argument(metavar="WORDS", help="What to look for.")],
+    query: Annotated[str, typer.Argument(metavar="WORDS", help="The words to search for.")],
     memory: MemoryOption = None,
     conversation: Annotated[
         str | None, typer.Option("--conversation", "-c", metavar="NAME", help="Only in this conversation.")
     ] = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most so many.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of messages.")] = 10,
 ) -> None:
     """Find messages that share a word with WORDS, best first; case, accents and endings do not matter.
 
-    Without --scope all scopes are searched.
+    Without --scope, all scopes are searched.
     """
     async with open_memory(memory) as opened:
         found = await _search(opened, query, conversation, scope, agent, limit)

@@ -40,7 +40,7 @@ def serve(
         str | None,
         typer.Argument(
             metavar="FILE[:NAME]",
-            help="A Python file with a Node, a main(node), or agents; it is run.",
+            help="A Python file with a Node, a main(node), or agents; the file is executed.",
         ),
     ] = None,
     upstream: Annotated[
@@ -48,24 +48,24 @@ def serve(
         typer.Option(
             "--upstream",
             metavar="URL",
-            help="Serve the OpenAI API in front of this one, such as https://api.openai.com/v1.",
+            help="Serve the OpenAI API in front of this server, such as https://api.openai.com/v1.",
         ),
     ] = None,
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 takes any free one.")] = 8000,
+    port: Annotated[int, typer.Option("--port", "-p", help="The port; 0 means any free port.")] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             "--token",
             metavar="TOKEN",
             envvar=TOKEN_VARIABLE,
-            help="What clients must send; a random one is made and printed if none is given.",
+            help="The token that clients must send. Without it, a random token is made and printed.",
         ),
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Let the inspector pin messages, change facts and delete.")
+        bool, typer.Option("--write", help="Let the inspector pin messages, change facts and delete data.")
     ] = False,
     memory: MemoryOption = None,
     scope: Annotated[
@@ -74,20 +74,24 @@ def serve(
             "--scope",
             "-s",
             metavar="NAME",
-            help="Whose conversations they are; default if not given.",
+            help="The scope of the conversations. Without it: default.",
             rich_help_panel=UPSTREAM,
         ),
     ] = None,
     scope_by_key: Annotated[
         bool,
-        typer.Option("--scope-by-key", help="A scope for each key of a client.", rich_help_panel=UPSTREAM),
+        typer.Option(
+            "--scope-by-key",
+            help="Use a separate scope for each API key of a client.",
+            rich_help_panel=UPSTREAM,
+        ),
     ] = False,
     api_key_env: Annotated[
         str | None,
         typer.Option(
             "--api-key-env",
             metavar="VARIABLE",
-            help="Ask upstream with the key in this variable, not with the client's.",
+            help="Send the key in this variable to upstream, not the client's key.",
             rich_help_panel=UPSTREAM,
         ),
     ] = None,
@@ -100,7 +104,7 @@ def serve(
     ceiling: Annotated[
         int | None,
         typer.Option(
-            "--ceiling", help="Messages after which a summary is written.", rich_help_panel=UPSTREAM
+            "--ceiling", help="Messages above which a summary is written.", rich_help_panel=UPSTREAM
         ),
     ] = None,
     max_tokens: Annotated[
@@ -108,18 +112,18 @@ def serve(
         typer.Option(
             "--max-tokens",
             metavar="TOKENS",
-            help="The most tokens of a context; what the model reads at once if not given.",
+            help="The maximum number of tokens of a context. Without it: the model's context window.",
             rich_help_panel=UPSTREAM,
         ),
     ] = None,
 ) -> None:
     """Serve the agents of a Python file over HTTP, and a page that shows their conversations.
 
-    Ctrl-C or a TERM signal ends it: turns that run have a moment to finish. With --memory, agents and
-    `main` work on that database; a Node has its own. The page is the inspector; its address has the token.
+    Ctrl-C or a TERM signal ends the server; running turns get a moment to finish. With --memory, agents and
+    `main` use that database; a Node has its own. The page is the inspector; its address contains the token.
 
-    With --upstream and no file, it is an OpenAI endpoint: clients change their base URL, what they say is
-    stored, and their model is shown a context that stays small.
+    With --upstream and no file, it is an OpenAI endpoint: clients change only their base URL. Their messages
+    are stored, and their model is sent a context that stays small.
     """
     output.log_warnings()
     own = {

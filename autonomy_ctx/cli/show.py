@@ -54,32 +54,34 @@ async def show(
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
-    messages: Annotated[bool, typer.Option("--messages", help="The messages, a page at a time.")] = False,
+    messages: Annotated[bool, typer.Option("--messages", help="A page of the messages.")] = False,
     before: Annotated[
         int | None,
-        typer.Option("--before", min=1, metavar="POSITION", help="Messages before it."),
+        typer.Option("--before", min=1, metavar="POSITION", help="Messages before this position."),
     ] = None,
     after: Annotated[
         int | None,
-        typer.Option("--after", min=0, metavar="POSITION", help="Messages after it."),
+        typer.Option("--after", min=0, metavar="POSITION", help="Messages after this position."),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE_MESSAGES, help="How many messages.")
+        int, typer.Option("--limit", "-n", min=1, max=MAX_PAGE_MESSAGES, help="The number of messages.")
     ] = PAGE_SIZE,
     message: Annotated[
         int | None,
-        typer.Option("--message", min=1, metavar="POSITION", help="One message, all of its text."),
+        typer.Option("--message", min=1, metavar="POSITION", help="One message with its whole text."),
     ] = None,
-    turns: Annotated[bool, typer.Option("--turns", help="The turns that are recorded.")] = False,
+    turns: Annotated[bool, typer.Option("--turns", help="The recorded turns.")] = False,
     turn: Annotated[
         str | None,
-        typer.Option("--turn", metavar="TURN", help="The messages that were sent in a turn."),
+        typer.Option("--turn", metavar="TURN", help="The messages that the model was sent in a turn."),
     ] = None,
     summary: Annotated[bool, typer.Option("--summary", help="The segments of the summary.")] = False,
-    facts: Annotated[bool, typer.Option("--facts", help="What holds now, and what it replaced.")] = False,
+    facts: Annotated[
+        bool, typer.Option("--facts", help="The current facts, and those that they replaced.")
+    ] = False,
     pins: Annotated[bool, typer.Option("--pins", help="The pinned messages.")] = False,
 ) -> None:
-    """Show a conversation: where it stands and its newest messages, or one part of it in full."""
+    """Show a conversation: its state and its newest messages, or one part of it in full."""
     given = dict(zip(VIEWS, (messages, message, turn, turns, summary, facts, pins), strict=True))
     chosen = [name for name, value in given.items() if value]
     if len(chosen) > 1:

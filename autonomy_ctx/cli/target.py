@@ -60,7 +60,9 @@ ScopeOption: TypeAlias = Annotated[
 ]
 ConversationArgument: TypeAlias = Annotated[
     str | None,
-    typer.Argument(metavar="CONVERSATION", help="Its name; not needed where there is only one."),
+    typer.Argument(
+        metavar="CONVERSATION", help="The name of the conversation; optional if there is only one."
+    ),
 ]
 
 ConversationOption: TypeAlias = Annotated[
@@ -69,7 +71,7 @@ ConversationOption: TypeAlias = Annotated[
         "--conversation",
         "-c",
         metavar="NAME",
-        help="The conversation; not needed where there is only one.",
+        help="The name of the conversation; optional if there is only one.",
         rich_help_panel=WHERE,
     ),
 ]

@@ -66,13 +66,16 @@ class FileFormat(StrEnum):
 async def export_messages(
     output: Output,
     conversation: Annotated[
-        str | None, typer.Argument(metavar="CONVERSATION", help="Its name; without it, all conversations.")
+        str | None,
+        typer.Argument(
+            metavar="CONVERSATION", help="The name of the conversation. Without it: all conversations."
+        ),
     ] = None,
     memory: MemoryOption = None,
     scope: ScopeOption = None,
     agent: AgentOption = None,
     file: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - means stdout.")
     ] = STREAM,
     file_format: Annotated[
         FileFormat,
@@ -84,11 +87,11 @@ async def export_messages(
             'openai: one conversation a line, as {"messages": [...]}.',
         ),
     ] = FileFormat.JSONL,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write messages as JSON Lines: of one conversation, or of all that --scope and --agent leave.
+    """Write messages as JSON Lines: of one conversation, or of all with this --scope and --agent.
 
-    Summaries, facts and pins stay behind; `autonomy-ctx migrate --to` copies everything.
+    Summaries, facts and pins are not exported; `autonomy-ctx migrate --to` copies everything.
     """
     async with open_memory(memory) as opened:
         total = None
@@ -117,23 +120,30 @@ async def export_messages(
 
 def import_messages(
     output: Output,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to read; - means stdin.")],
     memory: MemoryOption = None,
     scope: Annotated[
-        str | None, typer.Option("--scope", "-s", metavar="NAME", help="The scope, whatever the file says.")
+        str | None,
+        typer.Option("--scope", "-s", metavar="NAME", help="The scope to use instead of that in the file."),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", "-a", metavar="NAME", help="The agent, whatever the file says.")
+        str | None,
+        typer.Option("--agent", "-a", metavar="NAME", help="The agent to use instead of that in the file."),
     ] = None,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", "-c", metavar="NAME", help="Its name, whatever the file says."),
+        typer.Option(
+            "--conversation",
+            "-c",
+            metavar="NAME",
+            help="The conversation name to use instead of that in the file.",
+        ),
     ] = None,
 ) -> None:
-    """Store the messages of a file: JSON Lines as `export` writes them, or messages as OpenAI has them.
+    """Store the messages of a file: JSON Lines as `export` writes them, or messages in OpenAI's format.
 
-    The whole file is checked first. A message whose id is there already is not stored again, so an import can
-    be run again. The database is made if it is not there.
+    The whole file is checked first. A message whose id is stored already is not stored again, so you can
+    repeat an import. If the database does not exist, it is created.
     """
     names = _Names(agent=agent, scope=scope, conversation=conversation)
     with _open_seekable(file, output) as source:

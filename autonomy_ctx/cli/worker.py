@@ -25,27 +25,36 @@ async def run_worker(
     memory: MemoryOption = None,
     name: Annotated[
         str,
-        typer.Option("--name", metavar="NAME", help="As in context_summary={'worker': NAME} of the agents."),
+        typer.Option(
+            "--name", metavar="NAME", help="The name in context_summary={'worker': NAME} of the agents."
+        ),
     ] = NAME,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="Writes the summaries; digests by rules if not given."),
+        typer.Option(
+            "--model", metavar="NAME", help="The model that writes the summaries. Without it: digests."
+        ),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="A server that speaks the OpenAI format.")
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="The address of a server with the OpenAI API."),
     ] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="As the agents have it.")] = False,
-    floor: Annotated[int | None, typer.Option("--floor", help="As the agents have it.")] = None,
-    ceiling: Annotated[int | None, typer.Option("--ceiling", help="As the agents have it.")] = None,
+    auto: Annotated[bool, typer.Option("--auto", help="Set it if the agents have it.")] = False,
+    floor: Annotated[int | None, typer.Option("--floor", help="The same number as for the agents.")] = None,
+    ceiling: Annotated[
+        int | None, typer.Option("--ceiling", help="The same number as for the agents.")
+    ] = None,
     size: Annotated[
-        int | None, typer.Option("--size", metavar="TOKENS", help="As the agents have it.")
+        int | None, typer.Option("--size", metavar="TOKENS", help="The same number as for the agents.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Write what is due now, and end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Write the summaries that are due now, and exit.")
+    ] = False,
 ) -> int:
     """Write the summaries that agents with context_summary={"worker": ...} leave to workers.
 
-    Any number of workers share the work. Ctrl-C or a TERM signal ends one: what it was writing is given up,
-    and another can take it at once. With --once the exit code is 1 when a summary could not be written.
+    Several workers can share the work. Ctrl-C or a TERM signal ends a worker: it gives up the summary that it
+    writes, and another worker can take it at once. With --once, the exit code is 1 if a summary failed.
     """
     output.log_warnings()
     given = {"auto": auto or None, "floor": floor, "ceiling": ceiling, "size": size}
