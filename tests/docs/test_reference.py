@@ -177,11 +177,18 @@ def test_the_rule_about_named_files_can_tell() -> None:
     assert [exists(path) for path in ("items/form/", "agents/equipment.py", "crew.py")] == [False] * 3
 
 
-def test_every_promise_names_a_test() -> None:
-    *promises, unproved = re.split(r"^## ", PROMISES, flags=re.MULTILINE)[1:]
+def test_every_promise_names_a_test_and_is_in_the_table_of_its_page() -> None:
+    table, *groups, unproved = re.split(r"^## ", PROMISES, flags=re.MULTILINE)
     assert unproved.startswith("Not promised")
-    for promise in promises:
-        assert _TEST.search(promise), promise.splitlines()[0]
+    for group in groups:
+        heading, *promises = re.split(r"^### ", group, flags=re.MULTILINE)
+        # Each promise has a heading of its own: none stands right below the heading of a group.
+        assert promises, heading
+        assert len(heading.splitlines()) <= 2, heading
+        for promise in promises:
+            name = promise.splitlines()[0]
+            assert _TEST.search(promise), name
+            assert f"[{name[0].lower()}{name[1:]}](" in table or f"[{name}](" in table, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)
