@@ -414,7 +414,8 @@ def list_sentences(results: Results) -> list[str]:
     ]
     auto = auto_setting()
     return [
-        f"For `{PRICE_NAME}` it takes {auto.floor}/{auto.ceiling} and a size of {auto.size:,}.",
+        f"For `{PRICE_NAME}` it takes a floor of {auto.floor}, a ceiling of {auto.ceiling} and a size of "
+        f"{auto.size:,}.",
         f"For {'all four' if all(cheaper) else sum(cheaper)} kinds of agent, 10/40 is cheaper than 10/20.",
         f"A ceiling of 40 instead of 20 makes this conversation {less(larger.cost, default.cost)} cheaper: "
         f"{money(larger.cost)} instead of {money(default.cost)}.",
