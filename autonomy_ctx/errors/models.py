@@ -1,0 +1,147 @@
+"""Errors of models: no key and no message is in their text."""
+
+from __future__ import annotations
+
+from autonomy_ctx.errors.root import AutonomyCtxError
+
+
+class ModelError(AutonomyCtxError):
+    """A model gave no answer.
+
+    The text contains no key and no messages; `code` is the provider's error code.
+    """
+
+    def __init__(
+        self, model: str, problem: str, *, status_code: int | None = None, code: str | None = None
+    ) -> None:
+        said = [f"status {status_code}"] * (status_code is not None) + [code] * (code is not None)
+        shown = f" ({', '.join(map(str, said))})" if said else ""
+        super().__init__(f"model `{model}` {problem.replace('{said}', shown)}")
+        self.model, self.status_code, self.code = model, status_code, code
+
+
+class ModelUnavailable(ModelError):
+    """The model could not be reached, stopped in the middle or is overloaded, also after retries.
+
+    If the model could not be reached, `host` is the host that was called, and `reason` is "refused", "dns",
+    "tls", "timeout", "network", "proxy", "closed" or "other".
+    """
+
+    def __init__(
+        self,
+        model: str,
+        problem: str,
+        *,
+        status_code: int | None = None,
+        code: str | None = None,
+        host: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            f"{problem}{{said}}; try again later, or check the provider's status page and `base_url`",
+            status_code=status_code,
+            code=code,
+        )
+        self.host, self.reason = host, reason
+
+
+class RateLimited(ModelError):
+    """The provider refuses more requests for now; `retry_after` is in seconds, if the provider gives it."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        status_code: int | None = 429,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        when = "later" if retry_after is None else f"in {retry_after:g} s"
+        super().__init__(
+            model,
+            f"refuses more requests for now{{said}}; try again {when}, send fewer at once or raise the quota",
+            status_code=status_code,
+            code=code,
+        )
+        self.retry_after = retry_after
+
+
+class AuthenticationFailed(ModelError):
+    """The provider does not accept the key, or the key may not use this model."""
+
+    def __init__(self, model: str, *, status_code: int = 401, code: str | None = None) -> None:
+        super().__init__(
+            model,
+            "does not accept the key{said}; check the key and its permissions",
+            status_code=status_code,
+            code=code,
+        )
+
+
+class MissingKey(AuthenticationFailed):
+    """No key was given and none is in the environment; nothing was sent."""
+
+    def __init__(self, model: str, variables: tuple[str, ...]) -> None:
+        ModelError.__init__(
+            self,
+            model,
+            f"needs a key; set {' or '.join(variables)} in the environment, or give `api_key`",
+        )
+        # The status of a refused key, so that code which handles a refused key also handles a missing one.
+        self.status_code = 401
+        self.variables = variables
+
+
+class InsecureAddress(AuthenticationFailed):
+    """A key from the environment would cross the network in clear text; nothing was sent."""
+
+    def __init__(self, model: str, url: str, variables: tuple[str, ...]) -> None:
+        ModelError.__init__(
+            self,
+            model,
+            f"was not called: {url} is neither https nor on this machine, and the key from "
+            f"{' or '.join(variables)} would be sent in clear text; use an https `base_url`, "
+            f"or give `insecure=True` if you trust the network",
+        )
+        # As for a missing key: a retry does not help.
+        self.status_code = 401
+        self.url, self.variables = url, variables
+
+
+class ContextOverflow(ModelError):
+    """The request was too long for the model; `window` is the limit in tokens, if the provider gives it."""
+
+    def __init__(
+        self, model: str, *, window: int | None = None, status_code: int | None = 400, code: str | None = None
+    ) -> None:
+        room = "" if window is None else f" of {window:,} tokens"
+        super().__init__(
+            model,
+            f"got a request longer than its context window{room}{{said}}; send less or set a smaller budget",
+            status_code=status_code,
+            code=code,
+        )
+        self.window = window
+
+
+class InvalidModelReply(ModelError):
+    """The server answered, but its response is not the answer of a model."""
+
+    def __init__(self, model: str, problem: str, *, code: str | None = None) -> None:
+        super().__init__(
+            model,
+            f"sent a reply that {problem}{{said}}; check that `base_url` and `provider` match",
+            code=code,
+        )
+
+
+class ModelTimeout(ModelError, TimeoutError):
+    """The model did not answer in time."""
+
+    def __init__(self, model: str, *, what: str, seconds: float) -> None:
+        super().__init__(
+            model,
+            f"gave {what} for {seconds:g} s; raise `timeout`, or send less",
+        )
+        self.seconds = seconds
