@@ -59,7 +59,8 @@ QUESTIONS = (
     "How much is a city bike?",
     "Where do my invoices go?",
 )
-PRICE = Price(input=0.25, cached_input=0.025, output=2)  # US dollars for a million tokens
+# US dollars for a million tokens
+PRICE = Price(input=0.25, cached_input=0.025, output=2)
 
 
 async def main() -> None:
@@ -69,25 +70,29 @@ async def main() -> None:
         tools=[count_free_bikes, book_bikes],
         model=Model("offline"),  # or Model("gpt-5-mini"), with OPENAI_API_KEY set
         context_summary={"floor": 4, "ceiling": 8},
-        limits={"context_tokens": 900, "output_tokens": 200},
-        clock=StoppedClock(),  # summaries have dates: only so that this prints the same every day
+        limits={"context_tokens": 800, "output_tokens": 200},
+        clock=StoppedClock(),  # only so that this prints the same every day
     )
     async with desk:
-        await desk.send("My invoices go to Rua das Flores 12.", scope="ben", message_id="invoices")
+        address = "My invoices go to Rua das Flores 12."
+        await desk.send(address, scope="ben", message_id="invoices")
         await desk.pin("invoices", scope="ben")
         for turn, question in enumerate(QUESTIONS, start=2):
             reply = await desk.send(question, scope="ben")
+            tokens = reply.usage.input_tokens
             cents = 100 * (estimate_cost(reply.usage, PRICE) or 0)
-            cut = [f"{one.messages} {one.what}" for one in (await desk.explain(scope="ben")).cut]
-            print(f"turn {turn:2}: {reply.usage.input_tokens} tokens, {cents:.3f} cents", *cut)
+            context = await desk.explain(scope="ben")
+            cut = [f"{one.messages} {one.what}" for one in context.cut]
+            print(f"turn {turn:2}: {tokens} tokens", f"{cents:.3f} cents", *cut, sep=", ")
             await desk.settled()  # only so that this prints the same every time
         print(f"\nBen:  {question}\nDesk: {reply}\n")
 
-        used = desk.get_metrics()
         print("1,000 conversations like this one:")
-        for what, prefix in (("answers", ""), ("summaries", "summary_summarizer_")):
-            read, written = used[f"{prefix}input_tokens"], used[f"{prefix}output_tokens"]
-            print(f"{what}: {1000 * PRICE.cost(uncached=read, output=written):.2f} USD")
+        used = desk.get_metrics()
+        for what, name in (("answers", ""), ("summaries", "summary_summarizer_")):
+            read, written = used[f"{name}input_tokens"], used[f"{name}output_tokens"]
+            cost = PRICE.cost(uncached=read, output=written)
+            print(f"{what}: {1000 * cost:.2f} USD")
 
 
 if __name__ == "__main__":

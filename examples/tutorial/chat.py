@@ -30,12 +30,12 @@ async def main() -> None:
     model = Model("offline")  # or Model("gpt-5"), with OPENAI_API_KEY set
     async with Agent("desk", instructions=INSTRUCTIONS, model=model) as desk:
         for question in QUESTIONS:
-            reply = await desk.send(question, scope="ana", conversation="saturday")
+            reply = await desk.send(question, scope="ana", conversation="may")
             print(f"Ana:  {question}\nDesk: {reply}\n")
 
-        context = await desk.explain(scope="ana", conversation="saturday")
+        context = await desk.explain(scope="ana", conversation="may")
         for section in context.sections:
-            print(f"{section.name}: {section.messages} messages, {section.tokens} tokens")
+            print(f"{section.name}: {section.tokens} tokens")
 
 
 if __name__ == "__main__":

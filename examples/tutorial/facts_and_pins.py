@@ -49,7 +49,7 @@ REMARKS = (
     "Never call me before noon. When does the shop open?",
     "My budget is 300 EUR. Is a lock included?",
 )
-SIGN = "Print on my sign: BEN'S TOURS, 9:45, at the blue door. How much is the deposit?"
+SIGN = "My sign says: BEN'S TOURS, 9:45, at the blue door. Is a helmet included?"
 QUESTIONS = (
     "Where do guided tours start?",
     "Who repairs a flat tyre?",
@@ -58,7 +58,7 @@ QUESTIONS = (
     "Are bikes delivered to hotels?",
     "How much is a city bike?",
     "And a child seat?",
-    "What is printed on my sign?",
+    "What does my sign say?",
 )
 
 
@@ -83,8 +83,8 @@ async def main() -> None:
         print(f"Ben:  {question}\nDesk: {reply}\n")
 
         context = await desk.explain(scope="ben")
-        history = [one for one in context.origins() if one.section == "conversation_history"]
-        print("positions in the context:", *(one.position or "summary" for one in history))
+        origins = context.origins()[2:]  # without the instructions
+        print("in the context:", *(one.position or "summary" for one in origins))
         for fact in await facts.history():
             print(f"{fact.id} {fact.state}: {fact.kind}, {fact.text}")
 

@@ -73,7 +73,7 @@ async def main() -> None:
             reply = await desk.send(question, scope="ben")
             stored = await desk.get_message_count(scope="ben")
             context = await desk.explain(scope="ben")
-            print(f"turn {turn:2}: {stored:2} messages stored, {len(context):2} sent")
+            print(f"turn {turn:2}: {stored:2} stored, {len(context):2} sent")
             await desk.settled()  # only so that this prints the same every time
         print(f"\nBen:  {question}\nDesk: {reply}")
 

@@ -51,16 +51,16 @@ async def book_bikes(kind: Kind, count: int, scope: str) -> str:
 
 
 CUSTOMERS = {
-    "ana": ("I stay at the Casa do Largo. Is a lock included?", "Where do I stay?"),
-    "ben": ("My invoices go to Rua das Flores 12. Do you take cards?", "Where do my invoices go?"),
-    "eva": ("I am afraid of hills. How much is an e-bike?", "Where do I stay?"),
+    "ana": ("I stay at the Casa do Largo.", "Where do I stay?"),
+    "ben": ("My invoices go to Rua das Flores 12.", "Where do my invoices go?"),
+    "eva": ("I am afraid of hills.", "Where do I stay?"),
 }
 
 
 async def talk(desk: Agent, customer: str) -> None:
     """One customer asks one question after the other."""
     for number, question in enumerate(CUSTOMERS[customer]):
-        await desk.send(question, scope=customer, message_id=f"{customer}-{number}")
+        await desk.send(question, scope=customer, message_id=f"question-{number}")
 
 
 def serve(database: str, port: int) -> None:
@@ -82,7 +82,8 @@ def serve(database: str, port: int) -> None:
         for customer, (_, question) in CUSTOMERS.items():
             answer = (await desk.history(scope=customer))[-1]["content"]
             print(f"{customer}: {question}\n{answer}\n")
-        print(f"API:       {serving.url}\ninspector: {serving.inspector_page}", flush=True)
+        print(f"API:       {serving.url}")
+        print(f"inspector: {serving.inspector_page}", flush=True)
 
     Node.start(main, memory=database, serve=serving)
 
@@ -92,4 +93,4 @@ if __name__ == "__main__":
     if url:
         serve(url, int(sys.argv[1]) if len(sys.argv) > 1 else 8000)
     else:
-        print("Set DATABASE_URL to a PostgreSQL database, such as postgresql://postgres@localhost/postgres")
+        print("Set DATABASE_URL, such as postgresql://postgres@localhost/postgres")

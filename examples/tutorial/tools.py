@@ -50,7 +50,7 @@ def call(name: str, **arguments: object) -> dict[str, object]:
     return {"tool_calls": [{"id": name, "name": name, "arguments": arguments}]}
 
 
-# What a model would reply. Model("gpt-5") in place of ScriptedModel(SCRIPT) asks a real one.
+# What a model would reply.
 SCRIPT = (
     call("count_free_bikes", kind="e-bike"),
     "Three e-bikes are free on Saturday.",
@@ -62,10 +62,15 @@ SCRIPT = (
 
 
 async def main() -> None:
-    tools = [count_free_bikes, book_bikes]
-    async with Agent("desk", instructions=INSTRUCTIONS, tools=tools, model=ScriptedModel(SCRIPT)) as desk:
-        for question in ("Do you have e-bikes on Saturday?", "Four, please.", "Yes, three."):
-            reply = await desk.send(question, scope="ana", conversation="saturday")
+    desk = Agent(
+        "desk",
+        instructions=INSTRUCTIONS,
+        tools=[count_free_bikes, book_bikes],
+        model=ScriptedModel(SCRIPT),  # or Model("gpt-5"), with OPENAI_API_KEY set
+    )
+    async with desk:
+        for question in ("Are e-bikes free on Saturday?", "Four, please.", "Yes, three."):
+            reply = await desk.send(question, scope="ana", conversation="may")
             print(f"Ana:  {question}")
             for message in reply.messages:
                 for made in message.tool_calls or ():
