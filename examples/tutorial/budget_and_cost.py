@@ -70,7 +70,7 @@ async def main() -> None:
         tools=[count_free_bikes, book_bikes],
         model=Model("offline"),  # or Model("gpt-5-mini"), with OPENAI_API_KEY set
         context_summary={"floor": 4, "ceiling": 8},
-        limits={"context_tokens": 800, "output_tokens": 200},
+        limits={"context_tokens": 700, "output_tokens": 200},
         clock=StoppedClock(),  # only so that this prints the same every day
     )
     async with desk:

@@ -21,7 +21,9 @@ def test_every_program_has_its_chapter() -> None:
 
 @pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
 def test_a_chapter_shows_the_code_of_its_program(page: Path) -> None:
-    assert foreign_code(page) == [], f"copy it from {program_of(page).name}"
+    assert foreign_code(page) == [], (
+        f"copy it from {program_of(page).name}; `python docs/make_tutorial.py` copies the whole of it"
+    )
 
 
 @pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
@@ -30,7 +32,7 @@ def test_a_program_prints_what_its_chapter_says(page: Path, tmp_path: Path) -> N
     if program_of(page) == POSTGRESQL:
         assert "DATABASE_URL" in printed
     else:
-        assert printed == output_on(page)
+        assert printed == output_on(page), "run `python docs/make_tutorial.py`, and read the page again"
 
 
 def test_each_chapter_leads_to_the_next() -> None:
