@@ -72,7 +72,7 @@ def search(page: Page, address: str, words: str) -> None:
 
 def test_search_finds_a_page_by_a_word_of_its_text(page: Page, address: str) -> None:
     search(page, address, "pgbouncer")
-    page.get_by_role("option", name="Behind pgbouncer").click()
+    page.get_by_role("option", name="Use pgbouncer").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("PostgreSQL")
 
 
