@@ -18,9 +18,8 @@ README = Path(__file__).parent.parent / "README.md"
 HEAD = "| name | what it measures |\n|---|---|\n"
 PEERS_HEAD = "| system | level |"
 README_BEGIN, README_END = "<!-- comparison: begin -->\n", "<!-- comparison: end -->\n"
-# The levels of `context_summary=True`; a framework without summaries sends all.
-LEVELS = ("20/10", "all")
 COLUMNS = {
+    "level": "ceiling/floor",
     "waits": "turns that waited for a summary",
     "p95": "turn, 95th percentile",
     "largest": "largest request, tokens",
@@ -40,7 +39,7 @@ def list_benchmarks() -> str:
 
 
 def shorten_comparison() -> str:
-    """The table of the README: of each system one row of the table of the page, and some of its columns."""
+    """The table of the README: that of the page, with some of its columns."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith(PEERS_HEAD))
     names = _split_row(lines[start])
@@ -49,8 +48,7 @@ def shorten_comparison() -> str:
         if not line.startswith("|"):
             break
         row = dict(zip(names, _split_row(line), strict=True))
-        if row["level"] in LEVELS:
-            table.append(f"| {row['system']} | " + " | ".join(row[name] for name in COLUMNS) + " |")
+        table.append(f"| {row['system']} | " + " | ".join(row[name] for name in COLUMNS) + " |")
     return "\n".join(table) + "\n"
 
 
