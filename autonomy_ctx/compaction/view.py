@@ -14,7 +14,7 @@ from autonomy_ctx.compaction.plan import RANGE_TOKENS, CountMessage
 from autonomy_ctx.items.clamp import MIN_MESSAGE_TOKENS, clamp_message
 from autonomy_ctx.items.cuts import orphaned_results
 from autonomy_ctx.items.dates import format_day, format_days
-from autonomy_ctx.items.fact import Fact, RenderedFacts, render_facts
+from autonomy_ctx.items.fact import Fact, RenderedFacts, fact_line, render_facts
 from autonomy_ctx.items.message import ChatRole, Message, Part, TextContent, ThinkingContent
 from autonomy_ctx.items.summary import Segment, Summary, SummaryRole
 from autonomy_ctx.items.text_cache import TextCache
@@ -73,15 +73,24 @@ def render_standing(
     """The facts as they stand in the summary message, and those that have no room there."""
     if not settings.facts or not facts:
         return RenderedFacts("", ())
-    count = partial(_count_line, counter)
-    return render_facts(facts, settings.facts_tokens, count, settings.zone)
+    count, lines = counter.count_text, partial(_count_lines, counter)
+    return render_facts(facts, settings.facts_tokens, count, settings.zone, count_lines=lines)
 
 
-def _count_line(counter: TokenCounter, line: str) -> int:
-    """The tokens of a fact's line. It is rendered with every batch, in each of them the same."""
+def _count_lines(counter: TokenCounter, facts: Sequence[Fact]) -> list[int]:
+    """The tokens of the facts' lines. They are rendered with every batch, in each of them the same."""
     # Counters with the same name count the same.
-    tokens = _line_tokens.get_or_make((counter.name, line), lambda: counter.text_counter.count(line))
-    return counter.calibration.scale(tokens)
+    name, count = counter.name, counter.text_counter.count
+    counts = []
+    for fact in facts:
+        key = (name, fact.id, fact.kind, fact.text)
+        known = _line_tokens.get(key)
+        if known is None:
+            known = _line_tokens.get_or_make(key, partial(count, f"{fact_line(fact)}\n"))
+        counts.append(known)
+    scale = counter.calibration.scale
+    scaled = {one: scale(one) for one in set(counts)}
+    return [scaled[one] for one in counts]
 
 
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:

@@ -151,7 +151,9 @@ def fact_line(fact: Fact) -> str:
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
     holding = [fact for fact in facts if fact.state == "holds"]
-    return sorted(holding, key=lambda fact: (_KIND_ORDER[fact.kind], fact_number(fact.id) or 0))
+    # With their place, so that equal ones keep it; a list of tuples is sorted without a call for each.
+    keys = [(_KIND_ORDER[fact.kind], fact_number(fact.id) or 0, place) for place, fact in enumerate(holding)]
+    return [holding[place] for _, _, place in sorted(keys)]
 
 
 class RenderedFacts(NamedTuple):
@@ -162,23 +164,33 @@ class RenderedFacts(NamedTuple):
 
 
 def render_facts(
-    facts: Sequence[Fact], tokens: int, count: Callable[[str], int], zone: tzinfo = UTC
+    facts: Sequence[Fact],
+    tokens: int,
+    count: Callable[[str], int],
+    zone: tzinfo = UTC,
+    *,
+    count_lines: Callable[[Sequence[Fact]], list[int]] | None = None,
 ) -> RenderedFacts:
     """The facts that hold, one per line, within so many tokens; what users wrote stays longest.
 
-    `facts` may have replaced ones too: the one that a fact stands for is named beside it.
+    `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
+    gives what `count` says of the lines of many facts, where that is known already.
     """
-    by_id = {fact.id: fact for fact in facts}
     holding = standing_facts(facts)
-    lines = {fact.id: fact_line(fact) for fact in holding}
-    costs = {key: count(line + "\n") for key, line in lines.items()}
+    counted = (
+        [count(f"{fact_line(fact)}\n") for fact in holding] if count_lines is None else count_lines(holding)
+    )
+    costs = dict(zip((fact.id for fact in holding), counted, strict=True))
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
-    ordered = sorted(holding, key=_weight)
-    chosen = _choose(ordered, costs, room)
+    chosen = _choose(_by_weight(holding), costs, room)
     left = room - sum(costs[key] for key in chosen)
+    # Many facts have no room: a line is written only for those that have.
+    lines = {key: fact_line(fact) for key, fact in chosen.items()}
+    replaced = {fact.replaces for fact in chosen.values() if fact.replaces}
+    by_id = {fact.id: fact for fact in facts if fact.id in replaced} if replaced else {}
     # What was before is shown where there is room for it.
-    for fact in ordered:
-        before = by_id.get(fact.replaces) if fact.replaces and fact.id in chosen else None
+    for fact in sorted(chosen.values(), key=_weight):
+        before = by_id.get(fact.replaces) if fact.replaces else None
         if before is None:
             continue
         line = _render_fact(fact, before, zone)
@@ -186,28 +198,40 @@ def render_facts(
         if 0 < cost <= left:
             lines[fact.id] = line
             left -= cost
-    omitted = tuple(fact for fact in holding if fact.id not in chosen)
+    omitted = tuple([fact for fact in holding if fact.id not in chosen])
     shown = [lines[fact.id] for fact in holding if fact.id in chosen]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
     return RenderedFacts(text, omitted)
 
 
-def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> set[str]:
+def _by_weight(holding: Sequence[Fact]) -> list[Fact]:
+    """Standing facts with the weightiest first: what users wrote, then by kind, the newest first."""
+    by_kind: dict[tuple[bool, FactKind], list[Fact]] = {}
+    for fact in reversed(holding):
+        by_kind.setdefault((fact.source != "user", fact.kind), []).append(fact)
+    order = sorted(by_kind, key=lambda one: (one[0], _WEIGHT_ORDER[one[1]]))
+    return [fact for one in order for fact in by_kind[one]]
+
+
+def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> dict[str, Fact]:
     """What users wrote, then the share of each kind, then the rest by weight."""
-    chosen: set[str] = set()
+    chosen: dict[str, Fact] = {}
     left = room
+    least = min(costs.values(), default=0)
     of_kind = dict.fromkeys(FACT_KINDS, 0)
-    own = sum(costs[fact.id] for fact in ordered if fact.source == "user")
+    own = sum([costs[fact.id] for fact in ordered if fact.source == "user"])
     shares = {kind: share * max(room - own, 0) for kind, share in _SHARES.items()}
     for is_shared in (True, False):
         for fact in ordered:
+            if left < least:
+                return chosen
             cost = costs[fact.id]
-            if fact.id in chosen or cost > left:
+            if cost > left or fact.id in chosen:
                 continue
             if is_shared and fact.source != "user" and of_kind[fact.kind] + cost > shares[fact.kind]:
                 continue
             of_kind[fact.kind] += cost if fact.source != "user" else 0
-            chosen.add(fact.id)
+            chosen[fact.id] = fact
             left -= cost
     return chosen
 

@@ -22,6 +22,10 @@ class TextCache(Generic[T]):
     def __len__(self) -> int:
         return len(self._results)
 
+    def get(self, key: Hashable) -> T | None:
+        """The result for a key, if it is there."""
+        return self._results.get(key)
+
     def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result for a key; it is made unless it is there."""
         try:

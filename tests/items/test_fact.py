@@ -13,7 +13,10 @@ from autonomy_ctx.items.fact import (
     MAX_FACT_CHARACTERS,
     STANDING_HEADING,
     Fact,
+    FactKind,
     FactLine,
+    FactSource,
+    fact_line,
     fact_number,
     read_fact_line,
     render_facts,
@@ -133,6 +136,32 @@ def test_facts_keep_their_room_and_what_has_none_is_named(said: list[tuple[str, 
     named = {fact.id for fact in rendered.omitted}
     assert shown | named >= {fact.id for fact in facts}
     assert not named & shown
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(FACT_KINDS), st.sampled_from(["user", "rules"])), max_size=30),
+    st.integers(0, 300),
+)
+def test_a_lighter_fact_is_left_out_before_a_heavier_one_of_its_kind(
+    said: list[tuple[FactKind, FactSource]], tokens: int
+) -> None:
+    facts = [
+        make_fact(at, "the same words", kind, source=source) for at, (kind, source) in enumerate(said, 100)
+    ]
+    rendered = render_facts(facts, tokens, estimate_tokens)
+    known = render_facts(
+        facts,
+        tokens,
+        estimate_tokens,
+        count_lines=lambda many: [estimate_tokens(f"{fact_line(fact)}\n") for fact in many],
+    )
+    assert rendered == known
+    omitted = set(rendered.omitted)
+    for fact in omitted:
+        older = (
+            one for one in facts if (one.kind, one.source) == (fact.kind, fact.source) and one.id < fact.id
+        )
+        assert omitted.issuperset(older)
 
 
 def test_what_users_wrote_and_rules_stay_longest() -> None:
