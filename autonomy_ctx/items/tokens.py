@@ -189,7 +189,13 @@ class TokenCounter:
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         """Learn from the input tokens that a provider reported. Returns true if the calibration changed."""
-        counted = sum(self.count_uncalibrated(wire.from_dict(message)) for message in messages)
+        counted, name = 0, self.text_counter.name
+        for message in messages:
+            known = message._tokens if isinstance(message, Message) else None
+            if known is not None and known[0] == name:
+                counted += known[1]
+            else:
+                counted += self.count_uncalibrated(wire.from_dict(message))
         return self.calibration.observe(counted + self._raw_tools(tools), reported)
 
     def count_uncalibrated(self, message: Message) -> int:

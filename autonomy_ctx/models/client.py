@@ -34,6 +34,7 @@ from autonomy_ctx.errors import (
     ModelUnavailable,
 )
 from autonomy_ctx.items.formats.base import ModelReply, ReplyFormat, StreamReader
+from autonomy_ctx.items.formats.outgoing import encode_request
 from autonomy_ctx.items.message import TextContent
 from autonomy_ctx.models.providers import Provider, join_url, sends_in_clear
 from autonomy_ctx.models.retry import (
@@ -494,9 +495,15 @@ class RequestBuilder:
         return self._provider.resolve_base_url(self.explicit_base_url)
 
     def build_request(
-        self, path: str, body: Mapping[str, Any], *, stream: bool = False, version: str | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        stream: bool = False,
+        version: str | None = None,
+        text: str | None = None,
     ) -> HttpRequest:
-        """A request with its headers; `version` is that of the Anthropic API."""
+        """A request with its headers; `version` is that of the Anthropic API, `text` the body if written."""
         base = self.base_url
         if base is None:
             raise ValueError(f"model {self._name!r} has no address; give its `base_url`")
@@ -504,7 +511,7 @@ class RequestBuilder:
         # Compressing a stream would only hold its pieces back.
         headers |= {"accept-encoding": "identity" if stream else "gzip", "user-agent": "autonomy-ctx"}
         headers |= {name.lower(): secret.value for name, secret in self._headers.items()}
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = encode_request(body) if text is None else text
         return HttpRequest(
             url=join_url(base, path, self._provider.version),
             headers=headers,

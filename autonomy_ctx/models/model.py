@@ -201,7 +201,11 @@ class Model(AsyncResource):
         if request.repairs:
             logger.debug("model %s: %d repairs in the request", self.name, len(request.repairs))
         return self._request_builder.build_request(
-            request.path, request.body, stream=request_options.stream, version=self._version
+            request.path,
+            request.body,
+            stream=request_options.stream,
+            version=self._version,
+            text=request.text,
         )
 
     def _learn_window(self, window: int | None) -> None:

@@ -169,11 +169,15 @@ DEFAULT_REQUEST_OPTIONS = RequestOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireRequest:
-    """A request's path below the base URL, its JSON body, and the repairs that were needed."""
+    """A request's path below the base URL, its JSON body, and the repairs that were needed.
+
+    `text` is the body as it is sent, where it was written already.
+    """
 
     path: str
     body: dict[str, Any]
     repairs: tuple[str, ...] = ()
+    text: str | None = None
 
 
 class StreamReader(Protocol):

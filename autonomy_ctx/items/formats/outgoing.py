@@ -351,9 +351,28 @@ def closing_text(repairs: list[str]) -> str:
     return CLOSING_TEXT
 
 
-def build_request(path: str, body: Mapping[str, Any], repairs: Sequence[str]) -> WireRequest:
+def build_request(path: str, body: dict[str, Any], repairs: Sequence[str]) -> WireRequest:
     """A request of well-formed JSON; each repair is listed once."""
-    return WireRequest(path=path, body=replace_json_surrogates(body), repairs=tuple(dict.fromkeys(repairs)))
+    mended, text = tuple(dict.fromkeys(repairs)), _encode_well_formed(body)
+    body = replace_json_surrogates(body) if text is None else body
+    return WireRequest(path=path, body=body, repairs=mended, text=text)
+
+
+def encode_request(body: Mapping[str, Any]) -> str:
+    """A body as it is sent."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _encode_well_formed(body: Mapping[str, Any]) -> str | None:
+    """The text of a body in which nothing has to be replaced, as of almost all; None for any other."""
+    try:
+        text = encode_request(body)
+        if not text.isascii():
+            text.encode()
+    except (TypeError, ValueError):
+        # A mapping that is no dict, a lone half of a character, or a number that is none.
+        return None
+    return text
 
 
 INTERRUPTED_RESULT = "interrupted: there is no result of this call"

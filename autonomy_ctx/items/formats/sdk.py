@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autonomy_ctx.items.formats.base import RequestOptions
+from autonomy_ctx.items.formats.outgoing import replace_json_surrogates
 from autonomy_ctx.items.message import Message
 
 # What is in these is the user's own, whatever its fields are called.
@@ -74,7 +75,8 @@ def bedrock_arguments(
 
 
 def _pick(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: body[name] for name in names if name in body}
+    """Some fields of a body, as a copy that belongs to the caller."""
+    return {name: replace_json_surrogates(body[name]) for name in names if name in body}
 
 
 def _google_value(value: Any) -> Any:
