@@ -95,6 +95,8 @@ class ResponseBody:
         self._inflate = None if self._encoding == "identity" else zlib.decompressobj(47)
         self._pending: bytes = response.content if ready else b""
         self._ended = ready
+        # Whether the client itself has said that there is no more.
+        self._is_exhausted = False
 
     async def read_chunk(self) -> bytes | None:
         """Some more bytes; None at the end."""
@@ -105,6 +107,7 @@ class ResponseBody:
             if not found:
                 raw = None if self._ended else await anext(self._raw, None)
                 if raw is None:
+                    self._is_exhausted = self._is_exhausted or not self._ended
                     self._ended = True
                     return None
                 self._pending = raw
@@ -125,6 +128,9 @@ class ResponseBody:
         """Read no further and give the connection back, also while the caller is being cancelled."""
         if self._on_close is not None:
             self._on_close()
+        if self._is_exhausted:
+            # The connection went back with the last byte.
+            return
         with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS, shield=True):
             await self._response.aclose()
             # The client's generators are nested, and closing the outer leaves the inner ones to the
