@@ -295,7 +295,10 @@ async def _serving(app: Any) -> AsyncIterator[int]:
 
     config = uvicorn.Config(app, log_config=None, access_log=False, http="h11", loop="asyncio", backlog=2048)
     server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
+    # With its protocol: asyncio sends small pieces at once only where it knows that it is TCP.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(2048)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         yield listening.getsockname()[1]
         server.should_exit = True
