@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -39,8 +38,7 @@ ENDED_BY_REMOVAL = -1
 NO_SEGMENT = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactRow:
+class FactRow(NamedTuple):
     """A change as it is stored. `segment` is the number of the one it was written with, 0 for none."""
 
     number: int
@@ -56,32 +54,32 @@ class FactRow:
 
 
 # The columns of a row have the names of the fields.
-FACT_COLUMNS = tuple(field.name for field in fields(FactRow))
+FACT_COLUMNS = FactRow._fields
 
 
 def decode_fact_row(row: Sequence[Any]) -> FactRow:
     """A row with `FACT_COLUMNS`, whose text is a JSON string."""
-    values = dict(zip(FACT_COLUMNS, row, strict=True))
+    number, kind, text, position, created, target, source, segment, is_done, in_profile = row
     try:
-        values["text"] = json.loads(values["text"])
+        text = json.loads(text)
     except ValueError:
         # Without the cause, which might quote a user's text.
-        raise UnreadableRow(f"the fact with number {values['number']} cannot be read") from None
-    for name in ("is_done", "in_profile"):
-        values[name] = bool(values[name])
-    return FactRow(**values)
+        raise UnreadableRow(f"the fact with number {number} cannot be read") from None
+    return FactRow(
+        number, kind, text, position, created, target, source, segment, bool(is_done), bool(in_profile)
+    )
 
 
 def make_rows(
-    holding: Sequence[Fact], changes: Sequence[FactChange], *, last: int, segment: int
+    holding: Sequence[FactRow], changes: Sequence[FactChange], *, last: int, segment: int
 ) -> list[FactRow]:
     """The rows of changes, numbered from `last` on. Known facts, and changes that end nothing, are left out.
 
     Only a user can end a fact that a user wrote.
     """
-    written_by_users = {fact_number(fact.id) for fact in holding if fact.source == "user"}
-    texts = {normalize_fact(fact.text): fact_number(fact.id) for fact in holding}
-    alive = {fact_number(fact.id): normalize_fact(fact.text) for fact in holding}
+    written_by_users = {row.number for row in holding if row.source == "user"}
+    alive = {row.number: normalize_fact(row.text) for row in holding}
+    texts = {normal: number for number, normal in alive.items()}
     numbers: dict[str, int | None] = {}
     rows: list[FactRow] = []
     for index, change in enumerate(changes):
@@ -163,11 +161,11 @@ def fork_facts(
 
     def forked(row: FactRow, by: int | None) -> EndedFact:
         # The profile has it from the conversation that it was learned in.
-        row = replace(row, in_profile=False)
+        row = row._replace(in_profile=False)
         if row.source == "user":
             return EndedFact(row, by)
         segment = next(one.number for one in segments if row.position <= one.last)
-        return EndedFact(replace(row, segment=segment), by)
+        return EndedFact(row._replace(segment=segment), by)
 
     taken: dict[int, EndedFact] = {}
     for number, row in rows.items():
@@ -219,7 +217,8 @@ class FactRows:
 
     def write(self, changes: Sequence[FactChange], *, segment: int) -> list[Fact]:
         """Make changes, and return the added facts."""
-        rows = make_rows(self._holding(), changes, last=self._last_number, segment=segment)
+        holding = [row for number, row in self._rows.items() if self._holds(number)]
+        rows = make_rows(holding, changes, last=self._last_number, segment=segment)
         for row in rows:
             self._rows[row.number] = row
             self._facts[row.number] = make_fact(row, "holds")
@@ -268,11 +267,10 @@ class FactRows:
         return count
 
     def _holding(self) -> list[Fact]:
-        return [
-            self._facts[number]
-            for number, row in self._rows.items()
-            if not row.is_done and number not in self._ended_by
-        ]
+        return [self._facts[number] for number in self._rows if self._holds(number)]
+
+    def _holds(self, number: int) -> bool:
+        return not self._rows[number].is_done and number not in self._ended_by
 
     def _state(self, number: int) -> FactState:
         by = self._ended_by.get(number)

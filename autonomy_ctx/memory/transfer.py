@@ -88,7 +88,7 @@ class ConversationCopy:
                 )
                 for segment, replaced_by, rest_of in self.segments
             ],
-            [(replace(row, segment=places.get(row.segment, -1)), ended_by) for row, ended_by in self.facts],
+            [(row._replace(segment=places.get(row.segment, -1)), ended_by) for row, ended_by in self.facts],
             self.pins,
             self.records,
         )

@@ -11,6 +11,20 @@ LISTING = "tests/memory/test_listing.py"
 MAIL = "tests/memory/test_mailbox.py"
 MUTANTS = [
     Mutant(
+        "facts that a store has kept are read again when they have changed",
+        "memory/sqlite/facts.py",
+        "        if known.revision == head.revision:",
+        "        if known.revision >= 0:",
+        "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
+        "facts that are deleted are not kept by a store",
+        "memory/sqlite/store.py",
+        "        deleted, purge = await self._write(work)\n        self._fact_cache.forget(scope)\n",
+        "        deleted, purge = await self._write(work)\n",
+        "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
         "acknowledged after the commit",
         "memory/sqlite/threads.py",
         '        connection.execute("COMMIT")\n        self._committed',

@@ -76,7 +76,7 @@ MUTANTS = [
     Mutant(
         "a fork has no profile of its own",
         "memory/facts.py",
-        "        row = replace(row, in_profile=False)\n",
+        "        row = row._replace(in_profile=False)\n",
         "",
         PROFILES,
     ),

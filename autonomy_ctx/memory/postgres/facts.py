@@ -116,8 +116,7 @@ async def write_facts(
     )
     [(last,)] = await cursor.fetchall()
     holding = await (await connection.execute(_SELECT_HOLDING, (conversation_id,))).fetchall()
-    facts = [make_fact(decode_fact_row(row), "holds") for row in holding]
-    rows = make_rows(facts, changes, last=last, segment=segment)
+    rows = make_rows(list(map(decode_fact_row, holding)), changes, last=last, segment=segment)
     if not rows:
         return []
     await _insert(connection, conversation_id, rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -212,7 +211,7 @@ async def import_conversation(
     await _import_ranges(connection, conversation_id, copy.ranges)
     numbers = await _import_segments(connection, conversation_id, copy.segments)
     facts = [
-        fact._replace(row=replace(fact.row, segment=numbers.get(fact.row.segment, fact.row.segment and -1)))
+        fact._replace(row=fact.row._replace(segment=numbers.get(fact.row.segment, fact.row.segment and -1)))
         for fact in copy.facts
     ]
     await insert_ended_facts(connection, conversation_id, facts)

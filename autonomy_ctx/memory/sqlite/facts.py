@@ -1,11 +1,18 @@
-"""The SQL of facts: reading those that hold, writing changes, and undoing changes."""
+"""The SQL of facts: reading those that hold, writing changes, and undoing changes.
+
+Every batch of messages reads the facts that hold, and a long conversation has thousands. `FactCache` keeps
+them, so that only those that are new are read.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from autonomy_ctx.items.fact import Fact, FactChange
+from autonomy_ctx.items.fact import Fact, FactChange, FactState, fact_number
+from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
@@ -18,8 +25,12 @@ from autonomy_ctx.memory.facts import (
     make_fact,
     make_rows,
 )
-from autonomy_ctx.memory.store import ProfileFact
+from autonomy_ctx.memory.store import Head, Key, ProfileFact
 
+# All conversations together.
+CACHED_FACTS = 20_000
+# With more new ones than this, all are read: that is one statement.
+MAX_SINGLE_READS = 128
 _OF_ROW = ", ".join(f"f.{name}" for name in FACT_COLUMNS)
 _SELECT_HOLDING = f"""
     SELECT {_OF_ROW} FROM fact f INDEXED BY fact_in_force
@@ -31,6 +42,20 @@ _SELECT_REPLACED = f"""
     CROSS JOIN fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
     WHERE h.conversation_id = ? AND h.ended_by IS NULL AND h.is_done = 0 ORDER BY h.number
 """  # noqa: S608  # our names
+# What tells these rows from any other, as one text: SQLite gives up the interpreter's lock for each row that
+# it reads, and then waits for it behind whatever else runs.
+_MARK = "f.number || ':' || f.position || ':' || f.created"
+_SELECT_HOLDING_MARKS = f"""
+    SELECT group_concat({_MARK}) FROM fact f INDEXED BY fact_in_force
+    WHERE f.conversation_id = ? AND f.ended_by IS NULL AND f.is_done = 0
+"""  # noqa: S608  # our names
+_SELECT_REPLACED_MARKS = f"""
+    SELECT group_concat({_MARK}) FROM fact h INDEXED BY fact_in_force
+    CROSS JOIN fact f ON f.conversation_id = h.conversation_id AND f.number = h.target
+    WHERE h.conversation_id = ? AND h.ended_by IS NULL AND h.is_done = 0
+"""  # noqa: S608  # our names
+_ROWS_OF_MARKS = {_SELECT_HOLDING_MARKS: _SELECT_HOLDING, _SELECT_REPLACED_MARKS: _SELECT_REPLACED}
+_SELECT_ONE = f"SELECT {_OF_ROW} FROM fact f WHERE f.conversation_id = ? AND f.number = ?"  # noqa: S608  # our names
 _SELECT_ALL = f"""
     SELECT {_OF_ROW}, CASE WHEN f.ended_by IS NULL THEN NULL ELSE NOT coalesce(e.is_done, 0) END
     FROM fact f LEFT JOIN fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
@@ -67,12 +92,83 @@ DROP_ALL = f"{_DROP} 1"
 DROP_LOST = f"{_DROP} segment <> 0 AND segment NOT IN (SELECT number FROM segment WHERE conversation_id = ?)"  # noqa: S608
 
 
-def read_facts_in_force(connection: sqlite3.Connection, conversation_id: int) -> tuple[Fact, ...]:
-    """The facts that hold, and the ones that each of them stands for."""
-    meant = (conversation_id,)
-    holding = _read(connection, _SELECT_HOLDING, meant)
-    replaced = _read(connection, _SELECT_REPLACED, meant) if any(row.target for row in holding) else []
-    return (*(make_fact(row, "replaced") for row in replaced), *(make_fact(row, "holds") for row in holding))
+class _FactsInForce(NamedTuple):
+    """What was read, and what it was read from."""
+
+    # A file, a conversation in it, and its generation.
+    past: tuple[object, int, int]
+    revision: int
+    facts: tuple[Fact, ...]
+    # Those of them that hold and those that they stand for, by their marks.
+    holding: Mapping[str, Fact]
+    replaced: Mapping[str, Fact]
+
+
+class FactCache:
+    """The facts in force of the conversations that were read last.
+
+    A row stays as it is but for what ends it. So only which rows hold is read, and the rows that are new.
+    With another file or generation, all is read again.
+    """
+
+    def __init__(self, max_facts: int = CACHED_FACTS) -> None:
+        self._cached: ConversationCache[Key, _FactsInForce] = ConversationCache(
+            max_facts, getsizeof=lambda one: 1 + len(one.facts)
+        )
+        self._lock = threading.Lock()
+
+    def read(
+        self, connection: sqlite3.Connection, identity: object, key: Key, conversation_id: int, head: Head
+    ) -> tuple[Fact, ...]:
+        """The facts that hold, and the ones that each stands for, in the snapshot that the head is of."""
+        past = (identity, conversation_id, head.generation)
+        with self._lock:
+            known = self._cached.get(key)
+        if known is None or known.past != past:
+            known = _FactsInForce(past, -1, (), {}, {})
+        if known.revision == head.revision:
+            return known.facts
+        holding = _read_marked(connection, _SELECT_HOLDING_MARKS, conversation_id, known.holding, "holds")
+        replaced: dict[str, Fact] = {}
+        if any(fact.replaces for fact in holding.values()):
+            statement = _SELECT_REPLACED_MARKS
+            replaced = _read_marked(connection, statement, conversation_id, known.replaced, "replaced")
+        in_order = sorted(holding.values(), key=lambda fact: fact_number(fact.id) or 0)
+        by_id = {fact.id: fact for fact in replaced.values()}
+        before = (by_id.get(fact.replaces) for fact in in_order if fact.replaces)
+        facts = (*(fact for fact in before if fact is not None), *in_order)
+        with self._lock:
+            self._cached.pop(key, None)
+            if 1 + len(facts) <= self._cached.maxsize:
+                self._cached[key] = _FactsInForce(past, head.revision, facts, holding, replaced)
+        return facts
+
+    def forget(self, scope: str, conversation: str | None = None) -> None:
+        """Drop what is kept of a scope, or of a conversation."""
+        with self._lock:
+            self._cached.forget(scope=scope, conversation=conversation)
+
+
+def _read_marked(
+    connection: sqlite3.Connection,
+    statement: str,
+    conversation_id: int,
+    known: Mapping[str, Fact],
+    state: FactState,
+) -> dict[str, Fact]:
+    """The facts of a statement's marks by these; those that are known are not read."""
+    [(text,)] = connection.execute(statement, (conversation_id,))
+    marks = text.split(",") if text else []
+    missing = [mark for mark in marks if mark not in known]
+    if len(missing) > MAX_SINGLE_READS:
+        rows = _read(connection, _ROWS_OF_MARKS[statement], (conversation_id,))
+    else:
+        values = ((conversation_id, int(mark.partition(":")[0])) for mark in missing)
+        rows = [row for one in values for row in _read(connection, _SELECT_ONE, one)]
+    new = {row.number: row for row in rows}
+    found = {mark: int(mark.partition(":")[0]) for mark in missing}
+    made = {mark: make_fact(new[number], state) for mark, number in found.items()}
+    return {mark: made[mark] if mark in made else known[mark] for mark in marks}
 
 
 def read_profile_facts(connection: sqlite3.Connection, agent: str, scope: str) -> list[ProfileFact]:
@@ -105,7 +201,7 @@ def write_facts(
     if not changes:
         return []
     [(last,)] = connection.execute("SELECT last_fact FROM conversation WHERE id = ?", (conversation_id,))
-    holding = [make_fact(row, "holds") for row in _read(connection, _SELECT_HOLDING, (conversation_id,))]
+    holding = _read(connection, _SELECT_HOLDING, (conversation_id,))
     rows = make_rows(holding, changes, last=last, segment=segment)
     for row in rows:
         _insert(connection, conversation_id, row)

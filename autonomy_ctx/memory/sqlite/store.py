@@ -95,6 +95,7 @@ class SqliteStore:
         self._accept_shorter = accept_shorter
         self._clock = clock
         self._turn_signals = TurnSignals()
+        self._fact_cache = fact_rows.FactCache()
         # Made by the first search by meaning.
         self._vector_cache: VectorCache | None = None
         self._closed = False
@@ -212,6 +213,7 @@ class SqliteStore:
             return deleted, needs_purge(transaction.flushed_connection())
 
         deleted, purge = await self._write(work)
+        self._fact_cache.forget(scope)
         if self._vector_cache is not None:
             self._vector_cache.forget(scope)
         if purge:
@@ -219,11 +221,18 @@ class SqliteStore:
         return deleted
 
     async def summary(self, key: Key) -> SummaryState:
+        def read(
+            connection: sqlite3.Connection, key: Key, conversation_id: int, head: Head
+        ) -> tuple[Fact, ...]:
+            return self._fact_cache.read(connection, self.identity, key, conversation_id, head)
+
         state = await self._read_inline(
-            lambda connection: summaries.read_small_summary(connection, key, SMALL_READ_BYTES)
+            lambda connection: summaries.read_small_summary(connection, key, SMALL_READ_BYTES, read)
         )
         if state is None:
-            state = await self._read_in_thread(lambda connection: summaries.read_summary(connection, key))
+            state = await self._read_in_thread(
+                lambda connection: summaries.read_summary(connection, key, read)
+            )
         return state
 
     async def commit_segment(
@@ -242,14 +251,18 @@ class SqliteStore:
         )
 
     async def undo_segment(self, key: Key) -> bool:
-        return await self._write(lambda transaction: summaries.undo_segment(transaction, key))
+        done = await self._write(lambda transaction: summaries.undo_segment(transaction, key))
+        self._fact_cache.forget(key.scope, key.conversation)
+        return done
 
     async def drop_segments(
         self, scope: str, agent: str | None = None, conversation: str | None = None
     ) -> int:
-        return await self._write(
+        dropped = await self._write(
             lambda transaction: summaries.drop_segments(transaction, scope, agent, conversation)
         )
+        self._fact_cache.forget(scope)
+        return dropped
 
     async def pin(
         self,
@@ -277,7 +290,9 @@ class SqliteStore:
         )
 
     async def remove_fact(self, key: Key, number: int) -> bool:
-        return await self._write(lambda transaction: summaries.remove_fact(transaction, key, number))
+        removed = await self._write(lambda transaction: summaries.remove_fact(transaction, key, number))
+        self._fact_cache.forget(key.scope, key.conversation)
+        return removed
 
     async def profile_facts(self, agent: str, scope: str) -> list[ProfileFact]:
         return await self._read_in_thread(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeAlias
 
 from autonomy_ctx.errors import NotPinned
 from autonomy_ctx.items.fact import Fact, FactChange
@@ -40,21 +41,27 @@ _SELECT_PINNED_BYTES = """
 """
 
 
-def read_summary(connection: sqlite3.Connection, key: Key) -> SummaryState:
-    """The current segments and the pins, in one snapshot."""
+# Reads the facts of a conversation as its head says that they are.
+ReadFacts: TypeAlias = Callable[[sqlite3.Connection, Key, int, Head], tuple[Fact, ...]]
+
+
+def read_summary(connection: sqlite3.Connection, key: Key, read: ReadFacts) -> SummaryState:
+    """The current segments, the pins and the facts, in one snapshot."""
     with _snapshot(connection):
         found = find_conversation(connection, key)
-        return SummaryState(Head()) if found is None else _read_state(connection, *found)
+        return SummaryState(Head()) if found is None else _read_state(connection, key, *found, read)
 
 
-def read_small_summary(connection: sqlite3.Connection, key: Key, max_bytes: int) -> SummaryState | None:
+def read_small_summary(
+    connection: sqlite3.Connection, key: Key, max_bytes: int, read: ReadFacts
+) -> SummaryState | None:
     """The same, or None when the pinned messages are larger than that."""
     with _snapshot(connection):
         found = find_conversation(connection, key)
         if found is None:
             return SummaryState(Head())
         [(pinned,)] = connection.execute(_SELECT_PINNED_BYTES, found[:1])
-        return _read_state(connection, *found) if pinned <= max_bytes else None
+        return _read_state(connection, key, *found, read) if pinned <= max_bytes else None
 
 
 def commit_segment(
@@ -205,14 +212,15 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
 
 
-def _read_state(connection: sqlite3.Connection, conversation_id: int, head: Head) -> SummaryState:
+def _read_state(
+    connection: sqlite3.Connection, key: Key, conversation_id: int, head: Head, read: ReadFacts
+) -> SummaryState:
     pins = [
         make_pin(decode_entry(*row), pinned_at, source)
         for pinned_at, source, *row in connection.execute(_SELECT_PINS, (conversation_id,)).fetchall()
     ]
     segments = tuple(read_active_segments(connection, conversation_id))
-    facts = fact_rows.read_facts_in_force(connection, conversation_id)
-    return SummaryState(head, segments, tuple(pins), facts)
+    return SummaryState(head, segments, tuple(pins), read(connection, key, conversation_id, head))
 
 
 def _increment_revision(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import replace
 
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.sqlite.facts import insert_ended_fact, read_fact_rows
@@ -168,7 +167,7 @@ def import_conversation(transaction: Transaction, key: Key, copy: ConversationCo
             (renumber(one.replaced_by, numbers), renumber(one.rest_of, numbers), numbers[one.segment.number]),
         )
     for fact in copy.facts:
-        row = replace(fact.row, segment=numbers.get(fact.row.segment, fact.row.segment and -1))
+        row = fact.row._replace(segment=numbers.get(fact.row.segment, fact.row.segment and -1))
         insert_ended_fact(connection, conversation_id, fact._replace(row=row))
     connection.executemany(
         "INSERT INTO pin (conversation_id, position, pinned_at, source) VALUES (?, ?, ?, ?)",
