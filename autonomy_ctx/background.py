@@ -4,20 +4,27 @@
 caller does not wait for a job, a job is not cancelled with its caller, and any task may close the
 `Background`. `AsyncResource` gives a class with `close` the `async with` statement; `Chunks` goes through a
 long list with pauses.
+
+Background work shares the interpreter with requests. `run_in_steps` runs it in small steps, and `Urgent` work
+goes first.
 """
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 T = TypeVar("T")
@@ -44,6 +51,98 @@ class Chunks(Generic[T]):
             await anyio.lowlevel.checkpoint()
         self._next = start + self._size
         return self._items[start : self._next]
+
+
+# How long something stays urgent: who waits longer than this waits for somebody else.
+URGENT_SECONDS = 0.1
+# How long a step in the background waits for what is urgent. Then it goes on, however much is.
+GIVE_WAY_SECONDS = 0.02
+_LOOK_SECONDS = 0.002
+# How long what is urgent may keep the garbage collector from running, however much follows each other.
+COLLECTOR_SECONDS = 1.0
+# A step that reads more than this runs in a thread.
+STEP_CHARACTERS = 8_000
+
+
+class Urgent:
+    """While it is open, somebody waits: work in the background and the garbage collector come later.
+
+    A collection of all that a process has takes a tenth of a second, and a large request sets one off.
+    """
+
+    def __init__(self) -> None:
+        _urgent[self] = time.monotonic() + URGENT_SECONDS
+
+    def hold_collector(self) -> None:
+        """Let no collection begin until the end; not for long, however many hold it one after the other."""
+        _collector.hold(self)
+
+    def end(self) -> None:
+        """Nobody waits any more. Twice is harmless."""
+        _urgent.pop(self, None)
+        _collector.release(self)
+
+
+class _Collector:
+    """Python's garbage collector, which is off while somebody holds it."""
+
+    def __init__(self) -> None:
+        self._holders: set[Urgent] = set()
+        self._lock = threading.Lock()
+        self._off_since: float | None = None
+
+    def hold(self, holder: Urgent) -> None:
+        with self._lock:
+            if not self._holders and gc.isenabled():
+                gc.disable()
+                self._off_since = time.monotonic()
+            self._holders.add(holder)
+            if self._off_since is not None and time.monotonic() - self._off_since > COLLECTOR_SECONDS:
+                self._enable()
+
+    def release(self, holder: Urgent) -> None:
+        with self._lock:
+            self._holders.discard(holder)
+            if not self._holders:
+                self._enable()
+
+    def _enable(self) -> None:
+        """Only if it was on before."""
+        if self._off_since is not None:
+            self._off_since = None
+            gc.enable()
+
+
+# In this process, until when.
+_urgent: dict[Urgent, float] = {}
+_collector = _Collector()
+
+
+async def give_way() -> None:
+    """Let others go on between two steps in the background; what is urgent for a while longer."""
+    await anyio.lowlevel.checkpoint()
+    end = time.monotonic() + GIVE_WAY_SECONDS
+    while (now := time.monotonic()) < end and any(until > now for until in list(_urgent.values())):  # noqa: ASYNC110  # it may be of the loop of another thread
+        await anyio.sleep(_LOOK_SECONDS)
+
+
+async def run_in_steps(steps: Generator[int, None, T]) -> T:
+    """Run a generator that gives the characters of each step before it does it; what it returns."""
+    ended: list[T] = []
+
+    def advance() -> int:
+        try:
+            return next(steps)
+        except StopIteration as end:
+            # It must not be raised through a thread.
+            ended.append(end.value)
+            return 0
+
+    size = advance()
+    while not ended:
+        await give_way()
+        size = advance() if size <= STEP_CHARACTERS else await anyio.to_thread.run_sync(advance)
+    return ended[0]
 
 
 BackgroundJob = Callable[[], Awaitable[None]]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from typing import TypeAlias
 
 from autonomy_ctx.items.events import mail_id
 from autonomy_ctx.items.fact import Fact, FactChange, FactLine, fact_line, normalize_fact, standing_facts
-from autonomy_ctx.items.fact_rules import find_facts
+from autonomy_ctx.items.fact_rules import find_facts_in_steps
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
 from autonomy_ctx.items.profile_rules import find_profile_statements, read_statement
@@ -32,10 +32,11 @@ logger = logging.getLogger("autonomy_ctx.compaction")
 
 def changes_by_rules(
     entries: Sequence[Entry], standing: Sequence[Fact], zone: tzinfo, before: Entry | None = None
-) -> list[FactChange]:
-    """The facts that messages state, found by rules without a model."""
+) -> Generator[int, None, list[FactChange]]:
+    """The facts that messages state, found by rules without a model, one message per step."""
     spoken = [(entry.position, entry.message) for entry in entries]
-    return find_facts(spoken, standing, zone, None if before is None else (before.position, before.message))
+    previous = None if before is None else (before.position, before.message)
+    return find_facts_in_steps(spoken, standing, zone, previous)
 
 
 def changes_from_lines(

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import anyio.to_thread
-
+from autonomy_ctx.background import run_in_steps
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.facts import add_profile_changes, changes_by_rules, changes_from_lines
@@ -34,9 +33,10 @@ from autonomy_ctx.compaction.segment_writer import (
     UnfitSummary,
     run_or_offload,
 )
-from autonomy_ctx.compaction.snapshot import provisional_segment
+from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, provisional_segment
 from autonomy_ctx.compaction.view import render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
+from autonomy_ctx.items.digest import read_for_digest
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.memory.conversation_cache import StoreKey, make_store_key
@@ -126,6 +126,8 @@ class SummaryJob:
         final_segments = tuple(one for one in state.segments if not one.provisional)
         entries, counter = batch.entries, self._memory.token_counter
         cached = self._cached_request(state)
+        if self._settings.model is None:
+            await run_in_steps(read_for_digest([entry.message for entry in entries]))
         for _ in range(_MAX_SHRINK_TRIES):
             try:
                 draft = await self._writer.write_batch(
@@ -206,9 +208,8 @@ class SummaryJob:
             # A model whose lines are all invented does not write facts either.
             if changes or not draft.fact_lines:
                 return changes
-        light = sum(approximate_length(entry.message) for entry in entries) <= INLINE_CHARACTERS
         before = await self._entry_before(entries[0])
-        return await run_or_offload(light, partial(changes_by_rules, entries, state.facts, zone, before))
+        return await run_in_steps(changes_by_rules(entries, state.facts, zone, before))
 
     async def _entry_before(self, entry: Entry) -> Entry | None:
         """The message right before a batch, which the first one of the batch may answer."""
@@ -273,16 +274,13 @@ class SummaryJob:
             cut = bounded_start(entries, after, self._limits, tokens, self._count)
         if not cut:
             return False
-        segment = provisional_segment(entries[:cut], after + 1, self._settings, self._memory.token_counter)
+        chosen = entries[:cut]
+        await run_in_steps(read_for_digest([entry.message for entry in chosen], MAX_DIGEST_CHARACTERS))
+        segment = provisional_segment(chosen, after + 1, self._settings, self._memory.token_counter)
         facts = None
         if self._settings.facts:
-            facts = await anyio.to_thread.run_sync(
-                changes_by_rules,
-                entries[:cut],
-                state.facts,
-                self._settings.zone,
-                await self._entry_before(entries[0]),
-            )
+            before = await self._entry_before(entries[0])
+            facts = await run_in_steps(changes_by_rules(chosen, state.facts, self._settings.zone, before))
         done = await self._memory.store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=None, facts=facts
         )

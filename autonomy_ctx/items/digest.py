@@ -8,7 +8,7 @@ the last state is shown. The result is immediate and the same for the same messa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -57,7 +57,6 @@ MIN_END_LENGTH = 400
 MAX_ARGUMENTS_LENGTH = 160  # characters of a call's arguments
 MAX_REPLY_LENGTH = 80  # characters
 MAX_CACHED_LENGTH = 4_000  # characters that were read of a text
-READ_AHEAD_STEP = 8  # messages: a few milliseconds
 MIN_OUTDATED_LENGTH = 8  # characters of a fact that is looked for in what was said
 MAX_READ_SENTENCE = 600  # characters; a longer sentence is a paste
 # Words that say what a statement is about: with fewer it says nothing, with more it says no more.
@@ -281,13 +280,15 @@ def _message_units(
     return units
 
 
-def read_for_digest(messages: Sequence[Message], max_characters: int) -> Iterator[None]:
-    """Read messages before a digest of them is wanted, a few at each step."""
+def read_for_digest(
+    messages: Sequence[Message], max_characters: int | None = None
+) -> Generator[int, None, None]:
+    """Read messages before a digest of them is wanted, one at each step; how long each is comes before it."""
     names, ends = tool_names_by_call(messages), _end_length(len(messages), max_characters)
-    for index, message in enumerate(messages, start=1):
-        _read_sentences(visible_text(message), message.role, speaker_label(message, names), ends)
-        if index % READ_AHEAD_STEP == 0:
-            yield
+    for message in messages:
+        text = visible_text(message)
+        yield min(len(text), 2 * ends)
+        _read_sentences(text, message.role, speaker_label(message, names), ends)
 
 
 def _read_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadText:

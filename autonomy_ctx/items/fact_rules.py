@@ -8,7 +8,7 @@ recall: the list is short, so questions, hypotheses, quotations, code and logs a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache, cached_property
@@ -59,6 +59,7 @@ MAX_FACTS_PER_USER_MESSAGE = 10
 MAX_FACTS_PER_ASSISTANT_MESSAGE = 2
 MAX_LIST_ITEM_CHARACTERS = 200
 MAX_RESULT_CHARACTERS = 200
+FACTS_PER_STEP = 200  # a millisecond
 MAX_COMPARED_FACTS = (
     100  # the newest ones: a correction is about something that is not long ago or still shown
 )
@@ -118,10 +119,34 @@ def find_facts(
     they were meant in the time zone.
     A change of a fact that is found in the same call names it "+N": the change with the index N added it.
     """
-    finder = _Finder(standing, zone)
+    steps = find_facts_in_steps(messages, standing, zone, before)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: list[FactChange] = end.value
+            return found
+
+
+def find_facts_in_steps(
+    messages: Sequence[tuple[int, Message]],
+    standing: Sequence[Fact],
+    zone: tzinfo = UTC,
+    before: tuple[int, Message] | None = None,
+) -> Generator[int, None, list[FactChange]]:
+    """The same, a message at each step; how long each is comes before it."""
+    finder = _Finder(zone)
+    by_id = {fact.id: fact for fact in standing}
+    # In the order in which they were said: of several that match, the newest is meant.
+    holding = [fact for fact in sorted(standing, key=lambda fact: fact.position) if fact.state == "holds"]
+    for start in range(0, len(holding), FACTS_PER_STEP):
+        yield 0
+        for fact in holding[start : start + FACTS_PER_STEP]:
+            finder.add_standing(fact, by_id.get(fact.replaces or ""))
     previous_position, previous = before or (0, None)
     calls: dict[str, ToolCall] = {}
     for position, message in messages:
+        yield len(content_text(message.content))
         match message.role:
             case ChatRole.USER:
                 is_answered = (
@@ -154,20 +179,19 @@ def load_tables() -> None:
 class _Finder:
     """Reads messages in order and collects the changes."""
 
-    def __init__(self, standing: Sequence[Fact], zone: tzinfo) -> None:
+    def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
         self.changes: list[FactChange] = []
         self._known: list[_HoldingFact] = []
         self._texts: set[str] = set()
-        by_id = {fact.id: fact for fact in standing}
-        # In the order in which they were said: of several that match, the newest is meant.
-        for fact in sorted(standing, key=lambda fact: fact.position):
-            if fact.state == "holds":
-                known = _HoldingFact(fact.id, fact.kind, fact.text, fact.position)
-                if old := by_id.get(fact.replaces or ""):
-                    known.replaced = _HoldingFact(old.id, old.kind, old.text, old.position)
-                self._known.append(known)
-                self._texts.add(_normalize(fact.text))
+
+    def add_standing(self, fact: Fact, old: Fact | None) -> None:
+        """A fact that holds, and the one that it stands for."""
+        known = _HoldingFact(fact.id, fact.kind, fact.text, fact.position)
+        if old is not None:
+            known.replaced = _HoldingFact(old.id, old.kind, old.text, old.position)
+        self._known.append(known)
+        self._texts.add(_normalize(fact.text))
 
     # -- what is read ---------------------------------------------------------------------------------
 

@@ -10,6 +10,27 @@ FAULTS = "tests/server/test_openai_faults.py"
 TENANTS = "tests/server/test_openai_tenants.py"
 MUTANTS = [
     Mutant(
+        "work in the background lets what is urgent go first",
+        "background.py",
+        "_urgent[self] = time.monotonic() + URGENT_SECONDS",
+        "pass",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
+        "work in the background goes on however much is urgent",
+        "background.py",
+        "    while (now := time.monotonic()) < end and any(",
+        "    while (now := time.monotonic()) and any(",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
+        "collections begin again when nobody waits",
+        "background.py",
+        "            if not self._holders:\n                self._enable()\n",
+        "",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
         "what waits for an answer is not stored again",
         "server/openai_history.py",
         "    waiting = _find_end(said, log)\n",

@@ -1,0 +1,105 @@
+"""What is urgent goes before work in the background, and never for good."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Generator, Iterator
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from autonomy_ctx import background
+from autonomy_ctx.background import STEP_CHARACTERS, Urgent, run_in_steps
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    assert gc.isenabled()
+    yield
+    assert gc.isenabled()
+
+
+def steps(sizes: list[int], done: list[str]) -> Generator[int, None, int]:
+    for size in sizes:
+        yield size
+        done.append(threading.current_thread().name)
+    return len(sizes)
+
+
+async def test_steps_run_in_order_and_long_ones_in_a_thread() -> None:
+    done: list[str] = []
+    assert await run_in_steps(steps([0, STEP_CHARACTERS, STEP_CHARACTERS + 1], done)) == 3
+    here = threading.current_thread().name
+    assert [name == here for name in done] == [True, True, False]
+
+
+async def test_an_error_of_a_step_is_raised() -> None:
+    def fail() -> Generator[int, None, None]:
+        yield STEP_CHARACTERS + 1
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await run_in_steps(fail())
+
+
+async def test_a_step_waits_while_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    done: list[str] = []
+    urgent = Urgent()
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_in_steps, steps([0, 0, 0], done))
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        assert not done
+        urgent.end()
+    assert len(done) == 3
+
+
+@pytest.mark.parametrize("name", ["GIVE_WAY_SECONDS", "URGENT_SECONDS"])
+async def test_a_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    monkeypatch.setattr(background, name, 0.0)
+    urgent, done = Urgent(), list[str]()
+    try:
+        await run_in_steps(steps([0, 0], done))
+        assert len(done) == 2
+    finally:
+        urgent.end()
+
+
+def test_no_collection_begins_before_the_last_has_ended() -> None:
+    one, other = Urgent(), Urgent()
+    one.hold_collector()
+    other.hold_collector()
+    assert not gc.isenabled()
+    one.end()
+    one.end()
+    assert not gc.isenabled()
+    other.end()
+    assert gc.isenabled()
+
+
+def test_collections_begin_again_however_many_hold_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "COLLECTOR_SECONDS", -1)
+    one, other = Urgent(), Urgent()
+    one.hold_collector()
+    assert gc.isenabled()
+    other.hold_collector()
+    assert gc.isenabled()
+    one.end()
+    other.end()
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    try:
+        urgent = Urgent()
+        urgent.hold_collector()
+        urgent.end()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
