@@ -284,7 +284,7 @@ class Conversations:
         pair = pair_id(fingerprint(question.message), fingerprint(answer.message))
         key = self._pairs.get((scope, pair))
         last = None if key is None else self._requests.get(key)
-        if key is None or last is None or list(sources[: len(last.sources)]) != list(last.sources):
+        if key is None or last is None or not _begins_with(sources, last.sources):
             return None
         said = await self._continue(last, request)
         new = next((at for at, one in enumerate(said) if not one.stored_id), len(said))
@@ -328,11 +328,11 @@ class Conversations:
 
     async def _continue(self, last: LastRequest | None, request: ClientRequest) -> list[SourcedMessage]:
         """The messages of a request; those that the request before had, with their ids."""
-        sources = list(request.sources)
+        sources = request.sources
         count = 0 if last is None else len(last.sources)
         if last is None or not count or not request.api.is_boundary(last.sources[-1]):
             return await self._read(request)
-        if sources[:count] != list(last.sources):
+        if not _begins_with(sources, last.sources):
             # A window that has moved on, or an edit.
             starts = [at for at, one in enumerate(last.sources) if one == sources[0]]
             if len(last.said) != count or not starts:
@@ -367,7 +367,7 @@ class Conversations:
         key, branch = place.key, context.composed.conversation
         before = self._requests.get(key)
         last = LastRequest(
-            tuple(request.sources),
+            request.sources,
             tuple(place.said),
             request.size,
             place.sends_whole,
@@ -475,6 +475,11 @@ def _check_results(
 def _shared_length(sources: Sequence[Any], others: Sequence[Any]) -> int:
     pairs = zip(sources, others, strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(sources), len(others)))
+
+
+def _begins_with(sources: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether these are the first; those that are the same objects are not looked into."""
+    return list(sources[: len(others)]) == list(others)
 
 
 def _is_answer(source: Mapping[str, Any]) -> bool:

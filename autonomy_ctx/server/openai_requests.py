@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import unquote
 
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
@@ -28,6 +28,7 @@ from autonomy_ctx.items.formats.openai_responses import (
 from autonomy_ctx.items.formats.outgoing import INSTRUCTION_ROLES
 from autonomy_ctx.items.json_values import EMPTY, thaw
 from autonomy_ctx.items.message import Message, Part, TextContent, parse_list_part
+from autonomy_ctx.server.openai_bodies import BODIES
 from autonomy_ctx.server.openai_errors import invalid_request
 from autonomy_ctx.server.openai_history import fingerprint
 from autonomy_ctx.server.upstream import StreamPiece
@@ -508,13 +509,9 @@ def _is_retry(headers: Mapping[str, str]) -> bool:
 def parse_body(raw: bytes) -> dict[str, Any]:
     """A body as JSON; raises when it is none."""
     try:
-        data = json.loads(raw, parse_constant=_refuse_constant)
+        data = BODIES.decode(raw)
     except (ValueError, RecursionError):
         raise invalid_request("the body is not JSON that can be read") from None
     if not isinstance(data, dict):
         raise invalid_request("the body must be a JSON object")
     return data
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(text)

@@ -10,6 +10,20 @@ FAULTS = "tests/server/test_openai_faults.py"
 TENANTS = "tests/server/test_openai_tenants.py"
 MUTANTS = [
     Mutant(
+        "a body goes on only from one that it begins with",
+        "server/openai_bodies.py",
+        "text.startswith(one.text)",
+        "text.startswith(one.text[:-1])",
+        "tests/server/test_openai_bodies.py",
+    ),
+    Mutant(
+        "bodies are forgotten with what users delete",
+        "server/openai_bodies.py",
+        "forget_with_texts(BODIES.clear)\n",
+        "",
+        "tests/server/test_openai_bodies.py",
+    ),
+    Mutant(
         "work in the background lets what is urgent go first",
         "background.py",
         "_urgent[self] = time.monotonic() + URGENT_SECONDS",
@@ -75,7 +89,7 @@ MUTANTS = [
     Mutant(
         "the messages of the request before are known only as far as they are the same",
         "server/openai_conversations.py",
-        "        if sources[:count] != list(last.sources):\n",
+        "        if not _begins_with(sources, last.sources):\n",
         "        if len(sources) < count:\n",
         HISTORY,
     ),

@@ -1,0 +1,153 @@
+"""Bodies of requests as JSON. One that goes on where another ended is decoded from there.
+
+Most clients send all of a history with each request. To decode two thousand messages takes some milliseconds,
+and makes two thousand new objects that are then compared with those of the request before. What a body shares
+with an earlier one, byte for byte, is taken from that one: the same objects.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from json.decoder import WHITESPACE, scanstring  # type: ignore[attr-defined]  # not in the stubs
+from typing import Any, NamedTuple, NoReturn
+
+from autonomy_ctx.items.text_cache import forget_with_texts
+
+# Where bodies have their messages.
+LIST_FIELDS = ("messages", "input")
+# Shorter bodies are decoded in less time than it takes to look for what they share.
+MIN_BODY_BYTES = 32 * 1024
+# All bodies together, in characters, and how many there are.
+MAX_CACHE_CHARACTERS = 32 * 2**20
+MAX_BODIES = 64
+
+
+class _KnownBody(NamedTuple):
+    """The beginning of a body, up to the end of the last element of its list, and what it says."""
+
+    text: str
+    before: dict[str, Any]
+    field: str
+    elements: list[Any]
+
+
+class _Irregular(Exception):
+    """It is no JSON object, or not one that is read here."""
+
+
+class BodyDecoder:
+    """Decodes bodies; the same as `json.loads`, whatever it has decoded before."""
+
+    def __init__(self, *, max_bodies: int = MAX_BODIES, max_characters: int = MAX_CACHE_CHARACTERS) -> None:
+        self._max_bodies, self._max_characters = max_bodies, max_characters
+        decoder: Any = json.JSONDecoder(parse_constant=_refuse_constant)
+        # A value from a place on, and the place after it.
+        self._scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
+        # The newest last.
+        self._known: list[_KnownBody] = []
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def decode(self, raw: bytes, min_bytes: int = MIN_BODY_BYTES) -> Any:
+        """What a body says; `ValueError` or `RecursionError` when it is no JSON."""
+        # Anything else may be in another encoding.
+        if len(raw) >= max(min_bytes, 2) and raw[0] == ord("{") and raw[1]:
+            text = raw.decode("utf-8", "surrogatepass")
+            try:
+                return self._decode(text)
+            except (_Irregular, StopIteration, IndexError, ValueError, RecursionError):
+                pass
+        return json.loads(raw, parse_constant=_refuse_constant)
+
+    def clear(self) -> None:
+        """Forget all bodies."""
+        with self._lock:
+            self._known = []
+            self._characters = 0
+
+    def _decode(self, text: str) -> dict[str, Any]:
+        known = self._find(text)
+        if known is None:
+            body: dict[str, Any] = {}
+            at = self._read_field(text, _skip(text, 1), body)
+        else:
+            body = dict(known.before)
+            at = self._read_list(text, len(known.text), body, known.field, list(known.elements))
+        while text[at] == ",":
+            at = self._read_field(text, _skip(text, at + 1), body)
+        if text[at] != "}" or _skip(text, at + 1) != len(text):
+            raise _Irregular
+        return body
+
+    def _read_field(self, text: str, at: int, body: dict[str, Any]) -> int:
+        """Read a name and its value; the place after them."""
+        if text[at] != '"':
+            raise _Irregular
+        name, at = scanstring(text, at + 1, True)
+        at = _skip(text, at)
+        if text[at] != ":":
+            raise _Irregular
+        at = _skip(text, at + 1)
+        if name in LIST_FIELDS and text[at] == "[":
+            return self._read_list(text, at + 1, body, name, [])
+        body[name], at = self._scan(text, at)
+        return _skip(text, at)
+
+    def _read_list(self, text: str, at: int, body: dict[str, Any], field: str, elements: list[Any]) -> int:
+        """Read on in a list, after its bracket or an element; the place after the list."""
+        before, end = dict(body), at
+        at = _skip(text, at)
+        while text[at] != "]":
+            if elements:
+                if text[at] != ",":
+                    raise _Irregular
+                at = _skip(text, at + 1)
+            element, end = self._scan(text, at)
+            elements.append(element)
+            at = _skip(text, end)
+        body[field] = elements
+        if elements:
+            self._keep(_KnownBody(text[:end], before, field, list(elements)))
+        return _skip(text, at + 1)
+
+    def _find(self, text: str) -> _KnownBody | None:
+        """The longest beginning that a body shares; the new body takes its place."""
+        with self._lock:
+            found = max(
+                (one for one in self._known if text.startswith(one.text)),
+                key=lambda one: len(one.text),
+                default=None,
+            )
+            if found is not None:
+                self._drop(found)
+            return found
+
+    def _keep(self, body: _KnownBody) -> None:
+        with self._lock:
+            self._known.append(body)
+            self._characters += len(body.text)
+            while len(self._known) > self._max_bodies or self._characters > self._max_characters:
+                self._drop(self._known[0])
+
+    def _drop(self, body: _KnownBody) -> None:
+        self._known = [one for one in self._known if one is not body]
+        self._characters -= len(body.text)
+
+
+def _skip(text: str, at: int) -> int:
+    """The place of the next character that is no white space."""
+    return int(WHITESPACE.match(text, at).end())
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+# One for the process: what is deleted must not stay in any.
+BODIES = BodyDecoder()
+forget_with_texts(BODIES.clear)
