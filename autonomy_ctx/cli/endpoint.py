@@ -17,6 +17,7 @@ from rich.text import Text
 from autonomy_ctx.cli.output import Output, WrongInput, clean_line
 from autonomy_ctx.cli.target import memory_url
 from autonomy_ctx.memory.memory import Memory
+from autonomy_ctx.models.model import Model
 from autonomy_ctx.models.providers import sends_in_clear
 from autonomy_ctx.validation import format_url, is_loopback
 
@@ -44,6 +45,7 @@ class EndpointOptions:
     floor: int | None
     ceiling: int | None
     max_tokens: int | None
+    summary_model: str | None
 
     def check(self) -> None:
         """Refuse options that do not go together."""
@@ -80,7 +82,8 @@ class EndpointOptions:
 
     def context_summary(self) -> bool | Mapping[str, Any]:
         """How histories are summarized."""
-        given = {"floor": self.floor, "ceiling": self.ceiling}
+        model = None if self.summary_model is None else Model(self.summary_model)
+        given = {"floor": self.floor, "ceiling": self.ceiling, "model": model}
         return {name: value for name, value in given.items() if value is not None} or True
 
 

@@ -116,6 +116,15 @@ def serve(
             rich_help_panel=UPSTREAM,
         ),
     ] = None,
+    summary_model: Annotated[
+        str | None,
+        typer.Option(
+            "--summary-model",
+            metavar="NAME",
+            help="The model that writes the summaries, called with your own key. Without it: digests.",
+            rich_help_panel=UPSTREAM,
+        ),
+    ] = None,
 ) -> None:
     """Serve the agents of a Python file over HTTP, and a page that shows their conversations.
 
@@ -133,6 +142,7 @@ def serve(
         "--floor": floor,
         "--ceiling": ceiling,
         "--max-tokens": max_tokens,
+        "--summary-model": summary_model,
     }
     if upstream is not None:
         if place is not None:
@@ -150,6 +160,7 @@ def serve(
             floor=floor,
             ceiling=ceiling,
             max_tokens=max_tokens,
+            summary_model=summary_model,
         )
         anyio.run(serve_endpoint, output, options)
         return

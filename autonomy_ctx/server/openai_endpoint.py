@@ -336,7 +336,9 @@ async def _answer_unexpected(request: Request, error: Exception) -> Response:
 
 async def _answer_no_route(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    message = "this address takes other methods" if status == 405 else "there is nothing at this address"
+    message = "this address takes other methods"
+    if status != 405:
+        message = "there is nothing at this address; the base URL that a client is given ends with /v1"
     headers = dict(getattr(error, "headers", None) or {})
     return OpenAIError(message, status=status, headers=headers).response()
 

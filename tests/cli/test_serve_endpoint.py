@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import httpx
 import pytest
@@ -99,6 +100,33 @@ async def test_the_key_of_a_variable_goes_upstream(tmp_path: Path) -> None:
             await client.post(f"{told['url']}/chat/completions", json=HI, headers=KEY)
             assert upstream.seen[-1].path == "/v1/chat/completions"
             assert upstream.seen[-1].headers["authorization"] == "Bearer sk-ours"
+
+
+async def test_a_model_that_is_named_writes_the_summaries_with_its_own_key(tmp_path: Path) -> None:
+    async with serving(as_json(chat("Yes."))) as upstream, serving(as_json(chat("Short."))) as writer:
+        arguments = (
+            "--upstream",
+            upstream.url,
+            "--floor",
+            "2",
+            "--ceiling",
+            "4",
+            "--summary-model",
+            "gpt-5-mini",
+        )
+        variables = {"OPENAI_API_KEY": "sk-ours", "OPENAI_BASE_URL": f"{writer.url}/v1"}
+        async with (
+            served(tmp_path, *arguments, **variables) as told,
+            httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client,
+        ):
+            with anyio.fail_after(WAIT_SECONDS):
+                while not writer.seen:
+                    await client.post(
+                        f"{told['url']}/chat/completions", json=HI | {"user": "trip"}, headers=KEY
+                    )
+            assert writer.seen[0].body["model"] == "gpt-5-mini"
+            assert writer.seen[0].headers["authorization"] == "Bearer sk-ours"
+            assert all(one.headers["authorization"] == KEY["authorization"] for one in upstream.seen)
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,10 @@ async def test_a_body_may_only_be_so_large() -> None:
 async def test_addresses_that_are_not_there() -> None:
     async with endpoint(Say("Hello.")) as made:
         assert error_of(await made.http.get("/elsewhere")) == (404, "not_found")
+        for path in (CHAT, RESPONSES, "/v1/models"):
+            forgot = await made.http.post(path.removeprefix("/v1"), json={})
+            assert error_of(forgot) == (404, "not_found")
+            assert "ends with /v1" in forgot.json()["error"]["message"]
         for path in ("/v1/files/%2e%2e/%2e%2e/admin", "/v1/files/..%2f..%2fadmin"):
             assert error_of(await made.http.get(path))[0] == 404
         assert made.upstream.seen == []
