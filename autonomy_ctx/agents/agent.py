@@ -1,4 +1,4 @@
-"""An agent: composes a context, asks a model, runs tools, remembers, and repeats.
+"""An agent composes a context, calls a model, runs tools and stores the messages, step by step.
 
 What happens inside one turn is in `turn.py`.
 """
@@ -92,14 +92,14 @@ class Host(Protocol):
     background: Background
 
     def host(self, agent: Agent) -> None:
-        """Take an agent in, under its name."""
+        """Add an agent under its name."""
 
     def release(self, agent: Agent) -> None:
-        """Let an agent go that has been closed."""
+        """Remove a closed agent."""
 
 
 class ModelOwner(Protocol):
-    """Anything that models answer for."""
+    """Anything that has models."""
 
     @property
     def models(self) -> list[Any]:
@@ -107,12 +107,11 @@ class ModelOwner(Protocol):
 
 
 class Agent(AsyncResource):
-    """Answers users with a model and tools, and keeps every conversation.
+    """Answers users with a model and tools, and stores every conversation.
 
-    Without a `context_template` the context is: instructions, what the built-in tools are for, the
-    history (with `context_summary` the older part as a summary), the instructions of the tools. With one
-    the template decides everything, and `instructions` only describe the agent. Without a model, `put`
-    turns and `run` them.
+    Without a `context_template`, a context has the instructions, a description of the built-in tools, the
+    history (with `context_summary`, its older part as a summary) and the instructions of the tools. With a
+    template, `instructions` only describe the agent. Without a model, use `put` and `run`.
     """
 
     def __init__(
@@ -242,7 +241,7 @@ class Agent(AsyncResource):
 
     @classmethod
     async def start(cls, *, node: Host, name: str, instructions: str, model: Any, **options: Any) -> Self:
-        """An agent that a node hosts, ready for its first turn; it takes all arguments of `Agent`."""
+        """Make an agent that a node hosts; it takes all arguments of `Agent`."""
         _check_host(name, node)
         agent = cls(name, node=node, instructions=instructions, model=model, **options)
         node.host(agent)
@@ -262,11 +261,11 @@ class Agent(AsyncResource):
         params: Mapping[str, Any] | None = None,
         message_id: str | None = None,
     ) -> AgentReply:
-        """Take one turn and give the answer.
+        """Run one turn and return the answer.
 
-        The user's message is kept before the model is asked. Turns of one conversation wait for each
-        other, first come first served, over all processes that share the store. With a `message_id`,
-        sending the same again keeps it once. `params` go to the sections.
+        The user's message is stored before the model is called. Turns of one conversation run one at a time,
+        first come first served, in all processes that share the store. With a `message_id`, a message that is
+        sent again is stored once. `params` are passed to the sections.
         """
         return await self._run_turn(
             self._user_message(text, message_id), self._key(scope, conversation), params, None
@@ -281,18 +280,18 @@ class Agent(AsyncResource):
         params: Mapping[str, Any] | None = None,
         message_id: str | None = None,
     ) -> AgentStream:
-        """The same turn, piece by piece: text, thinking, calls, results, and last `TurnEnded`."""
+        """The same turn as events: text, thinking, calls, results, and `TurnEnded` at the end."""
         message, key = self._user_message(text, message_id), self._key(scope, conversation)
         check_turn(self.name, self.model, params)
         return AgentStream(self.name, partial(self._run_turn, message, key, params), self._background)
 
     async def __call__(self, **values: Any) -> str:
-        """Answer one question in a conversation of its own: what runs an agent as if it were a function."""
+        """Answer one question in a new conversation, so that an agent can be called like a function."""
         text = question_text(values)
         return (await self.send(text, conversation=f"call-{self._new_id()}")).text
 
     def as_tool(self, *, name: str | None = None, description: str | None = None) -> Tool[..., Any]:
-        """This agent as a tool of another one, in that one's scope and conversation."""
+        """This agent as a tool for another agent; it works in the scope and conversation of that agent."""
         return agent_as_tool(self, name, description)
 
     async def message(
@@ -308,7 +307,7 @@ class Agent(AsyncResource):
         parent_task_id: str | None = None,
         metadata: Mapping[str, Any] = EMPTY,
     ) -> DirectMessage:
-        """Write to another agent that uses the same memory; it reads it in its next turn there."""
+        """Send a message to another agent with the same memory; the agent reads it in its next turn there."""
         if self._closed:
             raise AgentClosed(self.name)
         check_mail(to, content)
@@ -335,13 +334,13 @@ class Agent(AsyncResource):
         scope: str = SCOPE,
         conversation: str = CONVERSATION,
     ) -> ComposedContext:
-        """What the model was shown in a past turn, byte for byte: the last step of the newest by default."""
+        """The context of a past turn, byte for byte; by default of the last step of the newest turn."""
         return await self._records.explain(self._key(scope, conversation), turn, step)
 
     # -- turns without a model ------------------------------------------------------------------
 
     async def put(self, turn: Turn) -> None:
-        """Add a tool call to those that `run` will make."""
+        """Add a tool call that `run` will make."""
         if not isinstance(turn, Turn):
             raise TypeError(f"put takes a Turn, not {type(turn).__name__}")
         if self._closed:
@@ -351,9 +350,9 @@ class Agent(AsyncResource):
         self.waiting.append(turn)
 
     def run(self) -> AsyncIterator[tuple[Turn, Any]]:
-        """Make the calls that were put, one after the other: each with its value, or each value it yielded.
+        """Make the added calls in order, and yield each with its value, or with each value it yielded.
 
-        A tool that fails ends it with its own error; the turns behind it are still there.
+        If a tool fails, its error is raised; the calls after it are kept.
         """
         key = self._key(SCOPE, CONVERSATION)
         return run_tool_turns(self._environment(key), key, self.waiting)
@@ -362,7 +361,7 @@ class Agent(AsyncResource):
 
     @property
     def models(self) -> list[Any]:
-        """The models that answer for it and for its sub-agents, and those that write summaries."""
+        """The models of the agent and of its sub-agents, and those that write summaries."""
         sections = [options.summarizing for options in self.context_template.section_options]
         writers = [section.summary_model for section in sections if section is not None]
         found = [self.model, *writers, *self._subagents.models()]
@@ -370,7 +369,7 @@ class Agent(AsyncResource):
 
     @property
     def context_queue(self) -> ContextQueue:
-        """What tools returned without an id, of the default scope and conversation."""
+        """The items without an id that tools returned, of the default scope and conversation."""
         return self._items.own.queue
 
     @context_queue.setter
@@ -379,7 +378,7 @@ class Agent(AsyncResource):
 
     @property
     def context_pool(self) -> ContextPool:
-        """What tools returned with an id, of the default scope and conversation."""
+        """The items with an id that tools returned, of the default scope and conversation."""
         return self._items.own.pool
 
     @context_pool.setter
@@ -388,7 +387,7 @@ class Agent(AsyncResource):
 
     @property
     def tools(self) -> list[Tool[..., Any]]:
-        """All tools, the given and the built-in ones; the one that reads items with a queue or a pool."""
+        """All tools, given and built-in; the tool that reads items is there with a queue or a pool."""
         known = self._tools.listing.tools
         return [tool for name, tool in known.items() if self._items.given or name != ITEM_TOOL]
 
@@ -433,7 +432,7 @@ class Agent(AsyncResource):
     async def get_whole_message(
         self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION
     ) -> dict[str, Any] | None:
-        """A tool result that was too large for the log, uncut; None for a message that was not cut."""
+        """The full text of a tool result that was shortened in the log; None for other messages."""
         return await self.memory.get_whole_message(scope, conversation, message_id)
 
     async def search(
@@ -443,15 +442,15 @@ class Agent(AsyncResource):
         return await self.memory.search(scope, query, conversation=conversation, limit=limit)
 
     async def summary(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> SummaryState:
-        """The segments of the summary in force, how each was made, the pinned messages and the facts."""
+        """The current summary: its segments, how each was made, the pinned messages and the facts."""
         return await self.memory.summary(scope, conversation)
 
     def facts(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> ConversationFacts:
-        """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
+        """The facts of a conversation: `await` it to read them, or change them with its methods."""
         return self.memory.facts(scope, conversation)
 
     def profile(self, *, scope: str = SCOPE) -> ScopeProfile:
-        """What holds in all conversations of a scope: `await` it for the entries, or change them."""
+        """The profile of a scope: `await` it to read the entries, or change them with its methods."""
         return self.memory.profile(scope)
 
     async def pin(
@@ -462,30 +461,30 @@ class Agent(AsyncResource):
         scope: str = SCOPE,
         conversation: str = CONVERSATION,
     ) -> bool:
-        """Show a message verbatim in every later context, perhaps in place of another; false if unknown."""
+        """Show a message verbatim in all later contexts, optionally instead of another; false if unknown."""
         return await self.memory.pin(scope, conversation, message_id, replaces=replaces)
 
     async def unpin(self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
-        """Let a pinned message be summarized like any other; false if there is no such message."""
+        """Unpin a message, so that it is summarized like any other; false if there is no such message."""
         return await self.memory.unpin(scope, conversation, message_id)
 
     async def undo_summary(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> bool:
-        """Go back to the summary before the newest segment; false when there is none."""
+        """Undo the newest segment and go back to the summary before it; false if there is none."""
         return await self.memory.undo_summary(scope, conversation)
 
     async def drop_summaries(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
-        """Remove the stored summaries of a conversation; messages stay. How many segments went."""
+        """Remove the summaries of a conversation, and return how many segments; messages stay."""
         return await self.memory.drop_summaries(scope, conversation)
 
     async def delete_message(
         self, message_id: str, *, scope: str = SCOPE, conversation: str = CONVERSATION
     ) -> bool:
-        """Delete one message with all that was made from it, between two turns; whether it was there."""
+        """Delete a message and all derived data, between two turns. Returns whether it was there."""
         async with self._edit_log(self._key(scope, conversation)):
             return await self.memory.delete_message(scope, conversation, message_id)
 
     async def drop_last_turn(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
-        """Delete the user's newest message and all that follows it, once its turn has ended; how many."""
+        """Delete the user's newest message and all after it, after its turn has ended. Returns how many."""
         async with self._edit_log(self._key(scope, conversation)):
             return await self.memory.drop_last_turn(scope, conversation)
 
@@ -497,15 +496,15 @@ class Agent(AsyncResource):
         at: int | None = None,
         name: str | None = None,
     ) -> str:
-        """Make a conversation that shares the messages up to a position, between two turns; its name.
+        """Make a conversation that shares the messages up to a position, and return its name.
 
-        Queue, pool, mail and sub-agents of the conversation are not in the fork.
+        The fork does not have the queue, pool, mail and sub-agents of the conversation.
         """
         async with self._turn_queue.turn(self._key(scope, conversation)):
             return await self.memory.fork(scope, conversation, at=at, name=name)
 
     async def delete_conversation(self, *, scope: str = SCOPE, conversation: str = CONVERSATION) -> int:
-        """Delete a conversation with all that was made from it, its sub-agents' part included."""
+        """Delete a conversation with all derived data, including that of its sub-agents."""
         key = self._key(scope, conversation)
         async with self._edit_log(key):
             await self._items.clear(key)
@@ -516,7 +515,7 @@ class Agent(AsyncResource):
     # -- copies and ends ------------------------------------------------------------------------
 
     def branch(self, name: str | None = None) -> Agent:
-        """An agent like this one with a branch of its queue and pool; under the same name, the same log."""
+        """A similar agent with a branch of the queue and pool; with the same name, it shares the log."""
         made = type(self)(
             self.name if name is None else name,
             memory=self.memory if name is None else self.memory.for_agent(name),
@@ -537,13 +536,13 @@ class Agent(AsyncResource):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **options: Any) -> Agent:
-        """An agent from what `to_dict` wrote, its tools and hooks found by name; `options` go before."""
+        """An agent from the result of `to_dict`; tools and hooks are found by name. `options` override it."""
         return serialization.from_dict(cls, data, options)
 
     async def close(self) -> None:
-        """Finish what runs, for a short time, and let go of connections. Twice is harmless.
+        """Wait a short time for running turns, and close connections. A second call does nothing.
 
-        Turns that wait, or do not end in that time, end with `AgentClosed`.
+        Turns that still wait or run after that time end with `AgentClosed`.
         """
         if self._closed:
             return
@@ -601,7 +600,7 @@ class Agent(AsyncResource):
 
     @asynccontextmanager
     async def _edit_log(self, key: Key) -> AsyncIterator[None]:
-        """Wait for the conversation's turn to change its log; what the turn before was shown is void."""
+        """Wait for the conversation's turn to change its log; the newest context becomes invalid."""
         lease = self._new_lease(key)
 
         async def begin(is_alone: bool) -> bool:
@@ -658,7 +657,7 @@ def _check_host(name: str, node: Any) -> None:
 
 
 def agent_as_tool(agent: Agent, name: str | None, description: str | None) -> Tool[..., Any]:
-    """A tool that asks the agent, in the scope and conversation of whoever calls it."""
+    """A tool that calls the agent, in the scope and conversation of its caller."""
 
     async def ask(message: str, scope: str | None = None, conversation: str | None = None) -> str:
         """Ask another agent.

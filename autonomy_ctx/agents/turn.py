@@ -1,8 +1,8 @@
-"""One turn: a user's message in, an answer out, and everything in between kept.
+"""One turn: from a user's message to the answer, with everything in between stored.
 
-The user's message is stored before the model is asked; a call and its results are stored together.
-So wherever a turn ends, by an error, a cancel or a kill, the next one finds a history it can use.
-All of it is stored under the turn's lease, taken with the first message and given back with the last.
+The user's message is stored before the model is called. A call and its results are stored together. So if a
+turn ends early, by an error, a cancellation or a kill, the next turn has a valid history. Everything is
+stored under the turn's lease, which is acquired with the first message and released with the last.
 
 `TurnRunner` is the loop. Below it: how the user's message is accepted, and how tool calls are run.
 """
@@ -429,7 +429,7 @@ class TurnRunner:
                 await saving
             except Exception as error:
                 kind, name = type(error).__name__, self._environment.name
-                logger.warning("agent %r could not write down all of a turn: %s", name, kind)
+                logger.warning("agent %r could not store all messages of a turn: %s", name, kind)
 
     def _context_limit(self) -> int | None:
         """What a context may fill, unless the template has a budget of its own."""

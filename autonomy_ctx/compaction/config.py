@@ -33,7 +33,7 @@ FACTS_TOKENS = 512
 
 @dataclass(frozen=True, slots=True, init=False)
 class ContextSummaryConfig:
-    """Limits and options of a summarized history. What is left out is chosen to go with the rest.
+    """Limits and options of a summarized history. Values that are not given follow from the others.
 
     Limits in tokens are whole numbers, or fractions of the model's context window.
     """
@@ -199,7 +199,7 @@ class ContextSummaryConfig:
 
     @property
     def batch_size(self) -> int:
-        """How many messages a summary takes when the ceiling is passed."""
+        """How many messages a summary takes when the ceiling is exceeded."""
         return self.ceiling - self.floor
 
 
@@ -237,7 +237,7 @@ def _fill_limits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """A configuration with every limit a number: what the parts of compaction work with."""
+    """A configuration with every limit resolved to a number, for the parts of compaction."""
 
     limits: Limits
     size: int
@@ -281,16 +281,16 @@ class CompactionSettings:
 
     @property
     def model_name(self) -> str:
-        """The name to keep beside what the model has written."""
+        """The name of the model, which is stored with what it has written."""
         return writer_name(self.model)
 
     @property
     def task(self) -> str:
-        """What conversations are owed: the work of a `Worker` by its name, else of this configuration."""
+        """The task that is due for conversations: the name of a `Worker`, else of this configuration."""
         return self.fingerprint() if self.worker is None else f"worker:{self.worker}"
 
     def fingerprint(self) -> str:
-        """Tells configurations apart: what was refused under one may be tried under another."""
+        """Identifies a configuration: what was rejected under one may be tried under another."""
         limits = replace(self.limits, hard=0, hard_tokens=None)
         said: tuple[Any, ...] = (self.model_name, limits, self.size, self.instructions)
         if self.schema is not None:
@@ -467,7 +467,7 @@ def resolve_timezone(value: Any) -> tzinfo:
 
 
 def check_worker_name(option: str, name: Any) -> None:
-    """Refuse what is no name of a `Worker`."""
+    """Check the name of a `Worker`."""
     if not isinstance(name, str):
         raise TypeError(f"{option} is {name!r}; it must be the name of a Worker, such as 'summaries'")
     if not name:

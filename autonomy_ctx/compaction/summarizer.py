@@ -53,7 +53,7 @@ _TRACKED_CONVERSATIONS = 4096
 
 
 class SummaryHook(Enum):
-    """What a summarizer tells its hooks; each gets a `SummaryEvent`."""
+    """The events of a summarizer. Each hook gets a `SummaryEvent`."""
 
     BEFORE_SUMMARY = "before_summary"
     AFTER_SUMMARY = "after_summary"
@@ -61,7 +61,7 @@ class SummaryHook(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryEvent:
-    """What a hook is told: which messages a summary covers, and the segment once there is one."""
+    """The argument of a hook: which messages a summary covers, and the segment, if it is written."""
 
     agent: str
     scope: str
@@ -73,7 +73,7 @@ class SummaryEvent:
 
 
 class _ClaimOptions(TypedDict):
-    """On what terms work is taken."""
+    """The options for claiming work."""
 
     owner: str
     task: str
@@ -127,7 +127,7 @@ class Summarizer:
         return len(self._running) + len(self._queued)
 
     def request(self, memory: Memory, key: Key) -> None:
-        """Have a conversation summarized soon, unless that is under way or has to wait."""
+        """Request a summary of a conversation, unless one is in progress or must wait."""
         store_key, for_worker = make_store_key(memory.store, key), self.settings.worker is not None
         if not for_worker:
             self._sweep(memory)
@@ -146,7 +146,7 @@ class Summarizer:
             self._mark_running(store_key)
 
     def request_digest(self, memory: Memory, key: Key) -> None:
-        """Have the digest that a context showed stored, so that the next one need not make it."""
+        """Store the digest that a context showed, so that the next context need not make it again."""
         store_key = make_store_key(memory.store, key)
         if store_key not in self._storing_digests and self._background.start(
             partial(self._store_digests, memory, key)
@@ -154,14 +154,14 @@ class Summarizer:
             self._storing_digests.add(store_key)
 
     def clear(self, scope: str | None = None, conversation: str | None = None) -> None:
-        """Forget when to ask again, of a conversation, a scope or all; of all, also that the model failed."""
+        """Forget the delays of a conversation, a scope or all; for all, also the failures of the model."""
         self._not_before.forget(scope=scope, conversation=conversation)
         self._causes.forget(scope=scope, conversation=conversation)
         if scope is None:
             self.writer.breaker.reset()
 
     async def catch_up(self, memory: Memory) -> float | None:
-        """Do all work on this store that is due and free; seconds until more is, None for nothing owed."""
+        """Do all due work on this store. Returns the seconds until more is due, or None if there is none."""
         while True:
             errors: list[StoreError] = []
             found: Lease | float | None = None
@@ -187,7 +187,7 @@ class Summarizer:
     async def serve(
         self, memory: Memory, wait: Callable[[float], Awaitable[None]], poll_seconds: float
     ) -> None:
-        """Do all work on this store, also what is owed later, until it is cancelled or the store is closed.
+        """Do all work on this store, also later work, until it is cancelled or the store is closed.
 
         `wait` is called with the most seconds to wait when nothing is due; it may return sooner. No wait is
         longer than `poll_seconds`.
@@ -203,7 +203,11 @@ class Summarizer:
                 except StoreClosed:
                     return
                 except StoreError as error:
-                    logger.warning("owed summaries are looked for again in %g s: %s", poll_seconds, error)
+                    logger.warning(
+                        "due summaries could not be read; the next attempt is in %g s: %s",
+                        poll_seconds,
+                        error,
+                    )
                     found = poll_seconds
                 if isinstance(found, Lease):
                     self._mark_running(make_store_key(memory.store, found.key))
@@ -228,7 +232,7 @@ class Summarizer:
         self._metrics.add("background_tasks_started")
 
     def _mark_done(self, store_key: StoreKey) -> None:
-        """Make room for another, and have it looked for if some are owed."""
+        """Free a slot, and look for more work if some is due."""
         self._running.discard(store_key)
         slot_freed, self._slot_freed = self._slot_freed, anyio.Event()
         slot_freed.set()
@@ -270,7 +274,7 @@ class Summarizer:
             self._mark_done(store_key)
 
     async def _run_under_lease(self, memory: Memory, lease: Lease) -> None:
-        """Work under a lease until nothing is left to do, and let go of it whatever happens."""
+        """Work under a lease until nothing is left to do, and release the lease in any case."""
         settled, failure = False, None
         try:
             async with anyio.create_task_group() as group:
@@ -294,7 +298,7 @@ class Summarizer:
             raise failure
 
     async def _keep_lease(self, memory: Memory, lease: Lease, group: TaskGroup) -> None:
-        """Keep the lease for as long as it takes; without it there is no point in going on."""
+        """Renew the lease while the work runs; cancel the work if the lease is lost."""
         extended = True
         while extended:
             await anyio.sleep(self.settings.lease / 3)
@@ -317,7 +321,7 @@ class Summarizer:
             wakeup.set()
 
     async def _work(self, memory: Memory, lease: Lease) -> tuple[Lease, float] | None:
-        """Write segments until none is due; after a failure, the lease to go on with and when."""
+        """Write segments until none is due; after a failure, return the lease and the time to continue."""
         await _ensure_loaded()
         job = SummaryJob(memory, lease.key, self.settings, self.writer, self._metrics, self._find_cached)
         batch: SummaryBatch | None = None
@@ -357,13 +361,13 @@ class Summarizer:
             self._metrics.add("background_tasks_failed")
             if error.reason == "timed out":
                 self._metrics.add("summaries_timed_out")
-            logger.warning("the model for summaries %s; history is kept and shown: %s", error.reason, error)
+            logger.warning("the summary model %s; the history stays and is shown: %s", error.reason, error)
             attempts = lease.attempts + 1
             return replace(lease, attempts=attempts), retry_delay(attempts)
         except UnfitSummary as error:
             self._metrics.add("background_tasks_failed")
             self._metrics.count_refusal(error.reason)
-            logger.warning("a summary was refused (%s); history is kept and shown", error.reason)
+            logger.warning("a summary was rejected (%s); the history stays and is shown", error.reason)
             refusal_key = batch.refusal_key if batch is not None else ""
             refusals = lease.refusals + 1 if lease.refused == refusal_key else 1
             delay = _REFUSAL_RETRY_SECONDS if refusals >= MAX_REFUSALS else retry_delay(refusals)
@@ -382,22 +386,22 @@ class Summarizer:
             self._storing_digests.discard(make_store_key(memory.store, key))
 
     async def _fire_hooks(self, kind: SummaryHook, event: SummaryEvent) -> None:
-        """Call the hooks; what they raise is their own affair."""
+        """Call the hooks; their errors are only logged."""
         try:
             await fire(self._hooks, kind, event)
         except Exception:
             self._metrics.add("hooks_failed")
-            logger.exception("a hook of a summary failed; the summary goes on")
+            logger.exception("a hook of a summary failed; the summary continues")
 
     def _sweep(self, memory: Memory) -> None:
-        """Look after work on this store that is due later or was left behind, for as long as it is used."""
+        """Do work on this store that is due later or was left behind, while the store is in use."""
         if memory.store not in self._swept_stores and self._background.start(
             partial(self._sweeper, ref(memory.store), memory.token_counter), daemon=True
         ):
             self._swept_stores.add(memory.store)
 
     async def _sweeper(self, store_ref: ref[Store], counter: TokenCounter) -> None:
-        """Holds on to the store only while it works on it: nobody else may know that it is there."""
+        """Keeps a reference to the store only while it works on it, so that the store can be freed."""
         try:
             while (store := store_ref()) is not None:
                 with self._background.busy():
@@ -409,7 +413,7 @@ class Summarizer:
         except StoreClosed:
             pass
         except StoreError as error:
-            logger.warning("owed summaries are not looked for until the next turn: %s", error)
+            logger.warning("due summaries could not be read and are read again in the next turn: %s", error)
         finally:
             if (store := store_ref()) is not None:
                 self._swept_stores.discard(store)

@@ -55,7 +55,7 @@ def summary_message(
 
 
 def render_segment(segment: StoredSegment, zone: tzinfo = UTC) -> str:
-    """A segment as it stands in the summary message: `[Messages 1 to 40, 2 to 9 May 2026]` and its text."""
+    """A segment as text for the summary message: `[Messages 1 to 40, 2 to 9 May 2026]` and its text."""
     days = f", {_days(segment, zone)}" if segment.began and segment.ended else ""
     kind = ", provisional digest" if segment.provisional else ""
     return f"[Messages {segment.first} to {segment.last}{days}{kind}]\n{segment.text}\n"
@@ -70,7 +70,7 @@ def _days(segment: StoredSegment, zone: tzinfo) -> str:
 def render_standing(
     facts: Sequence[Fact], settings: CompactionSettings, counter: TokenCounter
 ) -> RenderedFacts:
-    """The facts as they stand in the summary message, and those that have no room there."""
+    """The facts as text for the summary message, and the facts that do not fit."""
     if not settings.facts or not facts:
         return RenderedFacts("", ())
     count, lines = counter.count_text, partial(_count_lines, counter)
@@ -94,7 +94,7 @@ def _count_lines(counter: TokenCounter, facts: Sequence[Fact]) -> list[int]:
 
 
 def summary_tokens(settings: CompactionSettings, state: SummaryState) -> int:
-    """The most tokens of the summary in force: its segments with their ranges, and the facts."""
+    """The most tokens of the current summary: its segments with their ranges, and the facts."""
     facts = settings.facts_tokens if settings.facts and state.facts else 0
     return facts + sum(segment.tokens + RANGE_TOKENS for segment in state.segments)
 

@@ -1,4 +1,4 @@
-"""`ComposeCache`: what composing worked out for the conversations that were used last.
+"""`ComposeCache`: results of composing for the conversations that were used last.
 
 A context is mostly the one before it, with a few messages more. So whoever takes part in composing (a
 section, a template) keeps what it worked out for a conversation here, with what it depends on, and goes on
@@ -69,7 +69,7 @@ class ComposeCache:
         return len(self._conversations)
 
     def get(self, owner: int, key: tuple[str, str, str]) -> Any:
-        """What an owner keeps of a conversation; None for nothing."""
+        """The state that an owner has stored for a conversation, or None."""
         found = self._conversations.get(key)
         if found is None:
             return None

@@ -94,7 +94,7 @@ class MemoryMirrors:
 
 
 class _MemoryMirror:
-    """Follows what another memory says of a conversation; starts again when its past has changed."""
+    """Copies a conversation of another memory; starts again if its past has changed."""
 
     def __init__(self) -> None:
         self.memory = Memory()
@@ -186,11 +186,10 @@ class _KnownHistory(NamedTuple):
 class SummarizedHistorySection(ContributingSection, AsyncResource):
     """History as one summary message and the messages after it, verbatim.
 
-    Up to `ceiling` messages all are shown. When there are more, a summary is written in the
-    background; once it is there, it and the last `floor` messages are shown. Meanwhile the older
-    summary and everything since are. `summary_model` writes the summaries: any object with
-    `complete_chat`, or None for a digest made without a model. `reader` is the model that reads the
-    context; unless given, it is the one that writes.
+    Up to `ceiling` messages, all are shown. With more, a summary is written in the background. Then the
+    summary and the last `floor` messages are shown; until then, the older summary and all messages after it.
+    `summary_model` writes the summaries: any object with `complete_chat`, or None for digests without a
+    model. `reader` is the model that reads the context, by default the one that writes.
     """
 
     kind = "slow"
@@ -294,7 +293,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     @classmethod
     def of(cls, config: ContextSummaryConfig, **options: Any) -> SummarizedHistorySection:
-        """A section with a configuration made beforehand; `options` are those that are not part of it."""
+        """A section from an existing configuration; `options` are arguments that are not part of it."""
         chosen = {field.name: getattr(config, field.name) for field in fields(config)}
         return cls(chosen.pop("model"), **chosen, **options)
 
@@ -332,7 +331,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     @property
     def instructions(self) -> str | None:
-        """What the summarizer was told beside, or instead of, the default rules."""
+        """The instructions of the summary model, in addition to the default prompt or instead of it."""
         return self.config.instructions
 
     # -- composing ------------------------------------------------------------------------------
@@ -440,12 +439,12 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             await memory.store.write_facts(key, changes, generation=generation)
         except StoreError as error:
             # The summary of these messages finds it again.
-            logger.warning("what was said for all conversations is not kept yet: %s", type(error).__name__)
+            logger.warning("entries of the profile could not be stored yet: %s", type(error).__name__)
 
     def note_composed(
         self, contribution: Contribution, composed: Any, tools: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Told by the template what was given out: what a summary may be written after, and what was cut."""
+        """Called by the template with the composed context, to cache the request and to note what was cut."""
         if not isinstance(contribution, _HistoryContribution):
             return
         if self._settings.share_prefix:
@@ -590,7 +589,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         return self._metrics.dump()
 
     def get_cache_info(self) -> dict[str, Any]:
-        """What this process holds of summaries, and how many are being written."""
+        """What this process has cached of summaries, and how many are being written."""
         keys = self._snapshots.cached_keys
         return {
             "cached_conversations": len(keys),
@@ -600,7 +599,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         }
 
     def clear_cache(self, scope: str | None = None, conversation: str | None = None) -> None:
-        """Forget what this process holds, of a conversation, a scope or all; stored summaries stay."""
+        """Clear the cache of this process, of a conversation, a scope or all; stored summaries stay."""
         if scope is None and conversation is not None:
             raise ValueError("clear_cache of a conversation needs its scope too: names repeat across scopes")
         forget_states(scope=scope, conversation=conversation)
@@ -616,18 +615,18 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         self._lag_started.forget(scope=scope, conversation=conversation)
 
     async def drop_summaries(self, memory: Memory, scope: str, conversation: str | None = None) -> int:
-        """Remove the stored summaries of a scope, or of one conversation in it; how many segments went."""
+        """Remove the summaries of a scope or of one conversation, and return how many segments."""
         check_name("scope", scope)
         dropped = await memory.drop_summaries(scope, conversation)
         self.clear_cache(scope, conversation)
         return dropped
 
     def facts(self, memory: Memory, scope: str, conversation: str) -> ConversationFacts:
-        """What holds now in a conversation: `await` it for the facts, or `add`, `replace`, `remove` one."""
+        """The facts of a conversation: `await` it to read them, or change them with its methods."""
         return memory.facts(scope, conversation)
 
     async def catch_up(self, memory: Memory) -> float | None:
-        """Write every owed summary that is due now; seconds until the next is due, None for nothing owed."""
+        """Write all due summaries. Returns the seconds until the next one is due, or None."""
         return await self._summarizer.catch_up(memory)
 
     async def settled(self) -> None:
@@ -635,7 +634,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         await self._background.idle()
 
     async def close(self) -> None:
-        """End the background work; what is owed stays owed and is taken up elsewhere."""
+        """End the background work; due summaries stay due, and another process can write them."""
         if self._own_background:
             await self._background.aclose()
 

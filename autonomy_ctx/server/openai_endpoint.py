@@ -1,7 +1,7 @@
 """An OpenAI-compatible endpoint in front of a real one: `openai_app`, for any client with a base URL.
 
-Clients change their base URL and nothing else. What they send is stored, their model is shown our context in
-its place, and its answer comes back as it is. Other requests of the API are passed through.
+Clients only change their base URL. Their messages are stored, their model gets our context instead, and its
+answer is returned unchanged. Other requests of the API are passed through.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SHARED_PATHS = ("models", "embeddings", "moderations", "audio", "images", "comp
 
 @dataclass(frozen=True, slots=True)
 class OpenAITenant:
-    """Whose request it is, and perhaps the key to ask upstream with for them; from `authenticate`."""
+    """The scope of a request, and optionally the upstream key for it; returned by `authenticate`."""
 
     scope: str
     api_key: str | None = field(default=None, repr=False)
@@ -82,14 +82,14 @@ def openai_app(
 ) -> OpenAIApp:
     """An endpoint with the API of OpenAI, in front of the server at `upstream`, as an ASGI application.
 
-    `upstream` is a base URL such as `https://api.openai.com/v1`. It is asked with the client's own key, or
-    with `api_key`. All requests are of one `scope`; or `authenticate(request)`, plain or async, says whose
-    each is: a scope, an `OpenAITenant` with a key of their own, or None, which is a 401. `rate_limit(request,
-    scope)` gives None, or how many seconds to wait: a 429. Upstream may be silent for `timeout` seconds.
-    Other arguments are those of an adapter: `memory`, `agent`, `context_summary`, `context_template`,
-    `max_tokens`, `reserve_output`, and for how long contexts are recorded.
+    `upstream` is a base URL such as `https://api.openai.com/v1`. It is called with the client's own key, or
+    with `api_key`. All requests belong to one `scope`, or `authenticate(request)`, plain or async, returns a
+    scope, an `OpenAITenant` with its own key, or None, which means status 401. `rate_limit(request, scope)`
+    returns None, or the seconds to wait, which means 429. Upstream may be silent for `timeout` seconds. Other
+    arguments are those of an adapter: `memory`, `agent`, `context_summary`, `context_template`, `max_tokens`,
+    `reserve_output`, and for how long contexts are recorded.
 
-    Run it with any ASGI server, or mount it into an application of FastAPI or Starlette and close it there.
+    Run it with any ASGI server, or mount it in a FastAPI or Starlette application and close it there.
     """
     if (authenticate is None) == (scope is None):
         raise TypeError(
@@ -168,7 +168,10 @@ class OpenAIApp(AsyncResource):
         await self.engine.background.idle()
 
     async def close(self) -> None:
-        """End the background work, and close the memory unless it was given. Twice is harmless."""
+        """End the background work, and close the memory unless it was passed in.
+
+        A second call does nothing.
+        """
         await self.requests.close(0.0)
         with anyio.CancelScope(shield=True):
             try:

@@ -1,4 +1,4 @@
-"""Errors in the words of the OpenAI API, so that its clients raise what they know."""
+"""Errors in the format of the OpenAI API, so that clients raise their usual exceptions."""
 
 from __future__ import annotations
 

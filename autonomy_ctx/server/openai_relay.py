@@ -1,7 +1,7 @@
 """How an answer of upstream gets to the client: its bytes as they came, and stored before the last of them.
 
-Nothing is sent before it is known that the request was not too long: then upstream is asked once more, with
-less. A stream that breaks off ends with an error in the words of the API.
+Nothing is sent to the client before it is known that the request was not too long. If it was, upstream is
+called again with a smaller context. A stream that breaks off ends with an error in the format of the API.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from autonomy_ctx.validation import check_int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What one section lost: how many messages, how many tokens, and which limit asked for it."""
+    """What a limit removed from one section: messages, tokens, and which limit it was."""
 
     section: str
     what: Literal["left out", "shortened"]
@@ -46,9 +46,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetReport:
-    """What a context could cost and what it does; `used` is the tokens of messages and tools.
+    """The budget of a context and its use; `used` is the tokens of messages and tools.
 
-    `limit` is what was left for messages: `max_tokens` without the tools and what is reserved.
+    `limit` is the part for messages: `max_tokens` without the tools and the reserved output.
     """
 
     max_tokens: int
@@ -60,7 +60,7 @@ class BudgetReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionReport:
-    """What one section did: which messages are its own, what they cost, and what went wrong."""
+    """The report of one section: its messages, their tokens, and its problems."""
 
     name: str
     kind: SectionKind
@@ -80,7 +80,7 @@ class SectionReport:
 
     @property
     def indexes(self) -> list[int]:
-        """Where its messages stand in the context, one index for each."""
+        """The indexes of its messages in the context."""
         if self.split is None:
             return list(range(self.start, self.start + self.messages))
         before, rest = self.split
@@ -98,7 +98,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPrefix:
-    """How much of a context begins exactly like another one: what a provider's cache can reuse."""
+    """The prefix that two contexts have in common, which a provider's cache can reuse."""
 
     messages: int
     tokens: int
@@ -187,7 +187,7 @@ class ComposedContext:
 
     @property
     def tokens(self) -> int:
-        """What it costs."""
+        """The tokens of all messages."""
         return self._layout.tokens
 
     @property
@@ -197,7 +197,7 @@ class ComposedContext:
 
     @property
     def milliseconds(self) -> float:
-        """What the sections took, added up."""
+        """The time of all sections together."""
         return sum(section.milliseconds for section in self.sections)
 
     @property
@@ -212,13 +212,13 @@ class ComposedContext:
 
     @property
     def facts(self) -> list[str]:
-        """The standing facts that it shows, one line each."""
+        """The facts that the context shows, one line each."""
         texts = [message.facts for message in self._layout.messages if isinstance(message, Summary)]
         return [line for text in texts for line in text.splitlines() if line and line != STANDING_HEADING]
 
     @property
     def cut(self) -> list[Cut]:
-        """What a budget left out or shortened, by all sections."""
+        """What a budget removed or shortened, in all sections."""
         return [cut for report in self._layout.reports for cut in report.cut]
 
     def section(self, name: str) -> SectionReport | None:
@@ -226,7 +226,7 @@ class ComposedContext:
         return next((section for section in self.sections if section.name == name), None)
 
     def section_tokens(self, name: str) -> int:
-        """What the sections with a name cost together."""
+        """The tokens of all sections with this name."""
         return sum([report.tokens for report in self._layout.reports if report.name == name])
 
     def origins(self) -> list[Origin]:
@@ -248,7 +248,7 @@ class ComposedContext:
 
     @property
     def breakpoints(self) -> tuple[int, ...]:
-        """After which messages a provider's cache may be cut: at most 4 indexes, in order."""
+        """The cache breakpoints: at most 4 indexes of messages, in order."""
         kinds: list[SectionKind] = ["volatile"] * len(self._layout.messages)
         for section in self._layout.reports:
             for index in section.indexes:
@@ -257,7 +257,7 @@ class ComposedContext:
         return choose_breakpoints(self._layout.messages, kinds, shared)
 
     def estimated_cost(self, price: Price, *, output_tokens: int = 0) -> float:
-        """What sending it costs, in the money of the price, when the shared prefix comes from the cache."""
+        """The cost of sending it, in the currency of the price, if the shared prefix is cached."""
         if not isinstance(price, Price):
             raise TypeError(
                 f"price is {type(price).__name__}; give a Price, such as price_of(model) if it knows one"
@@ -270,7 +270,7 @@ class ComposedContext:
         return price.cost(cached=cached, written=tools + self.tokens - cached, output=output_tokens)
 
     def shared_prefix(self, previous: ComposedContext) -> SharedPrefix:
-        """How much of this context begins exactly like an earlier one."""
+        """The prefix that this context shares with an earlier one."""
         messages, counts, total = self._layout.messages, self._layout.counts, self.tokens
         older = previous._layout.messages
         same = len(messages) if messages is older else 0
@@ -293,9 +293,9 @@ class ComposedContext:
     def to_openai(self, *, tools: Sequence[Any] = (), model: str = "") -> dict[str, Any]:
         """Keyword arguments for OpenAI's `client.chat.completions.create`: `messages` and `tools`.
 
-        Here and in the four below, `tools` are tools or their specs. `model` is the name of the model
-        if what it takes depends on that; it is not among the arguments. What the provider would refuse,
-        such as a call without a result, is mended.
+        Here and in the four methods below, `tools` are tools or their specs. `model` is a model's name, if
+        the format depends on it; it is not in the result. What the provider would reject, such as a call
+        without a result, is repaired.
         """
         from autonomy_ctx.items.formats.sdk import openai_arguments
 
@@ -312,7 +312,7 @@ class ComposedContext:
     ) -> dict[str, Any]:
         """Keyword arguments for Anthropic's `client.messages.create`: `messages`, `system` and `tools`.
 
-        With `caching`, the cache is cut at the `breakpoints`.
+        With `caching`, the `breakpoints` are marked for the provider's cache.
         """
         from autonomy_ctx.items.formats.sdk import anthropic_arguments
 
@@ -337,7 +337,7 @@ class ComposedContext:
         return RequestOptions(tools=specs, breakpoints=self.breakpoints if caching else ())
 
     def digest(self) -> str:
-        """A fingerprint of all the model will see: equal digests, equal bytes."""
+        """A hash of everything the model will see: equal hashes mean equal bytes."""
         shown = json.dumps([visible_fields(message) for message in self._layout.messages], ensure_ascii=True)
         return hashlib.sha256(shown.encode()).hexdigest()
 

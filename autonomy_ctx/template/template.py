@@ -150,7 +150,7 @@ LARGE_MESSAGES, LARGE_TOKENS = 500, 20_000
 
 
 class TemplateHook(Enum):
-    """What a template tells its hooks: scope, conversation and params before, the composed context after."""
+    """The events of a template. Hooks get scope, conversation and params before, the context after."""
 
     BEFORE_COMPOSE = "before_compose"
     AFTER_COMPOSE = "after_compose"
@@ -159,11 +159,11 @@ class TemplateHook(Enum):
 class ContextTemplate(AsyncResource):
     """Runs sections in order and returns what the model will see.
 
-    A required section that fails raises `SectionError`; an optional one is left out and recorded.
-    With `max_tokens`, messages, tools and what is reserved for the output never take more: sections are
-    shortened by priority, or `BudgetExceeded` is raised. A fraction is one of `model.context_window`.
-    With `arrange="cache"` the sections run in their order, but their messages stand as a provider's cache
-    likes them: stable ones first, volatile ones right before the newest user message.
+    If a required section fails, `SectionError` is raised; an optional one is left out and recorded. With
+    `max_tokens`, messages, tools and the reserved output never take more: sections are shortened by priority,
+    or `BudgetExceeded` is raised. A fraction refers to `model.context_window`. With `arrange="cache"`,
+    sections run in order, but messages are placed for a provider's cache: stable ones first, volatile ones
+    right before the newest user message.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class ContextTemplate(AsyncResource):
         self.sections.insert(len(self.sections) if index is None else index, section)
 
     def remove_section(self, name: str) -> bool:
-        """Remove the first section with a name; whether there was one."""
+        """Remove the first section with this name. Returns whether there was one."""
         section = self.get_section(name)
         if section is None:
             return False
@@ -237,7 +237,7 @@ class ContextTemplate(AsyncResource):
         return True
 
     def lint(self, composed: ComposedContext | None = None) -> list[CacheWarning]:
-        """What about the order of sections makes a provider's cache useless, and what that costs.
+        """Warnings about an order of sections that makes a provider's cache useless, with the cost.
 
         Sizes are those of a context composed before, or typical ones.
         """
@@ -276,9 +276,9 @@ class ContextTemplate(AsyncResource):
     ) -> ComposedContext:
         """The context with a report of each section, compared with a previous one if given.
 
-        Sections share a copy of `params`; the context gives it back as they left it. `tools`, as specs or
-        objects with a `spec`, count towards the budget; `max_tokens` is one for this call, instead of the
-        template's.
+        Sections share a copy of `params`, which the context returns as they left it. `tools`, as specs or
+        objects with a `spec`, count towards the budget. `max_tokens` is the budget of this call, instead of
+        the template's.
         """
         max_tokens = self._resolve_max_tokens(max_tokens)
         _check_context("previous", previous)
