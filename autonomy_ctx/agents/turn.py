@@ -109,7 +109,7 @@ class TurnRunner:
         self._has_stored_message = False
 
     async def begin(self, message: Message, is_alone: bool) -> bool:
-        """Take the lease, if nothing is to be done before with the message; whether it was taken.
+        """Acquire the lease, if nothing must be done before it. Returns whether it was acquired.
 
         Hooks and mail come first, in the turn. So does the end of a turn before in this process.
         """
@@ -126,7 +126,7 @@ class TurnRunner:
         return positions is not None
 
     async def run(self, message: Message) -> AgentReply:
-        """Store the message and go on until there is an answer."""
+        """Store the message and run steps until there is an answer."""
         hold = None if self._lease is None else self._lease.hold
         if hold is not None:
             environment = self._environment
@@ -211,7 +211,7 @@ class TurnRunner:
         return self._reply(reply.text, STEPS_USED_UP)
 
     async def _ask_model(self) -> ModelReply:
-        """Compose and ask; once more with less when it was too much for the model."""
+        """Compose and call the model; repeat once with a smaller context if it was too long."""
         environment = self._environment
         environment.metrics.count("steps")
         self._text_streamed = False
@@ -423,7 +423,7 @@ class TurnRunner:
             return None
 
     async def _save_anyway(self, saving: Awaitable[None]) -> None:
-        """Save also when the turn is cancelled or has failed; an error here must not hide that one."""
+        """Save even if the turn was cancelled or has failed; an error here must not hide the first one."""
         with anyio.move_on_after(SAVE_SECONDS, shield=True):
             try:
                 await saving

@@ -50,15 +50,15 @@ class ContextSummaryConfig:
     model: Any
     # A prompt with {conversation}, or a sentence of what to preserve.
     instructions: str | None
-    # The same two limits in tokens, beside those in messages.
+    # The same two limits in tokens, in addition to those in messages.
     floor_tokens: int | float | None
     ceiling_tokens: int | float | None
-    # What no context passes, whatever becomes of the summary: in messages and in tokens.
+    # Limits that no context exceeds, even if no summary is written: in messages and in tokens.
     hard_limit: int
     hard_limit_tokens: int | float | None
     # Seconds that one call of the model may take.
     timeout: float
-    # Start early, by the messages expected to arrive while a summary is written.
+    # Start earlier, because messages are expected to arrive while a summary is written.
     lead: bool
     # Conversations summarized at the same time.
     parallel: int
@@ -73,17 +73,17 @@ class ContextSummaryConfig:
     share_prefix: bool | Literal["auto"]
     # Seconds for which a provider keeps what it has cached.
     cache_seconds: float
-    # The role of the message that shows the summary. A rule is what "system" makes of it for most models.
+    # The role of the message that shows the summary. Most models read a "system" message as rules.
     summary_role: SummaryRole
-    # Keep a list of what holds now (rules, decisions, values, open items) beside the summary.
+    # Keep facts (rules, decisions, values, open items) below the summary.
     facts: bool
-    # Learn what holds in all conversations of a scope: True for our rules, or a function of a fact.
+    # Learn a profile from facts: True for our rules, or a function that takes a fact.
     profile: bool | ProfileRule
-    # In which days are named, for the summarizer and in the summary: a tzinfo, or a name.
+    # The time zone of the days in prompts and summaries: a tzinfo, or a name.
     timezone: tzinfo | str
     # The name of the `Worker` that writes the summaries, in another process; None for this one.
     worker: str | None
-    # The sections of the record; None for the usual headings.
+    # The sections of the summary; None for the default headings.
     schema: SummarySchema | None
 
     def __init__(

@@ -22,7 +22,7 @@ COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 # From this length on, or this part of the size, a summary of a longer batch is only longer where the batch
 # has so many tokens for each of it: what is short is merged later, and fewer times.
 LONG_SUMMARY_TOKENS, LONG_SUMMARY_PART, MAX_COMPRESSION_RATIO = 256, 6, 12
-# What a user speaks of next is in these.
+# The exchanges that the user's next message is most likely about.
 LAST_EXCHANGES = 2
 # How much further than the nearest cut one may be at which a user speaks.
 USER_CUT_SLACK = 2
@@ -41,7 +41,7 @@ class Limits:
 
     @property
     def batch(self) -> int:
-        """The step by which the window moves on."""
+        """The step by which the window advances."""
         return self.ceiling - self.floor
 
 
@@ -92,7 +92,7 @@ def nearest_cut(entries: Sequence[Entry], wanted: int) -> int:
     cuts = [cut for cut in _cuts(entries) if cut > 0]
     if not cuts or wanted in cuts or wanted <= 0:
         return wanted if cuts and wanted > 0 else 0
-    # Ties go to the earlier cut: rather a message too many than one too few.
+    # On a tie, the earlier cut wins: one message too many is better than one too few.
     nearest = min(cuts, key=lambda cut: (abs(cut - wanted), cut))
     near = abs(nearest - wanted) + USER_CUT_SLACK
     users = [cut for cut in cuts if abs(cut - wanted) <= near and entries[cut].message.role is ChatRole.USER]
@@ -171,8 +171,8 @@ MERGED_DIGEST_PART = 7
 def merging_size(segments: Sequence[StoredSegment]) -> int:
     """The size of segments by which a merge is due.
 
-    A short one counts as much as the line above it, so that no row of short ones fills the summary with
-    such lines.
+    A short segment counts at least as much as its heading line, so that many short segments do not fill the
+    summary with headings.
     """
     return sum(max(segment.tokens, RANGE_TOKENS) for segment in segments)
 

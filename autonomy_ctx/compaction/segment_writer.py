@@ -1,4 +1,4 @@
-"""`SegmentWriter`: the text of a segment, written by a model and judged, or a digest without one."""
+"""`SegmentWriter`: writes the text of a segment with a model and checks it, or makes a digest."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ T = TypeVar("T")
 
 
 class UnfitSummary(Exception):
-    """The answer, and its repair, were not fit to be kept; `reason` is a word for the metrics."""
+    """The answer of the model, and its repair, were rejected; `reason` is a word for the metrics."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -96,7 +96,7 @@ class UnfitSummary(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentDraft:
-    """A text that may stand for its source, and what it cost."""
+    """An accepted text of a segment, and what it cost."""
 
     text: str
     tokens: int
@@ -134,7 +134,7 @@ class RecordLayout:
 
 @dataclass(frozen=True, slots=True)
 class SummarySource:
-    """What a segment stands for, its tokens and key identifiers, and what else the model is shown."""
+    """The source of a segment, its tokens and key identifiers, and what else the model is shown."""
 
     text: str
     tokens: int
@@ -242,7 +242,7 @@ class SegmentWriter:
         cached: CachedRequest | None = None,
         outdated: Sequence[str] = (),
     ) -> SegmentDraft:
-        """One segment in place of several; without a model it leaves out the facts that no longer hold."""
+        """Merge several segments into one; without a model, facts that no longer hold are left out."""
         texts = [segment.text for segment in segments]
         source = "\n\n".join(texts)
         tokens = counter.count_text(source)
@@ -275,7 +275,7 @@ class SegmentWriter:
         counter: TokenCounter,
         cached: CachedRequest | None,
     ) -> SegmentDraft:
-        """One segment in place of several, section by section; only what is written anew asks the model."""
+        """Merge several segments section by section; the model is called only for sections to rewrite."""
         texts = [segment.text for segment in segments]
         merge = SectionMerge.of(texts, schema)
         # Items that are kept word for word leave less to be shortened than a record that is written anew.
@@ -368,7 +368,7 @@ class SegmentWriter:
         try:
             return await self._write(after, source, counter)
         except CallFailed:
-            # The same model would only fail again.
+            # The same model would fail again.
             if reader is model:
                 raise
         except (PromptTooLong, UnfitSummary):
@@ -463,7 +463,7 @@ class SegmentWriter:
         return await run_or_offload(is_short, judge_reply), lines
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:
-        """Ask, and let the breaker know what came of it, unless it is another model's."""
+        """Call the model and report the result to the breaker, unless that belongs to another model."""
         settings = self.settings
         model = self._model if prompt.context is None else settings.reader
         own = model is self._model

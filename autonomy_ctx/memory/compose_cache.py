@@ -1,10 +1,9 @@
 """`ComposeCache`: results of composing for the conversations that were used last.
 
-A context is mostly the one before it, with a few messages more. So whoever takes part in composing (a
-section, a template) keeps what it worked out for a conversation here, with what it depends on, and goes on
-from there the next time. Nothing here is a source: whoever reads a state compares what it was made from
-(the head of the log, its own options) with what is there now, and works everything out anew where these
-differ.
+A context is mostly the same as the one before it, plus a few messages. So sections and templates store their
+results for a conversation here, together with what the results depend on, and continue from there the next
+time. The cache is never the source of truth: a reader compares what a state was made from (the head of the
+log, its own options) with the current values, and computes everything again if they differ.
 
 There is one cache for each memory, by agent, scope and conversation, with one bound in bytes for all of it.
 Every deletion empties all of them (`items/text_cache.py`): forks, and other memories on the same store, may

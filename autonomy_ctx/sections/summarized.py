@@ -394,7 +394,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         elif len(snapshot.entries) > limits.hard - limits.batch and settings.model is not None:
             self._background.start(partial(self._prepare_digest, memory, key, snapshot, count))
         self._note_lag(store_key, snapshot)
-        # Provisional segments are owed real ones.
+        # Provisional segments must be replaced by written ones.
         if (
             known.is_due
             or snapshot.state.covered > snapshot.state.written
@@ -654,7 +654,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 self.config, window, reader=self._reader, budget=self._budget, room=room
             )
         except ValueError as error:
-            # A turn must not fail for it: the limits that were known stay.
+            # This must not fail the turn: the known limits stay.
             logger.warning("the limits of summaries cannot follow the model's context window: %s", error)
 
     def _note_lag(self, store_key: StoreKey, snapshot: ConversationSnapshot) -> None:

@@ -74,7 +74,7 @@ class LastRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A request whose messages are stored, and the context to send in its place."""
+    """A request whose messages are stored, and the context to send instead."""
 
     request: ClientRequest
     key: Key
@@ -117,7 +117,7 @@ class Conversations:
         self._active: Counter[Key] = Counter()
 
     async def begin(self, scope: str, request: ClientRequest, *, max_tokens: int | None) -> Exchange:
-        """Store what is new of a request, and compose what is sent in its place."""
+        """Store the new messages of a request, and compose the context to send instead."""
         if request.previous_response is not None:
             key, after = await self._find_response(scope, request.previous_response)
             async with self._lock(key):

@@ -1,8 +1,8 @@
 """What a client's messages are beside a log: known, new, sent again, or another past. Pure functions.
 
-Clients of the OpenAI API send all of a history, the end of it, or only what is new. A message is compared by
-what it says, not by how it is written: a client drops the thinking of an answer, writes a text as a list of
-parts, or formats the arguments of a call anew.
+Clients of the OpenAI API send a whole history, its end, or only new messages. Messages are compared by
+content, not by format: a client may drop the thinking of an answer, write a text as a list of parts, or
+format the arguments of a call differently.
 """
 
 from __future__ import annotations
