@@ -47,6 +47,7 @@ MAX_CACHED_WORDS = 4096
 MAX_CACHED_CLAUSES = 2048
 MAX_VALUE_WORDS = 12
 MAX_VALUE_CHARACTERS = 60
+MAX_NOW_WORDS = 16  # in an assistant's sentence about the present
 STEM_LENGTH = 6
 MAX_SUBJECT_WORDS = 7
 MAX_OPENING_WORDS = 6  # before a question: "quick one:", "by the way,"
@@ -569,6 +570,36 @@ def _concept_names() -> dict[str, str]:
         for group in fact_words.CONCEPTS
         for word in group.split()
     }
+
+
+def is_arranged(clause: Clause) -> bool:
+    """Whether an assistant says when or for how much something is that it arranged."""
+    attributes = {stem_word(word) for word in word_set("REPORTED_ATTRIBUTES")}
+    return (
+        clause.subject is not None
+        and clause.subject.attribute in attributes
+        and bool(find_numbers(clause.text))
+    )
+
+
+def assigns_purpose(clause: Clause) -> bool:
+    """Whether something is chosen for a purpose or in place of something else: "use APA 7 for citations"."""
+    return clause.has("change") or any(word.folded in word_set("PURPOSES") for word in clause.words[2:])
+
+
+def says_now(clause: Clause) -> bool:
+    """Whether an assistant says in a few words what a figure is now."""
+    is_now = any(word.folded in word_set("NOW_WORDS") for word in clause.words)
+    return is_now and len(clause.words) <= MAX_NOW_WORDS and bool(clause.quantities)
+
+
+def is_about_all(clause: Clause) -> bool:
+    """Whether a clause is about every case or none: "plan nothing for which the dog has to stay alone"."""
+    return any(word.folded in word_set("RULING_WORDS") for word in clause.words)
+
+
+def is_own(clause: Clause) -> bool:
+    return any(word.folded in word_set("FIRST_PERSON") for word in clause.words[:4])
 
 
 def number_shape(number: str) -> str:

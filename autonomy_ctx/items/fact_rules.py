@@ -19,10 +19,14 @@ from autonomy_ctx.items.fact_clauses import (
     BRACKETED_DATE,
     Clause,
     Subject,
+    assigns_purpose,
     find_codes,
     find_numbers,
     has_value,
+    is_about_all,
+    is_arranged,
     is_numbered,
+    is_own,
     is_same_quantity,
     is_same_subject,
     names_attribute,
@@ -30,9 +34,9 @@ from autonomy_ctx.items.fact_clauses import (
     old_value,
     phrase_table,
     read_clause,
+    says_now,
     shared_part,
     split_clauses,
-    stem_word,
     word_set,
 )
 from autonomy_ctx.items.fact_completion import completion, is_bare_report
@@ -66,7 +70,6 @@ MAX_COMPARED_FACTS = (
 MAX_ACCEPTANCE_WORDS = 12
 MAX_ACKNOWLEDGEMENT_WORDS = 25
 MAX_BARE_REPLY_WORDS = 3  # "Sure." and the like
-MAX_NOW_WORDS = 16  # in an assistant's sentence about the present
 LAST_GOAL_POSITION = 6  # "I want to ..." is the goal of a conversation only at its beginning
 MIN_SHARED = 0.5
 MIN_SHARED_BY_VALUES = 0.3
@@ -232,11 +235,11 @@ class _Finder:
                     continue
                 if clause.has("artifact") and (made := find_codes(sentence.text)):
                     room -= self._add_artifact(position, message, sentence.text, made, is_action=False)
-                elif clause.subject and (clause.has("change", "report") or _is_arranged(clause)):
+                elif clause.subject and (clause.has("change", "report") or is_arranged(clause)):
                     is_replaced = self._replace_value(position, message, clause)
-                    if not is_replaced and _is_arranged(clause):
+                    if not is_replaced and is_arranged(clause):
                         kind = "value"
-                elif (_says_now(clause) or clause.has("change")) and self._is_known_figure(clause):
+                elif (says_now(clause) or clause.has("change")) and self._is_known_figure(clause):
                     room -= self._set_value(position, message, clause)
                 elif clause.has("agreement"):
                     kind = "decision"
@@ -303,7 +306,7 @@ class _Finder:
             if len(stated.words) < 3 or not stated.content or is_numbered(stated):
                 continue
             is_polite = any(word.folded in word_set("POLITE_WORDS") for word in stated.words)
-            if clause.has("ack open") or (stated.has("duty") and _is_own(stated)):
+            if clause.has("ack open") or (stated.has("duty") and is_own(stated)):
                 self._add(said_at, said, "open", stated)
             elif stated.quantities or find_codes(stated.text):
                 self._set_value(said_at, said, stated)
@@ -327,7 +330,7 @@ class _Finder:
 
     def _is_known_figure(self, clause: Clause) -> bool:
         """Whether an assistant's figure is of something that has a value, or is plainly the newest."""
-        is_plain = _says_now(clause) and clause.has("change") and not find_codes(clause.text)
+        is_plain = says_now(clause) and clause.has("change") and not find_codes(clause.text)
         is_same = clause.subject is not None and self._same_value(clause.subject) is not None
         return is_plain or is_same or self._same_quantity(clause) is not None
 
@@ -392,12 +395,12 @@ class _Finder:
         if clause.has("open") or (clause.has("later") and (is_request or clause.has("duty", "wish"))):
             return "open"
         if (clause.has("due", "inquiry") or is_undone(clause)) and not (
-            clause.has("rule") and _rules(clause)
+            clause.has("rule") and is_about_all(clause)
         ):
             return "open"
         if clause.has("memory") and (clause.has("duty") or ": " in clause.text):
             return "open"
-        if clause.has("duty") and clause.has("before") and not clause.has("condition") and _is_own(clause):
+        if clause.has("duty") and clause.has("before") and not clause.has("condition") and is_own(clause):
             return "open"
         if clause.content and (clause.has("rule") or is_universal(clause)):
             return "rule"
@@ -405,7 +408,7 @@ class _Finder:
             return None
         if clause.has("preference"):
             return "preference"
-        if clause.has("decision") or (clause.has("choice") and _assigns(clause)):
+        if clause.has("decision") or (clause.has("choice") and assigns_purpose(clause)):
             # "Let's go with that" says nothing by itself.
             return "decision" if clause.content else None
         if clause.has("goal", "wish") and self._may_be_goal(position, clause):
@@ -622,44 +625,14 @@ def _repeats_value(clause: Clause, known: _HoldingFact) -> bool:
     return known.clause.content <= clause.content and not clause.has("change")
 
 
-def _is_arranged(clause: Clause) -> bool:
-    """Whether an assistant says when or for how much something is that it arranged."""
-    attributes = {stem_word(word) for word in word_set("REPORTED_ATTRIBUTES")}
-    return (
-        clause.subject is not None
-        and clause.subject.attribute in attributes
-        and bool(find_numbers(clause.text))
-    )
-
-
-def _assigns(clause: Clause) -> bool:
-    """Whether something is chosen for a purpose or in place of something else: "use APA 7 for citations"."""
-    return clause.has("change") or any(word.folded in word_set("PURPOSES") for word in clause.words[2:])
-
-
 def _may_replace(clause: Clause, old: _HoldingFact) -> bool:
     """Whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
     return old.kind != "value" or has_value(clause.text, clause.words) or bool(clause.quantities)
 
 
-def _says_now(clause: Clause) -> bool:
-    """Whether an assistant says in a few words what a figure is now."""
-    is_now = any(word.folded in word_set("NOW_WORDS") for word in clause.words)
-    return is_now and len(clause.words) <= MAX_NOW_WORDS and bool(clause.quantities)
-
-
 def _has_code(text: str) -> bool:
     """Whether a text names a thing by letters and figures, not only an amount."""
     return any(any(map(str.isalpha, code)) for code in find_codes(text))
-
-
-def _rules(clause: Clause) -> bool:
-    """Whether a clause is about every case or none: "plan nothing for which the dog has to stay alone"."""
-    return any(word.folded in word_set("RULING_WORDS") for word in clause.words)
-
-
-def _is_own(clause: Clause) -> bool:
-    return any(word.folded in word_set("FIRST_PERSON") for word in clause.words[:4])
 
 
 # -- texts ----------------------------------------------------------------------------------------------
