@@ -27,6 +27,8 @@ from autonomy_ctx.memory.store import Key
 MAX_BYTES = 64_000_000
 # Of a store that is not in this process; so many windows are kept of it, too (`window_cache`).
 STORED_CONVERSATIONS = 256
+# So many conversations and owners are noted as composed once; then the notes begin anew.
+COMPOSED_ONCE = 1024
 # A state takes about so much by itself, and for each of its messages: references, a position, a count.
 STATE_BYTES, REFERENCE_BYTES = 1_000, 40
 # A message that nothing else keeps takes so much, besides its text.
@@ -56,8 +58,8 @@ class ComposeCache:
         self._max_bytes = max_bytes
         self._least_bytes = 0 if resident else max_bytes // STORED_CONVERSATIONS
         self._conversations: OrderedDict[tuple[str, str, str], _Conversation] = OrderedDict()
-        # Of a store elsewhere, who has composed which conversations once; see `admits`.
-        self._composed_once: OrderedDict[tuple[int, Key], None] = OrderedDict()
+        # Who has composed which conversations once; see `admits`.
+        self._composed_once: set[tuple[int, tuple[str, str, str]]] = set()
         self._lock = threading.Lock()
         self.size = 0
         # Grows when something is forgotten: what was read before that may not be kept any more.
@@ -79,19 +81,18 @@ class ComposeCache:
             return None
         return found.states.get(owner)
 
-    def admits(self, owner: int, key: Key) -> bool:
-        """Whether a state is worth keeping: of a store elsewhere, from the second time on.
+    def admits(self, owner: int, key: tuple[str, str, str]) -> bool:
+        """Whether a state is worth keeping: from the second time on.
 
-        Without its window, which is kept for few conversations, a state saves little; and many are
-        composed once in a while.
+        Where many conversations are composed once in a while, keeping would cost more than it saves. They
+        are noted without the lock: each step is one of Python's own, and a note that is lost costs nothing.
         """
         once = (owner, key)
-        if self.resident or key in self._conversations or once in self._composed_once:
+        if once in self._composed_once or key in self._conversations:
             return True
-        with self._lock:
-            self._composed_once[once] = None
-            if len(self._composed_once) > 2 * STORED_CONVERSATIONS:
-                self._composed_once.popitem(last=False)
+        if len(self._composed_once) >= COMPOSED_ONCE:
+            self._composed_once.clear()
+        self._composed_once.add(once)
         return False
 
     def put(self, owner: int, key: Key, state: Any, size: int, epoch: int) -> None:
@@ -156,6 +157,10 @@ class ComposeStates(Generic[T]):
         found: T | None = cache.get(self._owner, key)
         return found
 
+    def admits(self, cache: ComposeCache, key: tuple[str, str, str]) -> bool:
+        """Whether a state is worth making: from the second time on that a conversation is composed."""
+        return cache.admits(self._owner, key)
+
     def put(
         self,
         cache: ComposeCache,
@@ -170,7 +175,5 @@ class ComposeStates(Generic[T]):
 
         `epoch` is that of the cache before anything was read for it.
         """
-        if not cache.admits(self._owner, key):
-            return
         size = STATE_BYTES + REFERENCE_BYTES * references + MESSAGE_BYTES * len(texts)
         cache.put(self._owner, key, state, size + sum(map(approximate_length, texts)), epoch)

@@ -118,6 +118,8 @@ class ConversationLog:
     def between(self, after: int, before: int | None, limit: int | None) -> list[Entry]:
         """The newest `limit` entries between two positions."""
         found = _slice(self.entries, after, before, limit)
+        if not self.shared:
+            return found
         for log, first, last in reversed(self.shared):
             if last <= after or (limit is not None and len(found) >= limit):
                 break
@@ -195,6 +197,9 @@ def shared_positions(fork: ConversationLog, owner: ConversationLog, positions: s
 
 
 def _slice(entries: list[Entry], after: int, before: int | None, limit: int | None) -> list[Entry]:
+    if not entries or entries[-1].position <= after:
+        # Nothing was said since, as often when a context is composed.
+        return []
     start = bisect_right(entries, after, key=_position) if after else 0
     stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
     if limit is not None:

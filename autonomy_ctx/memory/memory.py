@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -316,8 +316,14 @@ class Memory(AsyncResource):
         check_int("limit", limit, least=0, most=MAX_POSITION, optional=True)
         check_int("after", after, least=0, most=MAX_POSITION)
         check_int("before", before, least=0, most=MAX_POSITION, optional=True)
+        return await self.read_key(key, after=after, before=before, limit=limit)
+
+    def read_key(
+        self, key: Key, *, after: int = 0, before: int | None = None, limit: int | None = None
+    ) -> Awaitable[Window]:
+        """The same for a key that is known to be valid, such as in a section; numbers are not checked."""
         self._metrics["reads"] += 1
-        return await self._log.read(key, after=after, before=before, limit=limit)
+        return self._log.read(key, after=after, before=before, limit=limit)
 
     async def head(self, scope: str, conversation: str) -> Head:
         """The state of a conversation (last position, counts), without reading its messages."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, find_window_start, get_tool_result_id, orphaned_results
-from autonomy_ctx.items.message import ChatRole, Message
+from autonomy_ctx.items.message import TOOL, USER, Message
 from autonomy_ctx.memory.compose_cache import ComposeStates
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, make_key
@@ -29,6 +30,9 @@ from autonomy_ctx.validation import check_int
 
 MessageFilter = Callable[[dict[str, Any]], bool]
 MessageTransform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
+# Of an entry; for tuples of many, without a step of Python for each.
+_position_of: Callable[[Entry], int] = itemgetter(0)
+_message_of: Callable[[Entry], Message] = itemgetter(1)
 
 
 class _KnownHistory(NamedTuple):
@@ -38,16 +42,8 @@ class _KnownHistory(NamedTuple):
     head: Head
     max_messages: int | None
     contribution: Contribution
-
-    def is_all_of(self, memory: Memory, head: Head) -> bool:
-        """Whether nothing was said or deleted since."""
-        known = self.head
-        return (
-            known.position == head.position
-            and known.generation == head.generation
-            and known.count == head.count
-            and self.identity == memory.store.identity
-        )
+    # With `max_messages`: so many of the newest entries and one more.
+    page: Sequence[Entry] = ()
 
     def goes_on_in(self, memory: Memory, head: Head, new: int) -> bool:
         """Whether so many entries are all that came since, and nothing was deleted."""
@@ -100,7 +96,7 @@ class ConversationHistorySection(ContributingSection):
         key, epoch = make_key(memory.agent, scope, conversation), memory.compose_cache.epoch
         known = self._states.get(memory.compose_cache, key)
         if known is not None and known.max_messages is None:
-            head, new = await memory.read(scope, conversation, after=known.head.position)
+            head, new = await memory.read_key(key, after=known.head.position)
             if known.goes_on_in(memory, head, len(new)):
                 if not new:
                     return known.contribution
@@ -108,39 +104,68 @@ class ConversationHistorySection(ContributingSection):
                 found = extend_contribution(known.contribution, messages, positions)
                 self._keep(memory, key, epoch, head, None, found)
                 return found
-        head, entries = await memory.read(scope, conversation)
+        head, entries = await memory.read_key(key)
         found = await self._select(head, entries)
         self._keep(memory, key, epoch, head, None, found)
         return found
 
     async def _reuse(self, memory: Memory, scope: str, conversation: str, limit: int) -> Contribution:
         """The newest messages: the same as before while the log is, with the same limit."""
-        epoch = memory.compose_cache.epoch
+        key, epoch = make_key(memory.agent, scope, conversation), memory.compose_cache.epoch
+        known = self._states.get(memory.compose_cache, key)
         # One more than shown: what stands before the window tells whether it may start there.
-        head, page = await memory.read(scope, conversation, limit=limit + 1)
-        known = self._states.get(memory.compose_cache, (memory.agent, scope, conversation))
-        if known is not None and known.max_messages == limit and known.is_all_of(memory, head):
-            return known.contribution
-        found = await self._select(head, await self._find_window(memory, scope, conversation, head, page))
-        self._keep(memory, Key(memory.agent, scope, conversation), epoch, head, limit, found)
+        size = limit + 1
+        page: Sequence[Entry] | None = None
+        if known is not None and known.max_messages == limit:
+            head, new = await memory.read_key(key, after=known.head.position, limit=size)
+            if known.goes_on_in(memory, head, len(new)):
+                if not new:
+                    return known.contribution
+                page = [*known.page, *new][-size:]
+        if page is None:
+            head, page = await memory.read_key(key, limit=size)
+        window = _newest_window(head, page, limit)
+        if window is None:
+            window = await self._find_window(memory, scope, conversation, head, page)
+        found = self._contribution(head, window, tuple(map(_message_of, window)))
+        self._keep(memory, key, epoch, head, limit, found, page)
         return found
 
     def _keep(
-        self, memory: Memory, key: Key, epoch: int, head: Head, limit: int | None, found: Contribution
+        self,
+        memory: Memory,
+        key: Key,
+        epoch: int,
+        head: Head,
+        limit: int | None,
+        found: Contribution,
+        page: Sequence[Entry] = (),
     ) -> None:
-        cache, state = memory.compose_cache, _KnownHistory(memory.store.identity, head, limit, found)
-        texts = () if cache.resident else found.messages
-        self._states.put(cache, key, state, epoch=epoch, references=len(found.messages), texts=texts)
+        cache = memory.compose_cache
+        if not self._states.admits(cache, key):
+            return
+        state = _KnownHistory(memory.store.identity, head, limit, found, page)
+        texts = () if cache.resident else (*found.messages, *[entry.message for entry in page[:1]])
+        references = len(found.messages) + len(page)
+        self._states.put(cache, key, state, epoch=epoch, references=references, texts=texts)
 
     async def _select(self, head: Head, entries: Sequence[Entry]) -> Contribution:
         """The entries, each transformed, and what is not among them."""
+        messages = tuple(map(_message_of, entries))
+        if self.transform_fn is not None:
+            messages = tuple(
+                [self._transform(message) async for some in Chunks(messages) for message in some]
+            )
+        return self._contribution(head, entries, messages)
+
+    def _contribution(
+        self, head: Head, entries: Sequence[Entry], messages: tuple[Message, ...]
+    ) -> Contribution:
+        """The messages of entries, and what is not among them."""
         omitted: tuple[Omission, ...] = ()
         if len(entries) < head.count:
             omitted = (_omission(head, entries, self._reason()),)
-        messages = [entry.message for entry in entries]
-        if self.transform_fn is not None:
-            messages = [self._transform(message) async for some in Chunks(messages) for message in some]
-        return Contribution(tuple(messages), tuple([entry.position for entry in entries]), omitted)
+        return Contribution(messages, tuple(map(_position_of, entries)), omitted)
 
     async def _read(self, memory: Memory, scope: str, conversation: str) -> tuple[Head, list[Entry]]:
         """Read backwards from the end, no further than the window needs."""
@@ -167,7 +192,7 @@ class ConversationHistorySection(ContributingSection):
         if start is None:
             start = find_window_start([entry.message for entry in entries], limit)
         window = entries[start:]
-        if head.last_user and all(entry.message.role is not ChatRole.USER for entry in window):
+        if head.last_user and all(entry.message.role is not USER for entry in window):
             newest = await memory.read(
                 scope, conversation, after=head.last_user - 1, before=head.last_user + 1
             )
@@ -184,8 +209,8 @@ class ConversationHistorySection(ContributingSection):
         window = entries
         if self.max_messages is not None:
             window = entries[find_window_start([entry.message for entry in entries], self.max_messages) :]
-        if all(entry.message.role is not ChatRole.USER for entry in window):
-            newest = [entry for entry in everything if entry.message.role is ChatRole.USER][-1:]
+        if all(entry.message.role is not USER for entry in window):
+            newest = [entry for entry in everything if entry.message.role is USER][-1:]
             window = await self._filter(newest) + window
         return Head(len(everything), len(everything)), window
 
@@ -210,6 +235,14 @@ class ConversationHistorySection(ContributingSection):
         return f"max_messages={self.max_messages}" + (" and filter_fn" if self.filter_fn else "")
 
 
+def _newest_window(head: Head, page: Sequence[Entry], limit: int) -> Sequence[Entry] | None:
+    """The newest entries, as they are shown without a filter; None when that takes more than the page."""
+    start = _window_start(page, limit)
+    if start is None or start == len(page) or head.last_user < page[start].position:
+        return None
+    return page[start:]
+
+
 def _window_start(entries: Sequence[Entry], limit: int) -> int | None:
     """Where the window starts, or None when that depends on what stands before the entries.
 
@@ -220,19 +253,23 @@ def _window_start(entries: Sequence[Entry], limit: int) -> int | None:
     if first <= 0:
         return None
     roles = [entry.message.role for entry in entries[first - 1 :]]
-    if ChatRole.TOOL not in roles and ChatRole.USER in roles[:2]:
+    if TOOL not in roles and USER in roles[:2]:
         return first
     messages = [entry.message for entry in entries]
     start = find_window_start(messages, limit)
-    spoken = any(message.role is ChatRole.USER for message in messages[: start + 1])
+    spoken = any(message.role is USER for message in messages[: start + 1])
     lost = orphaned_results(messages)
     return start if spoken and not any(get_tool_result_id(m) in lost for m in messages[start:]) else None
 
 
 def _omission(head: Head, entries: Sequence[Entry], reason: str) -> Omission:
     """What of the log is not among the entries."""
-    shown = {entry.position for entry in entries}
     last = head.position
-    while last in shown:
-        last -= 1
+    if entries and entries[-1].position == last and last - entries[0].position == len(entries) - 1:
+        # All of the newest, without a gap.
+        last = entries[0].position - 1
+    else:
+        shown = {entry.position for entry in entries}
+        while last in shown:
+            last -= 1
     return Omission(first=1, last=last, count=head.count - len(entries), reason=reason)

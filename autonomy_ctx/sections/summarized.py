@@ -414,8 +414,9 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
 
     def _keep(self, memory: Memory, key: Key, epoch: int, known: _KnownHistory) -> None:
         cache, found = memory.compose_cache, known.contribution
-        texts = [one for one in found.messages if not cache.resident or isinstance(one, Summary)]
-        self._known.put(cache, key, known, epoch=epoch, references=len(found.messages), texts=texts)
+        if self._known.admits(cache, key):
+            texts = [one for one in found.messages if not cache.resident or isinstance(one, Summary)]
+            self._known.put(cache, key, known, epoch=epoch, references=len(found.messages), texts=texts)
 
     def _learn_profile(self, memory: Memory, key: Key, snapshot: ConversationSnapshot, turn: int) -> None:
         """Learn from the message to answer, in the background: most conversations end before a summary."""

@@ -149,13 +149,31 @@ class SectionOutcome(NamedTuple):
     problem: str | None = None
 
 
-class SectionArguments(NamedTuple):
-    """What every section of one compose is called with."""
+class SectionPlan(NamedTuple):
+    """The sections of a template, and what about them is the same in every compose."""
 
-    memory: Any
-    scope: str
-    conversation: str
-    params: ComposeParams
+    sections: tuple[Section, ...]
+    options: tuple[SectionOptions, ...]
+    # Whether a section runs beside the others, and whether one has a limit of its own.
+    has_independent: bool
+    has_limits: bool
+    # Those that want to know what was made of their messages, and where they stand.
+    observers: tuple[tuple[int, ComposeObserver], ...]
+
+
+def plan_sections(section_options: Sequence[SectionOptions]) -> SectionPlan:
+    """The plan of sections in their order."""
+    return SectionPlan(
+        sections=tuple(options.section for options in section_options),
+        options=tuple(section_options),
+        has_independent=any(options.independent for options in section_options),
+        has_limits=any(options.max_tokens is not None for options in section_options),
+        observers=tuple(
+            (index, options.observer)
+            for index, options in enumerate(section_options)
+            if options.observer is not None
+        ),
+    )
 
 
 _EMPTY_CONTRIBUTION = Contribution(())
@@ -164,61 +182,81 @@ DISABLED_OUTCOME = SectionOutcome(Contribution(()), 0.0)
 
 
 async def run_sections(
-    section_options: Sequence[SectionOptions], arguments: SectionArguments
+    plan: SectionPlan, memory: Any, scope: str, conversation: str, params: ComposeParams
 ) -> list[SectionOutcome]:
     """One outcome per section, in order. Independent sections run in parallel with the others."""
-    outcomes: list[SectionOutcome] = [DISABLED_OUTCOME] * len(section_options)
-    enabled = [index for index, options in enumerate(section_options) if is_enabled(options.section)]
-    beside = [index for index in enabled if section_options[index].independent]
-    if not beside:
-        for index in enabled:
-            outcomes[index] = await _run_section(section_options[index], arguments)
-        return outcomes
+    # Before the first one runs: a switch counts from the next context on.
+    enabled = [is_enabled(section) for section in plan.sections]
+    if plan.has_independent:
+        return await _run_beside(plan.options, enabled, memory, scope, conversation, params)
+    outcomes: list[SectionOutcome] = []
+    for options, runs in zip(plan.options, enabled, strict=True):
+        outcomes.append(
+            await _run_section(options, memory, scope, conversation, params) if runs else DISABLED_OUTCOME
+        )
+    return outcomes
 
+
+async def _run_beside(
+    section_options: Sequence[SectionOptions],
+    enabled: Sequence[bool],
+    memory: Any,
+    scope: str,
+    conversation: str,
+    params: ComposeParams,
+) -> list[SectionOutcome]:
+    """The same where some are independent: these in tasks of their own, the others one after the other."""
+    outcomes: list[SectionOutcome] = [DISABLED_OUTCOME] * len(section_options)
     failures: list[SectionError] = []
 
     async def run(index: int) -> None:
         try:
-            outcomes[index] = await _run_section(section_options[index], arguments)
+            outcomes[index] = await _run_section(section_options[index], memory, scope, conversation, params)
         except SectionError as error:
             # Raised after the group has ended: users meet one error, not a group of one.
             failures.append(error)
             group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
-        for index in beside:
-            group.start_soon(run, index)
-        for index in enabled:
-            if index not in beside and not failures:
+        running = [index for index, runs in enumerate(enabled) if runs]
+        for index in running:
+            if section_options[index].independent:
+                group.start_soon(run, index)
+        for index in running:
+            if not section_options[index].independent and not failures:
                 await run(index)
     if failures:
         raise failures[0]
     return outcomes
 
 
-async def _run_section(options: SectionOptions, arguments: SectionArguments) -> SectionOutcome:
+async def _run_section(
+    options: SectionOptions, memory: Any, scope: str, conversation: str, params: ComposeParams
+) -> SectionOutcome:
     """Run one section; only a required one may raise."""
     started = time.perf_counter()
     problem: str | None
     contribution = _EMPTY_CONTRIBUTION
     try:
         if options.timeout is None:
-            found = options.get_contribution(*arguments)
+            found = options.get_contribution(memory, scope, conversation, params)
             if found.__class__ is CoroutineType or inspect.isawaitable(found):
                 found = await found
             contribution = found if isinstance(found, Contribution) else await _read_messages(found)
             problem = contribution.problem
         else:
-            with anyio.move_on_after(options.timeout) as scope:
-                found = options.get_contribution(*arguments)
+            with anyio.move_on_after(options.timeout) as time_scope:
+                found = options.get_contribution(memory, scope, conversation, params)
                 if inspect.isawaitable(found):
                     found = await found
                 contribution = found if isinstance(found, Contribution) else await _read_messages(found)
             problem = (
-                f"took longer than {options.timeout:g} s" if scope.cancelled_caught else contribution.problem
+                f"took longer than {options.timeout:g} s"
+                if time_scope.cancelled_caught
+                else contribution.problem
             )
         if contribution.positions is not None:
-            arguments.params.composition.shown.append(contribution.positions)
+            params.composition.shown.append(contribution.positions)
     except Exception as error:
         if options.required:
             if isinstance(error, StoreError | InvalidKey):

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from itertools import chain
 from math import ceil
+from operator import is_
 from typing import Any, Literal, NamedTuple
 
 import anyio.lowlevel
@@ -19,7 +21,7 @@ from autonomy_ctx.hooks import Hook, fire, validate_hooks
 from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
-from autonomy_ctx.items.tokens import TokenCounter, token_counter_of
+from autonomy_ctx.items.tokens import TokenCounter, count_each, token_counter_of
 from autonomy_ctx.memory.compose_cache import ComposeCache, ComposeStates
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
@@ -42,10 +44,11 @@ from autonomy_ctx.template.composed import (
 )
 from autonomy_ctx.template.running import (
     DISABLED_OUTCOME,
-    SectionArguments,
     SectionOptions,
     SectionOutcome,
+    SectionPlan,
     is_enabled,
+    plan_sections,
     read_section_options,
     run_sections,
 )
@@ -55,20 +58,17 @@ from autonomy_ctx.validation import check_int
 class _KnownLayout(NamedTuple):
     """The layout of a context, and all that it follows from."""
 
-    section_options: Sequence[SectionOptions]
+    plan: SectionPlan
     outcomes: Sequence[SectionOutcome]
     # The names of the sections, how messages are counted, the limits: compared by value.
     conditions: tuple[Any, ...]
     layout: ContextLayout
 
     def is_still_right(
-        self,
-        section_options: Sequence[SectionOptions],
-        outcomes: Sequence[SectionOutcome],
-        conditions: tuple[Any, ...],
+        self, plan: SectionPlan, outcomes: Sequence[SectionOutcome], conditions: tuple[Any, ...]
     ) -> bool:
         """Whether the same sections gave the same, under the same conditions."""
-        if section_options is not self.section_options or conditions != self.conditions:
+        if plan is not self.plan or conditions != self.conditions:
             return False
         for outcome, known in zip(outcomes, self.outcomes, strict=True):
             if outcome.contribution is not known.contribution or outcome.problem != known.problem:
@@ -76,15 +76,16 @@ class _KnownLayout(NamedTuple):
         return True
 
 
-def fitted_section(
-    outcome: SectionOutcome, counts: Sequence[int], fitted: FittedSection | None
-) -> FittedSection:
-    """What a section shows: what a budget left, or all."""
-    if fitted is not None:
-        return fitted
-    found = outcome.contribution
-    positions = None if found.positions is None else tuple(found.positions)
-    return FittedSection(tuple(found.messages), counts, positions, (), ())
+def whole_sections(
+    outcomes: Sequence[SectionOutcome], counts: Sequence[Sequence[int]]
+) -> list[FittedSection]:
+    """What sections show without a budget, or within it: all."""
+    shown = []
+    for outcome, own in zip(outcomes, counts, strict=True):
+        found = outcome.contribution
+        positions = None if found.positions is None else tuple(found.positions)
+        shown.append(FittedSection(tuple(found.messages), own, positions, (), ()))
+    return shown
 
 
 def section_starts(pieces: Sequence[SectionSlice]) -> dict[int, list[tuple[int, int]]]:
@@ -113,6 +114,18 @@ def make_reports(
             zip(names, section_options, outcomes, shown, strict=True)
         )
     ]
+
+
+def make_reports_as_given(
+    names: Sequence[str],
+    section_options: Sequence[SectionOptions],
+    outcomes: Sequence[SectionOutcome],
+    counts: Sequence[Sequence[int]],
+) -> list[SectionReport]:
+    """The same where every section shows all it has, where it stands."""
+    shown = whole_sections(outcomes, counts)
+    pieces = arrange_as_given([one.messages for one in shown])
+    return make_reports(names, section_options, outcomes, shown, pieces)
 
 
 def _make_report(
@@ -196,10 +209,8 @@ class ContextTemplate(AsyncResource):
         self._layouts = ComposeStates[_KnownLayout]()
         # By the id of a section, which its options keep alive: the id cannot come to mean another one.
         self._section_options: dict[int, SectionOptions] = {}
-        # The options of all sections, as long as these are the same.
-        self._all_options: tuple[SectionOptions, ...] = ()
-        # Whether a section has a limit of its own: without any limit composing does nothing about them.
-        self._has_section_limits = False
+        # Of all sections, as long as these are the same.
+        self._plan = plan_sections(())
         for section in self.sections:
             self._options_of(section)
         for name, count in Counter(self.get_section_names()).items():
@@ -209,7 +220,7 @@ class ContextTemplate(AsyncResource):
     @property
     def section_options(self) -> list[SectionOptions]:
         """Each section with its options and what it offers, in order."""
-        return list(self._current_options())
+        return list(self._current_plan().options)
 
     def get_section(self, name: str) -> Any | None:
         """The first section with a name, or None."""
@@ -233,7 +244,7 @@ class ContextTemplate(AsyncResource):
             return False
         self.sections.remove(section)
         self._section_options.pop(id(section), None)
-        self._all_options = ()
+        self._plan = plan_sections(())
         return True
 
     def lint(self, composed: ComposedContext | None = None) -> list[CacheWarning]:
@@ -290,25 +301,24 @@ class ContextTemplate(AsyncResource):
         budget = None if max_tokens is None else self._budget(max_tokens, counter, tools)
         if budget is not None:
             shared.composition = replace(shared.composition, max_tokens=budget.limit)
-        section_options = self._current_options()
+        plan = self._current_plan()
         cache = memory.compose_cache if isinstance(memory, Memory) else None
         epoch = 0 if cache is None else cache.epoch
-        outcomes = await run_sections(section_options, SectionArguments(memory, scope, conversation, shared))
-        names, turn = [options.section.name for options in section_options], shared.composition.turn_position
+        outcomes = await run_sections(plan, memory, scope, conversation, shared)
+        names, turn = [section.name for section in plan.sections], shared.composition.turn_position
         conditions = (names, counter.name, factor, budget, turn, self.arrange)
-        known = None if cache is None else self._layouts.get(cache, (memory.agent, scope, conversation))
-        if known is not None and known.is_still_right(section_options, outcomes, conditions):
+        key = ("", scope, conversation) if cache is None else (memory.agent, scope, conversation)
+        known = None if cache is None else self._layouts.get(cache, key)
+        if known is not None and known.is_still_right(plan, outcomes, conditions):
             layout = known.layout
             if len(layout.messages) > CHUNK_SIZE:
                 # As while they are counted: others get their turn beside a long context.
                 await anyio.lowlevel.checkpoint()
         else:
-            layout = await self._make_layout(
-                names, section_options, outcomes, budget, Measure(counter, factor), turn
-            )
-            if cache is not None and all(outcome.contribution.is_frozen for outcome in outcomes):
-                state = _KnownLayout(section_options, outcomes, conditions, layout)
-                self._keep_layout(cache, Key(memory.agent, scope, conversation), epoch, state)
+            layout = await self._make_layout(names, plan, outcomes, budget, Measure(counter, factor), turn)
+            if cache is not None and self._layouts.admits(cache, key) and _are_final(outcomes):
+                state = _KnownLayout(plan, outcomes, conditions, layout)
+                self._keep_layout(cache, Key(*key), epoch, state)
         composed = context_of_layout(
             layout,
             [outcome.milliseconds for outcome in outcomes],
@@ -319,10 +329,10 @@ class ContextTemplate(AsyncResource):
             budget=None if budget is None else replace(budget, used=budget.tools + layout.tokens),
             params=shared,
         )
-        for options, outcome in zip(section_options, outcomes, strict=True):
-            if options.observer is not None and outcome is not DISABLED_OUTCOME:
+        for index, observer in plan.observers:
+            if outcomes[index] is not DISABLED_OUTCOME:
                 specs = [_tool_spec(tool) for tool in tools]
-                options.observer.note_composed(outcome.contribution, composed, specs)
+                observer.note_composed(outcomes[index].contribution, composed, specs)
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
@@ -341,22 +351,27 @@ class ContextTemplate(AsyncResource):
     async def _make_layout(
         self,
         names: Sequence[str],
-        section_options: Sequence[SectionOptions],
+        plan: SectionPlan,
         outcomes: Sequence[SectionOutcome],
         budget: BudgetReport | None,
         measure: Measure,
         turn_position: int | None,
     ) -> ContextLayout:
+        section_options = plan.options
         counts = [await _count_messages(measure, outcome.contribution) for outcome in outcomes]
-        fitted: Sequence[FittedSection | None] = [None] * len(section_options)
-        if self._has_section_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
-            fitted = await _fit_contributions(
+        if plan.has_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
+            shown = await _fit_contributions(
                 section_options, outcomes, counts, budget, measure, turn_position=turn_position
             )
-        shown = [
-            fitted_section(outcome, own, fit)
-            for outcome, own, fit in zip(outcomes, counts, fitted, strict=True)
-        ]
+        elif self.arrange == "given" and _are_final(outcomes):
+            # Nothing is cut and nothing moved, as in most contexts: then the rest can wait for a report.
+            return ContextLayout(
+                tuple(chain.from_iterable([outcome.contribution.messages for outcome in outcomes])),
+                tuple(chain.from_iterable(counts)),
+                partial(make_reports_as_given, names, section_options, outcomes, counts),
+            )
+        else:
+            shown = whole_sections(outcomes, counts)
         pieces = self._arrange(section_options, shown)
         messages: list[Message] = []
         shown_counts: list[int] = []
@@ -416,22 +431,30 @@ class ContextTemplate(AsyncResource):
             if options.closeable is not None:
                 await close_resource(options.closeable)
 
-    def _current_options(self) -> tuple[SectionOptions, ...]:
-        """The options of all sections: the same object while the sections are the same."""
-        known, sections = self._all_options, self.sections
-        if [id(options.section) for options in known] != [id(section) for section in sections]:
-            known = self._all_options = tuple([self._options_of(section) for section in sections])
-        return known
+    def _current_plan(self) -> SectionPlan:
+        """All sections with their options: the same object while the sections are the same."""
+        plan, sections = self._plan, self.sections
+        if len(plan.sections) != len(sections) or not all(map(is_, plan.sections, sections)):
+            plan = self._plan = plan_sections([self._options_of(section) for section in sections])
+        return plan
 
     def _options_of(self, section: Any) -> SectionOptions:
         known = self._section_options.get(id(section))
         if known is None:
             known = self._section_options[id(section)] = read_section_options(section)
-            self._has_section_limits |= known.max_tokens is not None
         return known
 
     def __repr__(self) -> str:
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
+
+
+def _are_final(outcomes: Sequence[SectionOutcome]) -> bool:
+    """Whether what the sections gave cannot change any more."""
+    return all(map(_is_final, outcomes))
+
+
+def _is_final(outcome: SectionOutcome) -> bool:
+    return outcome.contribution.is_frozen
 
 
 async def _count_messages(measure: Measure, contribution: Contribution) -> tuple[int, ...]:
@@ -439,11 +462,11 @@ async def _count_messages(measure: Measure, contribution: Contribution) -> tuple
     counter, factor, messages = measure.counter, measure.factor, contribution.messages
     known = known_counts(contribution, counter.name)
     if len(known) < len(messages):
-        count, new = counter.count_uncalibrated, messages[len(known) :]
+        new = messages[len(known) :] if known else messages
         if len(new) <= CHUNK_SIZE:
-            known = (*known, *map(count, new))
+            known = (*known, *count_each(counter, new))
         else:
-            known = (*known, *[count(message) async for some in Chunks(new) for message in some])
+            known = (*known, *[count async for some in Chunks(new) for count in count_each(counter, some)])
         note_counts(contribution, counter.name, known)
     return known if factor == 1.0 else tuple([ceil(tokens * factor) for tokens in known])
 

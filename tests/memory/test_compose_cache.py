@@ -15,6 +15,7 @@ from autonomy_ctx import (
     SummarizedHistorySection,
 )
 from autonomy_ctx.memory.compose_cache import (
+    COMPOSED_ONCE,
     MESSAGE_BYTES,
     REFERENCE_BYTES,
     STATE_BYTES,
@@ -31,22 +32,30 @@ def key(name: str, scope: str = "ana") -> Key:
 
 
 def put(states: ComposeStates[str], cache: ComposeCache, place: Key, state: str, messages: int = 0) -> None:
-    states.put(cache, place, state, epoch=cache.epoch, references=messages)
+    if states.admits(cache, place):
+        states.put(cache, place, state, epoch=cache.epoch, references=messages)
+
+
+def put_again(
+    states: ComposeStates[str], cache: ComposeCache, place: Key, state: str, messages: int = 0
+) -> None:
+    for _ in range(2):
+        put(states, cache, place, state, messages)
 
 
 def test_the_oldest_conversations_go_when_the_bytes_are_used_up() -> None:
     cache, states = ComposeCache(resident=True, max_bytes=4 * STATE_BYTES), ComposeStates[str]()
     for name in "abcd":
-        put(states, cache, key(name), name)
+        put_again(states, cache, key(name), name)
     assert states.get(cache, key("a")) == "a"
-    put(states, cache, key("e"), "e")
+    put_again(states, cache, key("e"), "e")
     assert [states.get(cache, key(name)) for name in "abcde"] == ["a", None, "c", "d", "e"]
     assert cache.size == 4 * STATE_BYTES
 
 
 def test_a_state_weighs_its_references_and_the_texts_that_nothing_else_has() -> None:
     cache, states = ComposeCache(resident=True), ComposeStates[str]()
-    put(states, cache, key("a"), "short")
+    put_again(states, cache, key("a"), "short")
     put(states, cache, key("a"), "long", messages=10)
     assert cache.size == STATE_BYTES + 10 * REFERENCE_BYTES
     alone = Message("user", "x" * 500)
@@ -56,30 +65,54 @@ def test_a_state_weighs_its_references_and_the_texts_that_nothing_else_has() -> 
 
 def test_what_is_larger_than_all_may_be_is_not_kept() -> None:
     cache, states = ComposeCache(resident=True, max_bytes=5 * STATE_BYTES), ComposeStates[str]()
-    put(states, cache, key("a"), "small")
-    put(states, cache, key("b"), "large", messages=10 * STATE_BYTES)
+    put_again(states, cache, key("a"), "small")
+    put_again(states, cache, key("b"), "large", messages=10 * STATE_BYTES)
     assert (states.get(cache, key("a")), states.get(cache, key("b"))) == ("small", None)
     put(states, cache, key("a"), "grown", messages=10 * STATE_BYTES)
     assert (len(cache), cache.size) == (0, 0)
 
 
-def test_of_a_store_on_disk_what_is_used_again_is_kept_for_as_many_conversations_as_windows() -> None:
-    cache, states = ComposeCache(resident=False), ComposeStates[str]()
+@pytest.mark.parametrize("resident", [True, False])
+def test_what_is_used_again_is_kept_on_disk_for_as_many_conversations_as_windows(resident: bool) -> None:
+    cache, states = ComposeCache(resident=resident), ComposeStates[str]()
     for number in range(STORED_CONVERSATIONS + 10):
         put(states, cache, key(f"c{number}"), "first")
         assert states.get(cache, key(f"c{number}")) is None
         put(states, cache, key(f"c{number}"), "second")
         assert states.get(cache, key(f"c{number}")) == "second"
-    assert len(cache) == STORED_CONVERSATIONS
+    assert len(cache) == (STORED_CONVERSATIONS + 10 if resident else STORED_CONVERSATIONS)
+
+
+def test_many_conversations_that_are_used_once_leave_a_bounded_number_of_names() -> None:
+    cache, states = ComposeCache(resident=True), ComposeStates[str]()
+    names = [key(f"c{number}") for number in range(3 * COMPOSED_ONCE)]
+    for name in names:
+        put(states, cache, name, "first")
+    assert (len(cache), cache.size) == (0, 0)
+    assert len(cache._composed_once) <= COMPOSED_ONCE
+    # The last one is known, and a deletion takes its name away.
+    put(states, cache, names[-1], "second")
+    assert states.get(cache, names[-1]) == "second"
+    cache.forget(conversation=names[-1].conversation)
+    assert not cache._composed_once
+
+
+async def test_a_context_that_is_composed_once_leaves_no_state(memory: Memory) -> None:
+    template = ContextTemplate([ConversationHistorySection(max_messages=2)])
+    await memory.append("ana", "trip", Message("user", "hello"))
+    await template.compose(memory, "ana", "trip")
+    assert len(memory.compose_cache) == 0
+    await template.compose(memory, "ana", "trip")
+    assert len(memory.compose_cache) == 1
 
 
 def test_owners_and_scopes_do_not_meet() -> None:
     cache, one, other = ComposeCache(resident=True), ComposeStates[str](), ComposeStates[str]()
-    put(one, cache, key("a", "ana"), "one")
+    put_again(one, cache, key("a", "ana"), "one")
     assert other.get(cache, key("a", "ana")) is None
     assert one.get(cache, key("a", "ben")) is None
-    put(other, cache, key("a", "ana"), "other")
-    put(one, cache, key("a", "ben"), "ben")
+    put_again(other, cache, key("a", "ana"), "other")
+    put_again(one, cache, key("a", "ben"), "ben")
     cache.forget(scope="ana")
     assert [states.get(cache, key("a", "ana")) for states in (one, other)] == [None, None]
     assert one.get(cache, key("a", "ben")) == "ben"

@@ -243,8 +243,8 @@ MUTANTS = [
     Mutant(
         "sections run in their order",
         "template/running.py",
-        "        for index in enabled:\n            outcomes[index]",
-        "        for index in reversed(enabled):\n            outcomes[index]",
+        "in zip(plan.options, enabled, strict=True):\n        outcomes.append(\n",
+        "in [*zip(plan.options, enabled, strict=True)][::-1]:\n        outcomes.insert(\n            0,\n",
         "tests/template/test_template.py",
     ),
     Mutant(
@@ -475,15 +475,36 @@ MUTANTS = [
     Mutant(
         "a window is taken anew when something was said",
         "sections/history.py",
-        "known.max_messages == limit and known.is_all_of(memory, head)",
-        "known.max_messages == limit",
+        "                if not new:\n                    return known.contribution\n                page",
+        "                if True:\n                    return known.contribution\n                page",
         INCREMENTAL,
+    ),
+    Mutant(
+        "a window goes on from the newest entries that are known",
+        "sections/history.py",
+        "                page = [*known.page, *new][-size:]\n",
+        "                page = new\n",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a window is read anew when something was deleted",
+        "sections/history.py",
+        "limit=size)\n            if known.goes_on_in(memory, head, len(new)):",
+        "limit=size)\n            if True:",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a conversation that is composed once leaves no state",
+        "memory/compose_cache.py",
+        "        self._composed_once.add(once)\n        return False\n",
+        "        self._composed_once.add(once)\n        return True\n",
+        "tests/memory/test_compose_cache.py",
     ),
     Mutant(
         "a whole history is read anew when something was deleted",
         "sections/history.py",
-        "            if known.goes_on_in(memory, head, len(new)):",
-        "            if True:",
+        "known.head.position)\n            if known.goes_on_in(memory, head, len(new)):",
+        "known.head.position)\n            if True:",
         INCREMENTAL,
     ),
     Mutant(
