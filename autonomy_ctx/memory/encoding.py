@@ -8,7 +8,7 @@ bodies, and the rows of segments.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -176,6 +176,21 @@ def decode_entry(position: int, message_id: str, created: int, tokens: int, coun
     raise UnreadableRow(f"the message at position {position} cannot be read")
 
 
+def decode_entries(rows: Iterable[Sequence[Any]]) -> list[Entry]:
+    """The entries of many rows: position, id, time, tokens, counter, size and body of each."""
+    entries, position = [], 0
+    try:
+        for position, message_id, created, tokens, counter, _, body in rows:  # told below
+            message = decode_row(message_id, created, tokens, counter, body)
+            # What `Entry(...)` comes to, in two thirds of the time.
+            entries.append(tuple.__new__(Entry, (position, message)))
+        return entries
+    except ValueError:
+        pass
+    # Raised out here, without its cause: that might quote what users said.
+    raise UnreadableRow(f"the message at position {position} cannot be read")
+
+
 def check_complete(head: Head, after: int, limit: int | None, found: int) -> None:
     """Raise an error if messages are missing from a log."""
     if found != expected_count(head, after, limit, found):
@@ -245,9 +260,12 @@ def approximate_length(message: Message) -> int:
     form = message._source_form
     if type(form) is tuple:
         total = 0
-        # The number of the form comes first, which is nothing to speak of.
-        for value in form[1:]:
-            total += len(value) if type(value) is str else json_length(value)
+        for value in form:
+            if type(value) is str:
+                total += len(value)
+            elif type(value) is not int:
+                # Not the number of the form, which comes first.
+                total += json_length(value)
         return total
     if form is not None:
         return json_length(form)
