@@ -112,7 +112,7 @@ class SnapshotReader:
     async def read(
         self,
         memory: Memory,
-        key: Key,
+        store_key: StoreKey,
         limits: Limits,
         since: int | None = None,
         known: ConversationSnapshot | None = None,
@@ -123,7 +123,7 @@ class SnapshotReader:
         With `since`, entries after that position are read too, even if a segment covers them. A `known`
         snapshot with the same limits is returned if nothing has changed.
         """
-        store_key, store = make_store_key(memory.store, key), memory.store
+        key, store = store_key.key, memory.store
         limit = limits.hard + limits.batch + 1
         identity, state = self._states.get(store_key, (None, None))
         if identity != store.identity:
@@ -134,7 +134,7 @@ class SnapshotReader:
                 state = await store.summary(key)
                 self._states[store_key] = (store.identity, state)
             after = state.covered if since is None else min(since, state.covered)
-            window = await memory.read(key.scope, key.conversation, after=after, limit=limit)
+            window = await memory.read_key(key, after=after, limit=limit)
             if _same_summary(window.head, state.head):
                 break
             older, state = state, None
@@ -160,9 +160,7 @@ class SnapshotReader:
             and _starts_inside_group(entries, state.covered, limits)
         ):
             limit = 2 * len(entries)
-            page = await memory.read(
-                key.scope, key.conversation, after=state.covered, before=entries[0].position, limit=limit
-            )
+            page = await memory.read_key(key, after=state.covered, before=entries[0].position, limit=limit)
             if page.head.generation != window.head.generation:
                 break
             entries = [*page.entries, *entries]
@@ -243,4 +241,4 @@ def _skip_leading_results(entries: list[Entry], start: int) -> int:
 
 
 def _same_summary(head: Head, other: Head) -> bool:
-    return (head.generation, head.revision) == (other.generation, other.revision)
+    return head.generation == other.generation and head.revision == other.revision

@@ -68,7 +68,7 @@ class WindowCache:
             new = await self._log.read(key, after=cached.head.position, limit=MAX_WINDOW_MESSAGES)
             if cached.identity != self._log.identity:
                 cached = None
-            elif new.head != cached.head:
+            elif new.head is not cached.head and new.head != cached.head:
                 cached = self._extend(key, cached, new)
         if before is not None:
             return await self._read_before(key, cached, after, before, limit)
@@ -80,9 +80,12 @@ class WindowCache:
             self._put(key, _CachedWindow(self._log.identity, base, window.head, entries, size))
             return window
         self.hits += 1
+        if after >= cached.head.position:
+            # Nothing was said since, as often when a context is composed.
+            return Window(cached.head, [])
         entries = cached.entries[:] if limit is None else cached.entries[-limit:] if limit else []
         if entries and entries[0].position <= after:
-            entries = [entry for entry in entries if entry.position > after]
+            entries = entries[bisect_right(entries, after, key=_position) :]
         return Window(cached.head, entries)
 
     async def _read_before(

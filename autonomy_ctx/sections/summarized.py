@@ -164,7 +164,7 @@ class _KnownHistory(NamedTuple):
     # The name of the counter, and its calibration.
     counted_by: tuple[str, float]
     view: BoundedView
-    contribution: Contribution
+    contribution: _HistoryContribution
     is_due: bool
 
     def shows(
@@ -349,14 +349,14 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         def count(message: Message) -> int:
             return scaled(uncalibrated(message))
 
-        store_key = make_store_key(memory.store, key)
         waits = settings.swap is not eager
         epoch, known = memory.compose_cache.epoch, self._known.get(memory.compose_cache, key)
+        store_key = make_store_key(memory.store, key) if known is None else known.contribution.store_key
         if known is not None and known.settings is not settings:
             known = None
         snapshot = await self._snapshots.read(
             memory,
-            key,
+            store_key,
             limits,
             self._swap_tracker.covered(store_key) if waits else None,
             None if known is None else known.snapshot,
@@ -488,7 +488,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         view: BoundedView,
         count: CountMessage,
         newest: int,
-    ) -> Contribution:
+    ) -> _HistoryContribution:
         """Pins, the summary message, the user message to answer if it is older, and the window."""
         counter, window, last_hidden = memory.token_counter, view.window, view.last_hidden
         if newest and newest <= last_hidden:

@@ -268,7 +268,7 @@ MUTANTS = [
     Mutant(
         "a kept window is checked against the head",
         "memory/window_cache.py",
-        "            elif new.head != cached.head:",
+        "            elif new.head is not cached.head and new.head != cached.head:",
         "            elif False:",
         "tests/memory/test_hot.py",
     ),
