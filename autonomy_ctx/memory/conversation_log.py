@@ -197,9 +197,6 @@ def shared_positions(fork: ConversationLog, owner: ConversationLog, positions: s
 
 
 def _slice(entries: list[Entry], after: int, before: int | None, limit: int | None) -> list[Entry]:
-    if not entries or entries[-1].position <= after:
-        # Nothing was said since, as often when a context is composed.
-        return []
     start = bisect_right(entries, after, key=_position) if after else 0
     stop = len(entries) if before is None else bisect_left(entries, before, key=_position)
     if limit is not None:

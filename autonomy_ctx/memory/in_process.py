@@ -164,7 +164,9 @@ class InProcessStore:
         log = self._conversations.get(key)
         if log is None:
             return Window(Head(), [])
-        return Window(log.head, log.between(after, before, limit))
+        # Nothing was said since: as often when a context is composed.
+        entries = [] if after >= log.head.position else log.between(after, before, limit)
+        return Window(log.head, entries)
 
     async def head(self, key: Key) -> Head:
         self._check_open()
