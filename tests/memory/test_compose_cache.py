@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,19 @@ async def test_a_window_that_did_not_change_is_not_put_together_again(memory: Me
     assert await history.contribute(memory, "ana", "trip", {}) is first
     await memory.append("ana", "trip", Message("user", "and now?"))
     assert await history.contribute(memory, "ana", "trip", {}) is not first
+
+
+async def test_a_window_is_read_anew_when_another_process_has_deleted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    history = ConversationHistorySection(max_messages=2)
+    async with Memory(url) as memory, Memory(url) as other:
+        await memory.append("ana", "trip", *[Message("user", "hello", id=f"m{n}") for n in range(3)])
+        for _ in range(3):
+            await history.contribute(memory, "ana", "trip", {})
+        # Not by the memory, which would empty the caches of this process.
+        await other.store.delete("ana", "", "trip", ["m2"])
+        found = await history.contribute(memory, "ana", "trip", {})
+    assert [message.id for message in found.messages] == ["m0", "m1"]
 
 
 async def test_all_of_a_history_goes_on_from_what_was_read(memory: Memory) -> None:

@@ -491,7 +491,7 @@ MUTANTS = [
         "sections/history.py",
         "limit=size)\n            if known.goes_on_in(memory, head, len(new)):",
         "limit=size)\n            if True:",
-        INCREMENTAL,
+        "tests/memory/test_compose_cache.py",
     ),
     Mutant(
         "a conversation that is composed once leaves no state",
