@@ -27,8 +27,9 @@ from autonomy_ctx.memory.store import Key
 MAX_BYTES = 64_000_000
 # Of a store that is not in this process; so many windows are kept of it, too (`window_cache`).
 STORED_CONVERSATIONS = 256
-# So many conversations and owners are noted as composed once; then the notes begin anew.
-COMPOSED_ONCE = 1024
+# So many conversations and owners are noted as composed once; then the notes begin anew. More in this
+# process, where a state is worth keeping of more conversations.
+COMPOSED_ONCE, COMPOSED_ONCE_RESIDENT = 1024, 32_768
 # A state takes about so much by itself, and for each of its messages: references, a position, a count.
 STATE_BYTES, REFERENCE_BYTES = 1_000, 40
 # A message that nothing else keeps takes so much, besides its text.
@@ -59,7 +60,8 @@ class ComposeCache:
         self._least_bytes = 0 if resident else max_bytes // STORED_CONVERSATIONS
         self._conversations: OrderedDict[tuple[str, str, str], _Conversation] = OrderedDict()
         # Who has composed which conversations once; see `admits`.
-        self._composed_once: set[tuple[int, tuple[str, str, str]]] = set()
+        self._composed_once: set[int] = set()
+        self._max_composed_once = COMPOSED_ONCE_RESIDENT if resident else COMPOSED_ONCE
         self._lock = threading.Lock()
         self.size = 0
         # Grows when something is forgotten: what was read before that may not be kept any more.
@@ -87,10 +89,11 @@ class ComposeCache:
         Where many conversations are composed once in a while, keeping would cost more than it saves. They
         are noted without the lock: each step is one of Python's own, and a note that is lost costs nothing.
         """
-        once = (owner, key)
+        # As a number, which takes a quarter of the memory. Two that share one only mean that a state is kept.
+        once = hash((owner, key))
         if once in self._composed_once or key in self._conversations:
             return True
-        if len(self._composed_once) >= COMPOSED_ONCE:
+        if len(self._composed_once) >= self._max_composed_once:
             self._composed_once.clear()
         self._composed_once.add(once)
         return False

@@ -17,6 +17,7 @@ from autonomy_ctx import (
 )
 from autonomy_ctx.memory.compose_cache import (
     COMPOSED_ONCE,
+    COMPOSED_ONCE_RESIDENT,
     MESSAGE_BYTES,
     REFERENCE_BYTES,
     STATE_BYTES,
@@ -84,13 +85,16 @@ def test_what_is_used_again_is_kept_on_disk_for_as_many_conversations_as_windows
     assert len(cache) == (STORED_CONVERSATIONS + 10 if resident else STORED_CONVERSATIONS)
 
 
-def test_many_conversations_that_are_used_once_leave_a_bounded_number_of_names() -> None:
-    cache, states = ComposeCache(resident=True), ComposeStates[str]()
-    names = [key(f"c{number}") for number in range(3 * COMPOSED_ONCE)]
+@pytest.mark.parametrize(("resident", "most"), [(True, COMPOSED_ONCE_RESIDENT), (False, COMPOSED_ONCE)])
+def test_many_conversations_that_are_used_once_leave_a_bounded_number_of_names(
+    resident: bool, most: int
+) -> None:
+    cache, states = ComposeCache(resident=resident), ComposeStates[str]()
+    names = [key(f"c{number}") for number in range(3 * most)]
     for name in names:
         put(states, cache, name, "first")
     assert (len(cache), cache.size) == (0, 0)
-    assert len(cache._composed_once) <= COMPOSED_ONCE
+    assert len(cache._composed_once) <= most
     # The last one is known, and a deletion takes its name away.
     put(states, cache, names[-1], "second")
     assert states.get(cache, names[-1]) == "second"

@@ -256,7 +256,7 @@ def test_a_damaged_row_is_refused(body: str) -> None:
     ],
 )
 def test_a_newer_form_says_to_upgrade(read: Any) -> None:
-    with pytest.raises(StoredFormTooNew, match=r"form 3.* up to 2; upgrade") as refused:
+    with pytest.raises(StoredFormTooNew, match=r"stored format 3.* up to 2; upgrade") as refused:
         read('[3,"anything",{}]')
     assert (refused.value.found, refused.value.known) == (3, 2)
     assert plain_body_text('[3,"Uc","x"]') is None

@@ -232,7 +232,7 @@ async def test_a_row_of_a_newer_version_says_to_upgrade(tmp_path: Path, limit: i
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE message SET body = '[3]' WHERE id = ?", (code_messages()[7].id,))
     async with Memory(f"sqlite:///{path}") as memory:
-        with pytest.raises(StoredFormTooNew, match=r"form 3.*upgrade autonomy_ctx"):
+        with pytest.raises(StoredFormTooNew, match=r"stored format 3.*upgrade autonomy_ctx"):
             await memory.read("ana", "code", limit=limit)
         with pytest.raises(StoredFormTooNew):
             await memory.append("ana", "code", code_messages()[7])
