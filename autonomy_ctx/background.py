@@ -11,10 +11,8 @@ goes first.
 
 from __future__ import annotations
 
-import gc
 import inspect
 import logging
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
@@ -58,64 +56,23 @@ URGENT_SECONDS = 0.1
 # How long a step in the background waits for what is urgent. Then it goes on, however much is.
 GIVE_WAY_SECONDS = 0.02
 _LOOK_SECONDS = 0.002
-# How long what is urgent may keep the garbage collector from running, however much follows each other.
-COLLECTOR_SECONDS = 1.0
 # A step that reads more than this runs in a thread.
 STEP_CHARACTERS = 8_000
 
 
 class Urgent:
-    """While it is open, somebody waits: work in the background and the garbage collector come later.
-
-    A collection of all that a process has takes a tenth of a second, and a large request sets one off.
-    """
+    """While it is open, somebody waits: work in the background comes later."""
 
     def __init__(self) -> None:
         _urgent[self] = time.monotonic() + URGENT_SECONDS
 
-    def hold_collector(self) -> None:
-        """Let no collection begin until the end; not for long, however many hold it one after the other."""
-        _collector.hold(self)
-
     def end(self) -> None:
         """Nobody waits any more. Twice is harmless."""
         _urgent.pop(self, None)
-        _collector.release(self)
-
-
-class _Collector:
-    """Python's garbage collector, which is off while somebody holds it."""
-
-    def __init__(self) -> None:
-        self._holders: set[Urgent] = set()
-        self._lock = threading.Lock()
-        self._off_since: float | None = None
-
-    def hold(self, holder: Urgent) -> None:
-        with self._lock:
-            if not self._holders and gc.isenabled():
-                gc.disable()
-                self._off_since = time.monotonic()
-            self._holders.add(holder)
-            if self._off_since is not None and time.monotonic() - self._off_since > COLLECTOR_SECONDS:
-                self._enable()
-
-    def release(self, holder: Urgent) -> None:
-        with self._lock:
-            self._holders.discard(holder)
-            if not self._holders:
-                self._enable()
-
-    def _enable(self) -> None:
-        """Only if it was on before."""
-        if self._off_since is not None:
-            self._off_since = None
-            gc.enable()
 
 
 # In this process, until when.
 _urgent: dict[Urgent, float] = {}
-_collector = _Collector()
 
 
 async def give_way() -> None:

@@ -282,8 +282,11 @@ def _make_proxy(provider: str) -> Any:
 
 
 def _make_endpoint(provider: str, folder: str) -> Any:
+    from autonomy_ctx.cli.endpoint import collect_garbage_less_often
     from autonomy_ctx.server import openai_app
 
+    # As the command does.
+    collect_garbage_less_often()
     memory = f"sqlite:///{Path(folder) / 'talks.db'}"
     return openai_app(upstream=f"{provider}/v1", scope="bench", memory=memory)
 

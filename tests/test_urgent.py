@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import anyio
 import anyio.lowlevel
@@ -12,13 +11,6 @@ import pytest
 
 from autonomy_ctx import background
 from autonomy_ctx.background import STEP_CHARACTERS, Urgent, run_in_steps
-
-
-@pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    assert gc.isenabled()
-    yield
-    assert gc.isenabled()
 
 
 def steps(sizes: list[int], done: list[str]) -> Generator[int, None, int]:
@@ -69,37 +61,3 @@ async def test_a_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, na
         assert len(done) == 2
     finally:
         urgent.end()
-
-
-def test_no_collection_begins_before_the_last_has_ended() -> None:
-    one, other = Urgent(), Urgent()
-    one.hold_collector()
-    other.hold_collector()
-    assert not gc.isenabled()
-    one.end()
-    one.end()
-    assert not gc.isenabled()
-    other.end()
-    assert gc.isenabled()
-
-
-def test_collections_begin_again_however_many_hold_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "COLLECTOR_SECONDS", -1)
-    one, other = Urgent(), Urgent()
-    one.hold_collector()
-    assert gc.isenabled()
-    other.hold_collector()
-    assert gc.isenabled()
-    one.end()
-    other.end()
-
-
-def test_a_collector_that_was_off_stays_off() -> None:
-    gc.disable()
-    try:
-        urgent = Urgent()
-        urgent.hold_collector()
-        urgent.end()
-        assert not gc.isenabled()
-    finally:
-        gc.enable()

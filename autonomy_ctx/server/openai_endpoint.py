@@ -216,8 +216,6 @@ class OpenAIApp(AsyncResource):
         urgent = Urgent()
         try:
             raw = await self._read_body(request)
-            # Not before: a client may take its time.
-            urgent.hold_collector()
             read = partial(_read_request, api, raw, request.headers)
             asked = await anyio.to_thread.run_sync(read) if len(raw) >= LARGE_BODY else read()
             headers = self._upstream.headers(request.headers.items(), api_key=tenant.api_key, is_json=True)

@@ -38,13 +38,6 @@ MUTANTS = [
         "tests/test_urgent.py",
     ),
     Mutant(
-        "collections begin again when nobody waits",
-        "background.py",
-        "            if not self._holders:\n                self._enable()\n",
-        "",
-        "tests/test_urgent.py",
-    ),
-    Mutant(
         "what waits for an answer is not stored again",
         "server/openai_history.py",
         "    waiting = _find_end(said, log)\n",
