@@ -139,7 +139,7 @@ class ProfileContract(StoreActions):
         assert await profile.add("value", "my name is Anna") == written
         await profile.remove(written.id)
         assert await profile == [], "nor does what it replaced come back"
-        with pytest.raises(UnknownProfileEntry, match="lists those that are"):
+        with pytest.raises(UnknownProfileEntry, match="lists its entries"):
             await profile.remove(written.id)
         await profile.add("rule", "window seats")
         assert await profile.clear() == 1

@@ -18,6 +18,7 @@ from autonomy_ctx.cli.app import COMMANDS, load_command
 from autonomy_ctx.cli.output import ExitCode, WrongInput
 from autonomy_ctx.cli.target import MAX_SCOPES, find_conversation
 
+ERROR_MODULES = ("agents", "contexts", "conversations", "knowledge", "models", "root", "stores", "tools")
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 [bold]text[/bold] \u202eback"
 
 
@@ -72,6 +73,7 @@ def test_help_imports_no_command() -> None:
         "autonomy_ctx.cli.app",
         "autonomy_ctx.cli.output",
         "autonomy_ctx.errors",
+        *(f"autonomy_ctx.errors.{name}" for name in ERROR_MODULES),
     }
 
 

@@ -203,17 +203,23 @@ def _failure(code: int) -> apsw.Error:
     return cast(apsw.Error, made)
 
 
-class Rows(list[Any]):
-    """What a statement gave, with what the store asks of a cursor."""
+class Rows:
+    """What a statement gave, with what the store asks of a cursor: each row is given once."""
 
     lastrowid = 0
     rowcount = 0
 
+    def __init__(self, rows: list[Any]) -> None:
+        self._rest = iter(rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rest
+
     def fetchone(self) -> Any:
-        return self[0] if self else None
+        return next(self._rest, None)
 
     def fetchall(self) -> list[Any]:
-        return self
+        return list(self._rest)
 
     def close(self) -> None:
         return None

@@ -150,11 +150,13 @@ async def test_turns_over_a_limit_are_counted() -> None:
 
 
 async def test_no_context_passes_its_budget() -> None:
-    grid = make_grid(floors=(4,), ceilings=(10, 40), budgets=(700, None))
+    grid = make_grid(floors=(4,), ceilings=(10, 40), budgets=(700, 300, None))
     report = await replay(recorded(60), grid)
-    within = [run for run in report.runs if run.setting and run.setting.budget]
-    assert all(run.largest_context <= 700 for run in within)
-    assert any(run.turns_cut for run in within)
+    within = [(run, run.setting.budget) for run in report.runs if run.setting and run.setting.budget]
+    assert len(within) == 4
+    assert all(run.largest_context <= budget for run, budget in within)
+    # Summaries that fit a budget leave little to cut, until it is too small for them.
+    assert all(run.turns_cut for run, budget in within if budget == 300)
 
 
 async def test_a_budget_that_nothing_fits_is_left_out_or_refused() -> None:
