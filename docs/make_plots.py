@@ -414,27 +414,28 @@ def list_sentences(results: Results) -> list[str]:
     ]
     auto = auto_setting()
     return [
-        f"For `{PRICE_NAME}` it takes a floor of {auto.floor}, a ceiling of {auto.ceiling} and a size of "
+        f"For `{PRICE_NAME}` it chooses a floor of {auto.floor}, a ceiling of {auto.ceiling} and a size of "
         f"{auto.size:,}.",
         f"For {'all four' if all(cheaper) else sum(cheaper)} kinds of agent, 10/40 is cheaper than 10/20.",
         f"A ceiling of 40 instead of 20 makes this conversation {less(larger.cost, default.cost)} cheaper: "
         f"{money(larger.cost)} instead of {money(default.cost)}.",
-        f"10/20 and 20/30 both take 10 messages a summary, and both are expensive: {money(default.cost)} and "
-        f"{money(close.cost)}.",
-        f"Its average context has {whole.mean_context:,} tokens here, and the context grows with every turn; "
-        f"with 10/40 it has {larger.mean_context:,} and does not grow.",
-        f"With 256 tokens, contexts show {percent(small.facts_share)} of the facts, with 512 "
-        f"{percent(half.facts_share)}, from 1,024 on all of them.",
-        f"From 1,024 to 4,096 tokens the share of identifiers goes from {percent(medium.names_share)} to "
-        f"{percent(large.names_share)}, and the cost from {money(medium.cost)} to {money(large.cost)}.",
-        f"4,000 tokens cost {money(roomy.cost)}, none {money(larger.cost)}.",
-        f"1,500 tokens cost {money(tight.cost)}, because only {percent(tight.cached_share)} of what is sent "
-        f"comes from the cache, instead of {percent(larger.cached_share)}.",
+        f"With 10/20 and with 20/30, one summary covers 10 messages, and both are expensive: "
+        f"{money(default.cost)} and {money(close.cost)}.",
+        f"But here its average context has {whole.mean_context:,} tokens, and contexts grow with every turn. "
+        f"With 10/40, the average context has {larger.mean_context:,} tokens, and contexts do not grow.",
+        f"With a size of 256 tokens, contexts show {percent(small.facts_share)} of the facts; with 512, they "
+        f"show {percent(half.facts_share)}; from 1,024 on, they show all of them.",
+        f"From 1,024 to 4,096 tokens, the share of identifiers that contexts show goes from "
+        f"{percent(medium.names_share)} to {percent(large.names_share)}, and the cost from "
+        f"{money(medium.cost)} to {money(large.cost)}.",
+        f"It costs {money(roomy.cost)} with 4,000 tokens, and {money(larger.cost)} without a budget.",
+        f"It costs {money(tight.cost)} with 1,500 tokens, because only {percent(tight.cached_share)} of what "
+        f"is sent comes from the cache, instead of {percent(larger.cached_share)}.",
         f"At 10/20, summaries are {percent(default.summary_cost / default.cost)} of the bill, at 10/40 "
         f"{percent(larger.summary_cost / larger.cost)}, at 10/80 "
         f"{percent(largest.summary_cost / largest.cost)}.",
-        f"A summary model for a third of the price makes 10/20 {less(third, default.cost)} cheaper and 10/80 "
-        f"{less(cost_with(largest, 1 / 3), largest.cost)}.",
+        f"A summary model at a third of the price makes the conversation {less(third, default.cost)} cheaper "
+        f"at 10/20, and {less(cost_with(largest, 1 / 3), largest.cost)} cheaper at 10/80.",
     ]
 
 
