@@ -1,4 +1,4 @@
-"""Files of messages: JSON Lines of ours, and messages as OpenAI has them.
+"""Files of messages: JSON Lines of ours, messages of OpenAI, dumps of LangChain, exports of ChatGPT.
 
 In JSON Lines of ours each line is a message. A line `{"type": "conversation", ...}` names the conversation
 of the messages after it, and a line `{"type": "full_text", ...}` holds all of a tool result that the log has
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import IO, Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import IO, Any, TypeAlias, cast
 
 from autonomy_ctx.cli.output import count
+from autonomy_ctx.items.formats.dumps import convert_message, find_messages, find_trees, read_tree
 
 CONVERSATION, FULL_TEXT = "conversation", "full_text"
 # An error lists so many bad lines.
@@ -49,8 +51,21 @@ class MessageLine:
 FileLine: TypeAlias = ConversationLine | MessageLine
 
 
+@dataclass(slots=True)
+class _FileState:
+    """What earlier values of a file mean for the next ones."""
+
+    full_text: dict[str, str] = field(default_factory=dict)
+    titles: Counter[str] = field(default_factory=Counter)
+
+    def name_of(self, title: str) -> str:
+        """The name of a conversation with this title; a second one gets a number."""
+        self.titles[title] += 1
+        return title if self.titles[title] == 1 else f"{title} ({self.titles[title]})"
+
+
 def read_lines(file: IO[bytes]) -> Iterator[FileLine | InvalidLine]:
-    """What a file of either kind holds, in order. It goes on after a bad line, so that all can be named."""
+    """What a file of any of these kinds holds, in order. After a bad line it goes on, to name all of them."""
     first = _first_line(file)
     if first is None or _is_json(first):
         yield from _read_json_lines(file)
@@ -92,7 +107,7 @@ def _is_json(text: str) -> bool:
 
 
 def _read_json_lines(file: IO[bytes]) -> Iterator[FileLine | InvalidLine]:
-    full_text: dict[str, str] = {}
+    state = _FileState()
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
@@ -106,7 +121,7 @@ def _read_json_lines(file: IO[bytes]) -> Iterator[FileLine | InvalidLine]:
         except RecursionError:
             yield InvalidLine(number, "is nested too deeply")
         else:
-            yield from _read_value(value, number, full_text)
+            yield from _read_value(value, number, state)
 
 
 def _read_document(file: IO[bytes]) -> Iterator[FileLine | InvalidLine]:
@@ -119,36 +134,52 @@ def _read_document(file: IO[bytes]) -> Iterator[FileLine | InvalidLine]:
     except (ValueError, RecursionError):
         yield InvalidLine(1, "begins a document that is nested too deeply")
     else:
-        yield from _read_value(value, 1, {})
+        yield from _read_value(value, 1, _FileState())
 
 
-def _read_value(value: Any, number: int, full_text: dict[str, str]) -> Iterator[FileLine | InvalidLine]:
-    """What one JSON value stands for: a message, a list of them, a conversation, or what belongs to one."""
-    if isinstance(value, dict) and isinstance(value.get("messages"), list) and "role" not in value:
-        value = value["messages"]
-    if isinstance(value, list):
-        yield ConversationLine(number=number)
-        for index, form in enumerate(value, 1):
-            if isinstance(form, dict):
+def _read_value(value: Any, number: int, state: _FileState) -> Iterator[FileLine | InvalidLine]:
+    """What one JSON value stands for: a message, a list of them, conversations, or what belongs to one."""
+    if isinstance(value, dict) and value.get("type") == CONVERSATION and "role" not in value:
+        yield _read_conversation(value, number)
+    elif isinstance(value, dict) and value.get("type") == FULL_TEXT and "role" not in value:
+        if isinstance(value.get("id"), str) and isinstance(value.get("text"), str):
+            state.full_text[value["id"]] = value["text"]
+        else:
+            yield InvalidLine(number, "must have an `id` and a `text`")
+    elif trees := find_trees(value):
+        for tree in trees:
+            name = state.name_of(str(tree.get("title") or "untitled"))
+            yield ConversationLine(number=number, conversation=name)
+            for form in read_tree(tree):
                 yield MessageLine(number=number, form=form)
+    elif (messages := _list_of(value)) is not None:
+        yield ConversationLine(number=number)
+        for index, form in enumerate(messages, 1):
+            if isinstance(form, dict):
+                yield from _read_message(form, number, state)
             else:
                 yield InvalidLine(number, f"has no message at place {index}, but {_kind(form)}")
-        return
-    if not isinstance(value, dict):
+    elif isinstance(value, dict):
+        yield from _read_message(value, number, state)
+    else:
         yield InvalidLine(number, f"is {_kind(value)}, not a message")
-        return
-    match value.get("type"):
-        case "conversation":
-            yield _read_conversation(value, number)
-        case "full_text":
-            if isinstance(value.get("id"), str) and isinstance(value.get("text"), str):
-                full_text[value["id"]] = value["text"]
-            else:
-                yield InvalidLine(number, "must have an `id` and a `text`")
-        case _:
-            message_id = value.get("id")
-            full = full_text.pop(message_id, None) if isinstance(message_id, str) else None
-            yield MessageLine(number=number, form=value, full_text=full)
+
+
+def _list_of(value: Any) -> list[Any] | None:
+    """The messages of a list or of an object with a list; None for anything else."""
+    if isinstance(value, dict) and isinstance(value.get("messages"), list) and "role" not in value:
+        return cast("list[Any]", value["messages"])
+    return find_messages(value)
+
+
+def _read_message(form: dict[str, Any], number: int, state: _FileState) -> Iterator[FileLine | InvalidLine]:
+    message_id = form.get("id")
+    full = state.full_text.pop(message_id, None) if isinstance(message_id, str) else None
+    try:
+        for converted in convert_message(form):
+            yield MessageLine(number=number, form=converted, full_text=full)
+    except TypeError as error:
+        yield InvalidLine(number, f"is no message: {error}")
 
 
 def _read_conversation(value: dict[str, Any], number: int) -> FileLine | InvalidLine:

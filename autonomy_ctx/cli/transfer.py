@@ -140,7 +140,10 @@ def import_messages(
         ),
     ] = None,
 ) -> None:
-    """Store the messages of a file: JSON Lines as `export` writes them, or messages in OpenAI's format.
+    """Store the messages of a file: of `export`, of OpenAI, of LangChain or of ChatGPT.
+
+    The format is recognized by the contents: JSON Lines as `export` writes them, messages in OpenAI's
+    format, a dump of LangChain's messages, or an export of ChatGPT.
 
     The whole file is checked first. A message whose id is stored already is not stored again, so you can
     repeat an import. If the database does not exist, it is created.

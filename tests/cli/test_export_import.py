@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from pty_process import run_command
+from replay.recordings import chatgpt_export, langchain, talk
 
 from autonomy_ctx import Memory, Message
 from autonomy_ctx.cli.output import ExitCode
@@ -118,6 +119,65 @@ def test_a_document_of_messages_is_read_too(
         return [entry.message.text for entry in (await memory.read("ana", "chat")).entries]
 
     assert read(folder / "new.db", texts) == ["Hello", "Hi"]
+
+
+@pytest.mark.parametrize("shape", ["messages_to_dict", "dumpd", "model_dump"])
+@pytest.mark.parametrize("join", [json.dumps, lambda forms: "\n".join(map(json.dumps, forms))])
+def test_a_dump_of_langchain_is_stored_as_the_messages_of_openai_are(
+    folder: Path, shape: str, join: Callable[[Any], str]
+) -> None:
+    forms = talk(7)
+    dump = join([langchain(form, shape) for form in forms])
+    for name, text in (("plain", json.dumps(forms)), ("dump", dump)):
+        ran = run_command("import", "-", "-m", "new.db", "-s", "ana", "-c", name, cwd=folder, text=text)
+        assert ran.stdout.startswith(f"stored {len(forms)} messages in 1 conversation"), ran.stderr
+
+    async def messages(memory: Memory) -> list[list[tuple[Any, ...]]]:
+        windows = [await memory.read("ana", name) for name in ("plain", "dump")]
+        return [
+            [
+                (one.message.role, one.message.text, one.message.tool_calls, one.message.tool_call_id)
+                for one in window.entries
+            ]
+            for window in windows
+        ]
+
+    plain, dumped = read(folder / "new.db", messages)
+    assert dumped == plain
+    arguments = ["import", "-", "-m", "new.db", "-s", "ana", "-c", "dump"]
+    again = run_command(*arguments, cwd=folder, text=dump)
+    assert again.stdout.startswith("stored 0 messages in 1 conversation")
+
+
+def test_an_export_of_chatgpt_becomes_one_conversation_for_each_title(folder: Path) -> None:
+    (folder / "export.json").write_text(json.dumps(chatgpt_export("Trip", "Taxes", "Trip")))
+    ran = run_command("import", "export.json", "-m", "new.db", "-s", "ana", cwd=folder)
+    assert ran.stdout.startswith("stored 9 messages in 3 conversations"), ran.stderr
+
+    async def texts(memory: Memory) -> list[list[str]]:
+        windows = [await memory.read("ana", name) for name in ("Trip", "Taxes", "Trip (2)")]
+        return [[entry.message.text for entry in window.entries] for window in windows]
+
+    # The answer that was looked at last, and what followed it.
+    assert read(folder / "new.db", texts) == [["Where is it?", "In Aveiro.", "And now?"]] * 3
+
+
+def test_items_of_the_responses_api_are_imported(folder: Path) -> None:
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Where is it?"}]},
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "shelf 7"},
+        {"role": "assistant", "content": None, "refusal": "I cannot say more."},
+    ]
+    text = json.dumps({"input": items}, indent=2)
+    ran = run_command("import", "-", "-m", "new.db", "-s", "ana", "-c", "x", cwd=folder, text=text)
+    assert ran.stdout.startswith("stored 4 messages in 1 conversation"), ran.stderr
+
+    async def texts(memory: Memory) -> list[str]:
+        return [entry.message.text for entry in (await memory.read("ana", "x")).entries]
+
+    assert read(folder / "new.db", texts) == ["Where is it?", "", "shelf 7", "I cannot say more."]
 
 
 def test_several_conversations_without_names_are_numbered(folder: Path) -> None:

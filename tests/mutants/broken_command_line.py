@@ -102,6 +102,13 @@ MUTANTS = [
         TRANSFER,
     ),
     Mutant(
+        "two conversations of an export with one title stay apart",
+        "cli/message_files.py",
+        '        return title if self.titles[title] == 1 else f"{title} ({self.titles[title]})"',
+        "        return title",
+        TRANSFER,
+    ),
+    Mutant(
         "an export writes over no file unless forced",
         "cli/transfer.py",
         "    if path.exists() and not force:\n",

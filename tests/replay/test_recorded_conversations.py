@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from replay.recordings import talk
+from replay.recordings import chatgpt_export, langchain, talk
 from strategies import some
 
 from autonomy_ctx import Agent, Memory, Model
@@ -24,37 +24,6 @@ def said(conversation: RecordedConversation) -> list[tuple[str, str]]:
         (message.role.value, message.text + "".join(f"{call.id}:{call.name}" for call in message.tool_calls))
         for message in conversation.messages
     ]
-
-
-def langchain(form: dict[str, Any], shape: str) -> dict[str, Any]:
-    """A message as LangChain dumps it, in one of its three shapes."""
-    kind, name = {
-        "system": ("system", "SystemMessage"),
-        "user": ("human", "HumanMessage"),
-        "assistant": ("ai", "AIMessage"),
-        "tool": ("tool", "ToolMessage"),
-    }[form["role"]]
-    data: dict[str, Any] = {"content": form["content"] or "", "additional_kwargs": {}}
-    if form.get("tool_calls"):
-        data["tool_calls"] = [
-            {
-                "id": call["id"],
-                "name": call["name"],
-                "args": json.loads(call["arguments"]),
-                "type": "tool_call",
-            }
-            for call in form["tool_calls"]
-        ]
-    if "tool_call_id" in form:
-        data |= {"tool_call_id": form["tool_call_id"], "status": "success"}
-    match shape:
-        case "messages_to_dict":
-            return {"type": kind, "data": data | {"type": kind}}
-        case "dumpd":
-            path = ["langchain", "schema", "messages", name]
-            return {"lc": 1, "type": "constructor", "id": path, "kwargs": data | {"type": kind}}
-        case _:
-            return {"type": kind, **data}
 
 
 @pytest.mark.parametrize("shape", ["messages_to_dict", "dumpd", "model_dump"])
@@ -100,21 +69,7 @@ def test_items_of_the_responses_api_are_messages_too(tmp_path: Path) -> None:
 
 
 def test_an_export_of_chatgpt_is_read_along_the_branch_that_was_looked_at_last(tmp_path: Path) -> None:
-    def node(name: str, parent: str | None, role: str, text: str, *children: str) -> dict[str, Any]:
-        content = {"content_type": "text", "parts": [text]}
-        message = {"author": {"role": role}, "content": content, "create_time": 1.7e9 + len(name)}
-        return {"id": name, "parent": parent, "children": list(children), "message": message}
-
-    mapping = {
-        "root": {"id": "root", "parent": None, "children": ["a"], "message": None},
-        "a": node("a", "root", "user", "Where is it?", "b", "bb"),
-        "b": node("b", "a", "assistant", "In Porto."),
-        "bb": node("bb", "a", "assistant", "In Aveiro.", "ccc"),
-        "ccc": node("ccc", "bb", "user", "And now?"),
-    }
-    trees = [
-        {"title": title, "mapping": mapping, "current_node": "ccc"} for title in ("Trip", "Trip", "Taxes")
-    ]
+    trees = chatgpt_export("Trip", "Trip", "Taxes")
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps(trees))
     read = read_conversation_file(file, "Taxes")
