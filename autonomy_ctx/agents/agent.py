@@ -265,7 +265,8 @@ class Agent(AsyncResource):
 
         The user's message is stored before the model is called. Turns of one conversation run one at a time,
         first come first served, in all processes that share the store. With a `message_id`, a message that is
-        sent again is stored once. `params` are passed to the sections.
+        sent again is stored once; if its turn has an answer, that answer is returned, and neither the model
+        nor a tool is called. `params` are passed to the sections.
         """
         return await self._run_turn(
             self._user_message(text, message_id), self._key(scope, conversation), params, None

@@ -13,6 +13,7 @@ NAMES = (
     "turns",
     "turns_failed",
     "turns_waiting_for_input",
+    "turns_answered_before",
     "turns_waited",
     "turns_lost",
     "turns_taken_over",

@@ -37,7 +37,7 @@ class AgentReply:
     `stop` is the reason why the turn ended: `end`, `length`, `refused`, `waiting_for_input` (then `question`
     is the question to the user), `steps` or `tokens` for a limit of the agent, or the provider's own word.
     `messages` are the messages that the turn stored after the user's message. `usage` is the sum of all
-    steps.
+    steps. `steps` is 0 if no model was called: a message was sent again, and its answer was stored already.
     """
 
     text: str

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -76,6 +77,8 @@ WINDOW_SHARE = 0.9
 RETRY_SHARE = 0.6
 # How far back a result is looked for that the context leaves out.
 RESULT_LOOKBACK = 256
+# How many messages of a turn that was answered are read, when its message is sent again.
+MAX_TURN_MESSAGES = 1024
 SAVE_SECONDS = 5.0
 
 
@@ -150,7 +153,7 @@ class TurnRunner:
         return reply
 
     async def _accept(self, message: Message) -> AgentReply | None:
-        """Store what the user said; there is a reply at once when a question came after it already."""
+        """Store what the user said; there is a reply at once if it was answered before, or asked back."""
         environment, (_, scope, conversation) = self._environment, self._key
         if not self._has_stored_message:
             await _fire(environment, AgentHook.BEFORE_TURN, self._key, message, done=False)
@@ -159,8 +162,27 @@ class TurnRunner:
                 await _receive_mail(self._mailbox(), self._key)
             positions = await environment.memory.append(scope, conversation, *entry.messages)
             await self._finish_entry(entry, positions)
-        waiting = self._incoming.waiting
-        return self._question_reply("", waiting) if waiting else None
+        incoming = self._incoming
+        if incoming.waiting:
+            return self._question_reply("", incoming.waiting)
+        return await self._stored_reply(incoming.known_at) if incoming.known_at else None
+
+    async def _stored_reply(self, position: int) -> AgentReply | None:
+        """The answer of an earlier turn to the message at a position; None if that turn has no answer."""
+        _, scope, conversation = self._key
+        found = await self._environment.memory.read(
+            scope, conversation, after=position, before=position + MAX_TURN_MESSAGES
+        )
+        later = (entry.message for entry in found.entries)
+        messages = list(takewhile(lambda message: message.role is not ChatRole.USER, later))
+        if not messages or messages[-1].role is not ChatRole.ASSISTANT or messages[-1].tool_calls:
+            return None
+        self._environment.metrics.count("turns_answered_before")
+        self._messages = messages
+        text = messages[-1].text
+        if text:
+            await self._emit(TextDelta(text))
+        return self._reply(text, "end")
 
     async def _plan_entry(self, message: Message) -> EntryPlan:
         environment, key = self._environment, self._key
@@ -179,10 +201,13 @@ class TurnRunner:
     async def _finish_entry(self, entry: EntryPlan, positions: Sequence[int]) -> None:
         self._has_stored_message = True
         position, message = positions[-1], entry.message
+        known_at = position if position <= entry.head.position else None
         if message is None:
             _, scope, conversation = self._key
             position = (await self._environment.memory.head(scope, conversation)).last_user
-        self._incoming = IncomingMessage(position=position, message=message, waiting=entry.waiting)
+        self._incoming = IncomingMessage(
+            position=position, message=message, waiting=entry.waiting, known_at=known_at
+        )
 
     def _mailbox(self) -> Mailbox:
         return Mailbox(self._environment.memory, clock=self._environment.clock)
@@ -492,13 +517,14 @@ def _shows_user_message(composed: ComposedContext, incoming: IncomingMessage) ->
 class IncomingMessage:
     """The newest user message and its position in the log; None if the user answered a question.
 
-    `waiting` are the questions that the conversation waits for already, when an earlier message is
-    sent again.
+    If an earlier message is sent again, `known_at` is its position, and `waiting` are the questions that
+    the conversation waits for already.
     """
 
     position: int
     message: Message | None
     waiting: tuple[str, ...] = ()
+    known_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

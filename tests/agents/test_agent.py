@@ -28,7 +28,9 @@ from autonomy_ctx import (
     StoreError,
     SystemInstructionsSection,
     TextContent,
+    TextDelta,
     ToolCall,
+    TurnEnded,
     Usage,
     hook,
     tool,
@@ -177,6 +179,33 @@ async def test_a_message_sent_twice_under_its_id_is_kept_once(memory: Memory) ->
     for said in (Message("user", "pay 5"), {"role": "user", "content": "pay 5", "id": "other"}):
         await agent.send(said, message_id="m-1")
     assert users(await stored(agent.memory)) == ["pay 5"]
+
+
+async def test_a_message_sent_again_after_its_answer_runs_no_tool_and_asks_no_model(memory: Memory) -> None:
+    paid: list[int] = []
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    model = ScriptedModel([calls(call("pay", amount=5)), "Paid 5.", "Hello."])
+    agent = made(memory, model, pay)
+    first = await agent.send("pay 5", message_id="m-1")
+    history = await stored(agent.memory)
+    again = await agent.send("pay 5", message_id="m-1")
+    assert (again.text, again.stop, again.steps) == ("Paid 5.", "end", 0)
+    assert again.messages == first.messages
+    # Also when the conversation has gone on.
+    await agent.send("hello")
+    streamed = [event async for event in agent.stream("pay 5", message_id="m-1")]
+    assert [event.text for event in streamed if isinstance(event, TextDelta)] == ["Paid 5."]
+    assert isinstance(streamed[-1], TurnEnded)
+    assert streamed[-1].reply.text == "Paid 5."
+    assert (paid, len(model.calls)) == ([5], 3)
+    assert (await stored(agent.memory))[: len(history)] == history
+    assert agent.get_metrics()["turns_answered_before"] == 2
 
 
 async def test_a_message_may_have_parts_and_pictures(memory: Memory) -> None:

@@ -109,6 +109,18 @@ async def test_a_turn_killed_in_its_second_step_keeps_its_first(start: Start, tm
     assert_valid(await _history(tmp_path))
 
 
+async def test_an_answer_that_was_stored_before_a_kill_is_returned_after_it(
+    start: Start, tmp_path: Path
+) -> None:
+    worker = start()
+    worker.send("what is there?", calls(call("find")), "A report.", message_id="m1")
+    worker.kill()
+    history = await _history(tmp_path)
+    again = start().send("what is there?", "Another answer.", message_id="m1")
+    assert (again["text"], again["stop"], again["shown"]) == ("A report.", "end", [])
+    assert await _history(tmp_path) == history
+
+
 async def test_a_question_is_still_open_after_a_kill(start: Start, tmp_path: Path) -> None:
     worker = start()
     paused = worker.send("book", calls(call("ask_user_for_input", question="Which day?"), call("find")))

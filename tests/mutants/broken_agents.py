@@ -26,6 +26,20 @@ MUTANTS = [
         AGENT,
     ),
     Mutant(
+        "a message that is sent again after its answer runs nothing again",
+        "agents/turn.py",
+        "        known_at = position if position <= entry.head.position else None\n",
+        "        known_at = None\n",
+        AGENT,
+    ),
+    Mutant(
+        "a turn that ended before its answer is continued when its message is sent again",
+        "agents/turn.py",
+        " or messages[-1].role is not ChatRole.ASSISTANT or messages[-1].tool_calls:\n",
+        ":\n",
+        "tests/agents/test_cancelled_turns.py",
+    ),
+    Mutant(
         "all of a long result is kept beside the log",
         "agents/turn.py",
         "        await self._save(message, *results, full_texts=full_texts, ends=ends)\n",
