@@ -208,6 +208,17 @@ async def test_a_message_sent_again_after_its_answer_runs_no_tool_and_asks_no_mo
     assert agent.get_metrics()["turns_answered_before"] == 2
 
 
+async def test_a_turn_that_failed_after_its_tools_goes_on_from_there_when_sent_again(memory: Memory) -> None:
+    model = ScriptedModel([calls(call("add_up", a=2, b=3)), RuntimeError("cut off"), "It is 5."])
+    agent = made(memory, model, add_up)
+    with pytest.raises(RuntimeError):
+        await agent.send("2 and 3?", message_id="m-1")
+    again = await agent.send("2 and 3?", message_id="m-1")
+    assert (again.text, again.steps) == ("It is 5.", 1)
+    roles = [message.role.value for message in await stored(agent.memory)]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+
+
 async def test_a_message_may_have_parts_and_pictures(memory: Memory) -> None:
     model = ScriptedModel("a cat")
     agent = made(memory, model)

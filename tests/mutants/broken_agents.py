@@ -37,7 +37,7 @@ MUTANTS = [
         "agents/turn.py",
         " or messages[-1].role is not ChatRole.ASSISTANT or messages[-1].tool_calls:\n",
         ":\n",
-        "tests/agents/test_cancelled_turns.py",
+        AGENT,
     ),
     Mutant(
         "all of a long result is kept beside the log",
