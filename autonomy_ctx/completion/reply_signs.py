@@ -436,8 +436,12 @@ def _shares_nothing(body: str, material: Material) -> bool:
 # -- what is suspicious -------------------------------------------------------------------------------
 
 
-def weak_signs(text: str, raw: str, material: Material) -> list[str]:
-    """Signs that are not enough alone to reject a text; `raw` is the unchanged reply."""
+def weak_signs(text: str, raw: str, material: Material, *, fills_room: bool = False) -> list[str]:
+    """Signs that are not enough alone to reject a text; `raw` is the unchanged reply.
+
+    A text that `fills_room` has half of the length that was asked for, or more: it is not short, however
+    long its source is.
+    """
     body = _own_lines(text, material)
     sentences = split_sentences(body)
     plain = [_plain(_QUOTATION.sub("", one)) for one in sentences]
@@ -447,7 +451,7 @@ def weak_signs(text: str, raw: str, material: Material) -> list[str]:
     words = len(_WORD.findall(body))
     signs = {
         "no whole sentence": not whole,
-        "short": words < PROMPT_WORDS or 50 * words < len(_WORD.findall(material.prose)),
+        "short": words < PROMPT_WORDS or (not fills_room and 50 * words < len(_WORD.findall(material.prose))),
         "first person": any(one.startswith(_cues("first person")) for one in stripped[:3]),
         "second person": any(_says_you(one) for one in plain),
         "question": bool(plain) and len(plain) < 4 and plain[-1].rstrip("*_)").endswith(("?", "؟")),

@@ -139,7 +139,8 @@ def judge(
         return verdict("unknown identifiers", _names_unknown(unknown), keep=False)
     room = _share_with_room(wanted, cap, count)
     if covered < SIGNS_COVERAGE or len(wanted) < FEW_IDENTIFIERS:
-        signs = [] if script_free else weak_signs(head, reply.text, material)
+        fills_room = 2 * tokens >= asked_tokens
+        signs = [] if script_free else weak_signs(head, reply.text, material, fills_room=fills_room)
         signs += ["unknown identifiers"] * bool(unknown) + ["cut off"] * (stop in CUT_OFF_REASONS)
         if _too_little(len(wanted), covered, len(signs), room, len(material.spoken_stems)):
             return verdict("poor coverage", _leaves_out(wanted, text), keep=False)
@@ -209,12 +210,14 @@ def _too_little(wanted: int, covered: float, signs: int, room: float, words: int
     """Whether a text with so many signs has too few of the identifiers that matter.
 
     Of a source with hardly a word nothing better can be said, and one without identifiers needs more signs.
+    What there is no `room` for is not asked for: a short record of a long stretch has few of its identifiers.
     """
     if words < FEW_WORDS:
         return False
     if wanted < FEW_IDENTIFIERS:
         return signs >= MANY_SIGNS and words >= RICH_SOURCE
-    return (signs > 0 and covered < SIGN_COVERAGE) or (signs > 2 and covered < SIGNS_COVERAGE * room)
+    least = min(SIGN_COVERAGE, room / 2)
+    return (signs > 0 and covered < least) or (signs > 2 and covered < SIGNS_COVERAGE * room)
 
 
 def _share_with_room(wanted: Sequence[str], cap: int, count: Callable[[str], int]) -> float:

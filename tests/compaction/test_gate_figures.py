@@ -6,7 +6,24 @@ from typing import Any
 
 import pytest
 
+from autonomy_ctx import Message
+from autonomy_ctx.compaction.breaker import CircuitBreaker
+from autonomy_ctx.compaction.config import ContextSummaryConfig, resolve_settings
+from autonomy_ctx.compaction.metrics import SummaryMetrics
+from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
+from autonomy_ctx.testing import ModelCall, ScriptedModel
+from autonomy_ctx.tokens import TokenCounter
 from benchmarks.gate import HALVES, judge_half
+from benchmarks.honest import HonestModel
+from benchmarks.talk import said
+
+# 11,000 tokens with 500 identifiers: a short record has room for a few of them.
+LONG_STRETCH = [Message(("user", "assistant")[at % 2], said(at, 60)) for at in range(165)]
+
+
+def writer_of(model: Any, size: int) -> SegmentWriter:
+    settings = resolve_settings(ContextSummaryConfig(model=model, size=size))
+    return SegmentWriter(settings, SummaryMetrics(), CircuitBreaker())
 
 
 @pytest.mark.parametrize("half", HALVES.values(), ids=HALVES.keys())
@@ -23,3 +40,31 @@ def test_there_are_enough_cases() -> None:
     assert len(bad) >= 60
     assert len({one.kind for one in bad}) >= 20
     assert sum(len(half.SOURCES) for half in HALVES.values()) >= 12
+
+
+@pytest.mark.parametrize("size", [256, 512, 1024, 4096])
+async def test_an_honest_record_of_a_long_stretch_is_taken_whatever_the_size(size: int) -> None:
+    draft = await writer_of(HonestModel(), size).write_batch(LONG_STRETCH, [], TokenCounter())
+    assert draft.text.startswith("Facts and identifiers: ")
+    assert draft.tokens <= size // 4
+
+
+@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES.keys())
+async def test_no_bad_reply_to_a_long_stretch_is_taken_for_a_short_record(half: Any) -> None:
+    kept = []
+    for bad in half.BAD:
+
+        def answer(call: ModelCall, bad: Any = bad) -> Any:
+            text = bad.reply_to(half.SOURCES[0], str(call.messages[0]["content"]))
+            return {
+                "choices": [
+                    {"message": {"role": "assistant", "content": text}, "finish_reason": bad.stop},
+                ]
+            }
+
+        try:
+            writer = writer_of(ScriptedModel([answer]), 512)
+            kept.append((bad.kind, await writer.write_batch(LONG_STRETCH, [], TokenCounter())))
+        except UnfitSummary:
+            pass
+    assert kept == []

@@ -301,6 +301,35 @@ def test_a_fit_text_is_never_empty_long_or_marked(
         assert verdict.text == "" or verdict.problem in KEEPS_TEXT
 
 
+# -- a short record of a long stretch -----------------------------------------------------------------
+
+ORDERS = [f"ORD-{number:05d}" for number in range(300)]
+LONG_TALK = "\n\n".join(
+    f"User: {order} waits in the depot until its customer pays the open invoice of last quarter."
+    for order in ORDERS
+)
+
+
+def judged_record(orders: int, more: str = "") -> Verdict:
+    """A record of the long talk, which names so many of its orders, in at most 120 tokens."""
+    text = f"- {', '.join(ORDERS[:orders])} wait in the depot until their customers pay.{more}"
+    return judged(text, source=LONG_TALK, cap=120)
+
+
+def test_a_record_that_fills_its_room_is_not_short() -> None:
+    few = judged_record(1)
+    assert (few.fit, few.problem) == (False, "poor coverage")
+    told = " The invoice of last quarter is open, and so the depot keeps what was ordered." * 2
+    assert judged_record(1, f"{told} Every other order waits in the same way, and its customer knows it.").fit
+
+
+def test_a_record_need_not_name_what_it_has_no_room_for() -> None:
+    few = judged_record(2)
+    assert (few.fit, few.problem) == (False, "poor coverage")
+    # Half of the room would hold twelve of the 300 orders.
+    assert judged_record(7).fit
+
+
 # -- shortening ---------------------------------------------------------------------------------------
 
 

@@ -185,6 +185,20 @@ MUTANTS = [
         SIGNS,
     ),
     Mutant(
+        "a record that fills its room is not short",
+        "completion/summary_gate.py",
+        "        fills_room = 2 * tokens >= asked_tokens\n",
+        "        fills_room = False\n",
+        "tests/completion/test_summary_gate.py",
+    ),
+    Mutant(
+        "a record need not name what it has no room for",
+        "completion/summary_gate.py",
+        "    least = min(SIGN_COVERAGE, room / 2)\n",
+        "    least = SIGN_COVERAGE\n",
+        "tests/completion/test_summary_gate.py",
+    ),
+    Mutant(
         "a summary denies nothing that holds",
         "completion/summary_gate.py",
         "    if not standing:",
