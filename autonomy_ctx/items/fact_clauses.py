@@ -107,6 +107,27 @@ class Clause:
         """What it counts or measures: "guests" of "96 guests", "date", the name before a version."""
         return _quantities(self.text, self.words)
 
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """The numbers in it as they are written, without those of a date in brackets."""
+        return tuple(find_numbers(self.text))
+
+    @cached_property
+    def codes(self) -> frozenset[str]:
+        """The identifiers in it that name one thing."""
+        return find_codes(self.text)
+
+    @cached_property
+    def named_codes(self) -> frozenset[str]:
+        """The codes that name what a figure is about: "ORD-4711" of "Order ORD-4711 costs 61 euros"."""
+        return frozenset(code for code in self.codes if code[0].isalpha() and "." not in code)
+
+    @cached_property
+    def concepts(self) -> frozenset[str]:
+        """Its content, with one word for all that mean the same."""
+        names = _concept_names()
+        return frozenset(names.get(word, word) for word in self.content)
+
 
 @cache
 def _cue_table() -> PhraseTable[frozenset[_Cue]]:
@@ -270,6 +291,7 @@ def _stands_alone(clause: Clause) -> bool:
 # -- what a clause is about -----------------------------------------------------------------------------
 
 
+@lru_cache(MAX_CACHED_WORDS)
 def stem_word(word: str) -> str:
     word = _ELISION.sub("", word, count=1) if "'" in word else word
     word = _irregular_stems().get(word, word).removesuffix("'s")
@@ -525,42 +547,43 @@ def is_same_quantity(one: Clause, other: Clause) -> bool:
     """Whether two clauses say how many, how much or when of the same thing."""
     mine, others = one.quantities, other.quantities
     shared = mine & others
-    if not shared or (_labels(one) and _labels(one) != _labels(other)):
+    if not shared or ((label := _label(one)) and label != _label(other)):
         return False
-    if (codes := _named_codes(one)) and (known := _named_codes(other)) and codes.isdisjoint(known):
+    if one.named_codes and other.named_codes and one.named_codes.isdisjoint(other.named_codes):
         return False
-    about = _concepts(one.content) & _concepts(other.content)
-    common = {stem_word(unit) for unit in word_set("COMMON_UNITS")} | {"date", "time", "mail", "colour"}
-    numbers = {_plain_number(number) for number in (*find_numbers(one.text), *find_numbers(other.text))}
-    about -= {unit.lstrip("=") for unit in mine | others} & common | numbers
+    common = _common_units()
     own = (unit for unit in shared if not unit.startswith("=") and unit not in common | _ignored_words())
     # "Go 1.21" and "Go 1.23" are versions of one thing.
-    is_version = all(any("." in number for number in find_numbers(clause.text)) for clause in (one, other))
+    is_version = all(any("." in number for number in clause.numbers) for clause in (one, other))
     if is_version and any(unit.startswith("=") and unit not in _JOINTS for unit in shared):
         return True
-    return any(own) or bool(about - {stem_word(month) for month in MONTH_WORDS})
+    about = one.concepts & other.concepts - _month_stems()
+    about -= {_plain_number(number) for number in (*one.numbers, *other.numbers)}
+    about -= {unit.lstrip("=") for unit in mine | others} & common
+    return any(own) or bool(about)
+
+
+@cache
+def _common_units() -> frozenset[str]:
+    """Units of so many things that they alone do not tell which."""
+    units = frozenset(stem_word(unit) for unit in word_set("COMMON_UNITS"))
+    return units | {"date", "time", "mail", "colour"}
+
+
+@cache
+def _month_stems() -> frozenset[str]:
+    return frozenset(stem_word(month) for month in MONTH_WORDS)
 
 
 def is_numbered(clause: Clause) -> bool:
     """Whether a clause is about one of many things: "Room 1 costs 61 euros"."""
     words = clause.words
-    return len(words) > 1 and words[1].folded.isdigit() and len(find_numbers(clause.text)) > 1
+    return len(words) > 1 and words[1].folded.isdigit() and len(clause.numbers) > 1
 
 
-def _labels(clause: Clause) -> frozenset[str]:
-    """The number that names a thing of many: "1" of "Room 1 costs 61"."""
-    numbered = is_numbered(clause)
-    return frozenset({clause.words[1].folded}) if numbered else frozenset()
-
-
-def _named_codes(clause: Clause) -> frozenset[str]:
-    """The codes that name the thing a figure is about: "ORD-4711" of "Order ORD-4711 costs 61 euros"."""
-    return frozenset(code for code in find_codes(clause.text) if code[0].isalpha() and "." not in code)
-
-
-def _concepts(content: frozenset[str]) -> frozenset[str]:
-    names = _concept_names()
-    return frozenset(names.get(word, word) for word in content)
+def _label(clause: Clause) -> str:
+    """The number that names a thing of many: "1" of "Room 1 costs 61"; empty if there is none."""
+    return clause.words[1].folded if is_numbered(clause) else ""
 
 
 @cache
@@ -574,12 +597,16 @@ def _concept_names() -> dict[str, str]:
 
 def is_arranged(clause: Clause) -> bool:
     """Whether an assistant says when or for how much something is that it arranged."""
-    attributes = {stem_word(word) for word in word_set("REPORTED_ATTRIBUTES")}
     return (
         clause.subject is not None
-        and clause.subject.attribute in attributes
-        and bool(find_numbers(clause.text))
+        and clause.subject.attribute in _reported_attributes()
+        and bool(clause.numbers)
     )
+
+
+@cache
+def _reported_attributes() -> frozenset[str]:
+    return frozenset(stem_word(word) for word in word_set("REPORTED_ATTRIBUTES"))
 
 
 def assigns_purpose(clause: Clause) -> bool:

@@ -8,15 +8,14 @@ recall: the list is short, so questions, hypotheses, quotations, code and logs a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime, tzinfo
-from functools import cache, cached_property
+from functools import cache
 
 from autonomy_ctx.items import fact_cues
+from autonomy_ctx.items.compared_facts import ComparedFacts, HoldingFact, has_code
 from autonomy_ctx.items.fact import MAX_FACT_CHARACTERS, QUESTION_NOTE, Fact, FactChange, FactKind
 from autonomy_ctx.items.fact_clauses import (
-    BRACKETED_DATE,
     Clause,
     Subject,
     assigns_purpose,
@@ -57,16 +56,11 @@ from autonomy_ctx.items.message import ChatRole, Message, ToolCall, content_text
 from autonomy_ctx.items.phrases import PhraseTable, split_words
 from autonomy_ctx.items.relative_dates import has_weekday, resolve_dates
 from autonomy_ctx.items.sentences import Sentence
-from autonomy_ctx.items.text_cache import TextCache
 
 MAX_FACTS_PER_USER_MESSAGE = 10
 MAX_FACTS_PER_ASSISTANT_MESSAGE = 2
 MAX_LIST_ITEM_CHARACTERS = 200
 MAX_RESULT_CHARACTERS = 200
-FACTS_PER_STEP = 200  # a millisecond
-MAX_COMPARED_FACTS = (
-    100  # the newest ones: a correction is about something that is not long ago or still shown
-)
 MAX_ACCEPTANCE_WORDS = 12
 MAX_ACKNOWLEDGEMENT_WORDS = 25
 MAX_BARE_REPLY_WORDS = 3  # "Sure." and the like
@@ -76,38 +70,8 @@ MIN_SHARED_BY_VALUES = 0.3
 MIN_REPORTED_BY_ASSISTANT = 0.45  # more than this of an open item, in an assistant's report
 MAX_BARE_WORDS = 6  # in a correction that does not say what it corrects
 MAX_DONE_DISTANCE = 4  # messages between an open item and a bare "done"
-MAX_CACHED_TEXTS = 8192  # of facts that are not to be repeated
 
 _FACT_KINDS: tuple[FactKind, ...] = ("rule", "preference", "decision", "open")
-
-
-@dataclass(eq=False)
-class _HoldingFact:
-    """A fact that holds, a standing one or one found in this call. It is read when it is compared."""
-
-    target: str
-    kind: FactKind
-    text: str
-    position: int
-    # The fact that it stands for: "make it 9,200" is about the budget, as that one was.
-    replaced: _HoldingFact | None = None
-
-    @cached_property
-    def clause(self) -> Clause:
-        return _read_fact(self.text)
-
-    @cached_property
-    def subject(self) -> Subject | None:
-        return self.clause.subject or (self.replaced.subject if self.replaced else None)
-
-    @cached_property
-    def identifiers(self) -> frozenset[str]:
-        """The codes that an artifact is known by."""
-        return find_codes(self.clause.text) if self.kind == "artifact" else frozenset()
-
-    @property
-    def has_code(self) -> bool:
-        return _has_code(self.text)
 
 
 def find_facts(
@@ -137,15 +101,10 @@ def find_facts_in_steps(
     zone: tzinfo = UTC,
     before: tuple[int, Message] | None = None,
 ) -> Generator[int, None, list[FactChange]]:
-    """The same, a message at each step; how long each is comes before it."""
-    finder = _Finder(zone)
-    by_id = {fact.id: fact for fact in standing}
-    # In the order in which they were said: of several that match, the newest is meant.
-    holding = [fact for fact in sorted(standing, key=lambda fact: fact.position) if fact.state == "holds"]
-    for start in range(0, len(holding), FACTS_PER_STEP):
-        yield 0
-        for fact in holding[start : start + FACTS_PER_STEP]:
-            finder.add_standing(fact, by_id.get(fact.replaces or ""))
+    """The same in steps, the longest of them a short message; how long each is comes before it."""
+    facts = ComparedFacts(standing)
+    yield from facts.read()
+    finder = _Finder(zone, facts)
     previous_position, previous = before or (0, None)
     calls: dict[str, ToolCall] = {}
     for position, message in messages:
@@ -158,7 +117,7 @@ def find_facts_in_steps(
                     and finder.read_answer(position, message, previous_position, previous)
                 )
                 if not is_answered:
-                    finder.read_user(position, message)
+                    yield from finder.read_user(position, message)
             case ChatRole.ASSISTANT:
                 calls.update((call.id, call) for call in message.tool_calls if call.id)
                 if previous is not None and previous.role is ChatRole.USER:
@@ -182,24 +141,14 @@ def load_tables() -> None:
 class _Finder:
     """Reads messages in order and collects the changes."""
 
-    def __init__(self, zone: tzinfo) -> None:
-        self._zone = zone
+    def __init__(self, zone: tzinfo, facts: ComparedFacts) -> None:
+        self._zone, self._facts = zone, facts
         self.changes: list[FactChange] = []
-        self._known: list[_HoldingFact] = []
-        self._texts: set[str] = set()
-
-    def add_standing(self, fact: Fact, old: Fact | None) -> None:
-        """A fact that holds, and the one that it stands for."""
-        known = _HoldingFact(fact.id, fact.kind, fact.text, fact.position)
-        if old is not None:
-            known.replaced = _HoldingFact(old.id, old.kind, old.text, old.position)
-        self._known.append(known)
-        self._texts.add(_normalize(fact.text))
 
     # -- what is read ---------------------------------------------------------------------------------
 
-    def read_user(self, position: int, message: Message) -> None:
-        """What a user states."""
+    def read_user(self, position: int, message: Message) -> Generator[int, None, None]:
+        """What a user states, a sentence at each step."""
         room = MAX_FACTS_PER_USER_MESSAGE
         heading: FactKind | None = None
         before: Sentence | None = None
@@ -219,6 +168,7 @@ class _Finder:
                     room -= self._read_user_clause(position, message, sentence, clause)
             if room <= 0:
                 return
+            yield len(sentence.text)
 
     def read_assistant(self, position: int, message: Message) -> None:
         """What an assistant reports: completions, agreements, open items and what its actions made."""
@@ -260,9 +210,10 @@ class _Finder:
         sentences = read_sentences(message)
         if not sentences or sentences[0].is_question:
             return False
-        clause = read_clause(" ".join(sentence.text for sentence in sentences))
-        if len(clause.words) > MAX_ACCEPTANCE_WORDS:
+        text = " ".join(sentence.text for sentence in sentences)
+        if len(split_words(text)) > MAX_ACCEPTANCE_WORDS:
             return False
+        clause = read_clause(text)
         if option := chosen_option(clause, asked):
             return self._add(asked_at, asked, "decision", read_clause(option))
         if clause.has("defer") and len(clause.content) <= 4:
@@ -308,7 +259,7 @@ class _Finder:
             is_polite = any(word.folded in word_set("POLITE_WORDS") for word in stated.words)
             if clause.has("ack open") or (stated.has("duty") and is_own(stated)):
                 self._add(said_at, said, "open", stated)
-            elif stated.quantities or find_codes(stated.text):
+            elif stated.quantities or stated.codes:
                 self._set_value(said_at, said, stated)
             elif (is_noted or (is_polite and len(clause.words) <= MAX_BARE_REPLY_WORDS)) and len(
                 stated.content
@@ -330,12 +281,12 @@ class _Finder:
 
     def _is_known_figure(self, clause: Clause) -> bool:
         """Whether an assistant's figure is of something that has a value, or is plainly the newest."""
-        is_plain = says_now(clause) and clause.has("change") and not find_codes(clause.text)
+        is_plain = says_now(clause) and clause.has("change") and not clause.codes
         is_same = clause.subject is not None and self._same_value(clause.subject) is not None
         return is_plain or is_same or self._same_quantity(clause) is not None
 
-    def _same_quantity(self, clause: Clause) -> _HoldingFact | None:
-        for known in self._newest():
+    def _same_quantity(self, clause: Clause) -> HoldingFact | None:
+        for known in self._facts.newest():
             if known.kind not in ("value", "decision") or (known.subject and clause.subject):
                 continue
             if is_same_quantity(clause, known.clause):
@@ -377,12 +328,7 @@ class _Finder:
         kind = self._kind(position, clause, is_request)
         if clause.has("change") and (old := self._corrected(clause, kind)) and _may_replace(clause, old):
             return self._replace(position, message, old, kind if kind in _FACT_KINDS else old.kind, clause)
-        if (
-            kind == "rule"
-            and clause.subject
-            and find_numbers(clause.text)
-            and self._same_value(clause.subject)
-        ):
+        if kind == "rule" and clause.subject and clause.numbers and self._same_value(clause.subject):
             kind = "value"
         if kind == "value":
             return self._set_value(position, message, clause)
@@ -417,7 +363,7 @@ class _Finder:
             clause.has("value") and has_value(clause.text, clause.words[1:]) and not is_numbered(clause)
         ):
             return "value"
-        if clause.has("change") and old_value(clause) and find_numbers(clause.text):
+        if clause.has("change") and old_value(clause) and clause.numbers:
             return "value"
         is_amount = clause.has("amount") or (clause.has("change") and names_attribute(clause))
         if is_amount and clause.quantities:
@@ -429,20 +375,17 @@ class _Finder:
     def _may_be_goal(self, position: int, clause: Clause) -> bool:
         if clause.has("goal"):
             return True
-        return position <= LAST_GOAL_POSITION and not any(known.kind == "goal" for known in self._known)
+        return position <= LAST_GOAL_POSITION and not self._facts.has_kind("goal")
 
     # -- which fact it is about -----------------------------------------------------------------------
 
-    def _newest(self) -> Iterator[_HoldingFact]:
-        return reversed(self._known[-MAX_COMPARED_FACTS:])
-
-    def _corrected(self, clause: Clause, kind: FactKind | None) -> _HoldingFact | None:
+    def _corrected(self, clause: Clause, kind: FactKind | None) -> HoldingFact | None:
         """The fact that a correction is about, by its subject, old value, words or the form of its value."""
         if clause.subject and (same := self._same_value(clause.subject)):
             return same
         old = old_value(clause)
         if old:
-            for known in self._newest():
+            for known in self._facts.newest():
                 if known.kind not in ("open", "goal") and old <= known.clause.content:
                     return known
         wanted: tuple[FactKind, ...] = ("rule", "preference", "decision", "value", "goal")
@@ -457,16 +400,16 @@ class _Finder:
         is_bare = kind in (None, "value") and clause.subject is None and len(clause.content) <= MAX_BARE_WORDS
         return self._same_shape(clause) if is_bare and not old else None
 
-    def _same_value(self, subject: Subject) -> _HoldingFact | None:
-        for known in self._newest():
+    def _same_value(self, subject: Subject) -> HoldingFact | None:
+        for known in self._facts.newest():
             other = known.subject
             if known.kind in ("value", "decision") and other and is_same_subject(subject, other):
                 return known
         return None
 
-    def _similar(self, clause: Clause, kinds: Sequence[FactKind]) -> _HoldingFact | None:
+    def _similar(self, clause: Clause, kinds: Sequence[FactKind]) -> HoldingFact | None:
         best, most = None, 0.0
-        for known in self._newest():
+        for known in self._facts.newest():
             if known.kind in kinds:
                 shared = shared_part(clause.content, known.clause.content)
                 least = MIN_SHARED
@@ -476,19 +419,19 @@ class _Finder:
                     best, most = known, shared
         return best
 
-    def _same_shape(self, clause: Clause) -> _HoldingFact | None:
+    def _same_shape(self, clause: Clause) -> HoldingFact | None:
         """The value that looks most like the new one: "make it 9,200" is about 11,500, not about port 80."""
-        numbers = find_numbers(clause.text)
+        numbers = clause.numbers
         if not numbers:
             return None
         best, most = None, 0
         moments = frozenset(("date", "time"))
         is_moment = not moments.isdisjoint(clause.quantities)
-        has_code = _has_code(clause.text)
-        for known in self._newest():
+        names_thing = has_code(clause.codes)
+        for known in self._facts.newest():
             if known.kind != "value" and not (known.kind == "decision" and is_moment):
                 continue
-            if known.has_code == has_code and (others := find_numbers(known.text)):
+            if known.has_code == names_thing and (others := known.numbers):
                 if is_moment == moments.isdisjoint(known.clause.quantities):
                     continue
                 units = word_set("UNITS") & {word.folded for word in clause.words}
@@ -508,16 +451,16 @@ class _Finder:
             return False
         # An assistant talks of many things that it did.
         best, most = None, 0.0 if by_user else MIN_REPORTED_BY_ASSISTANT
-        for known in self._newest():
+        for known in self._facts.newest():
             if known.kind == "open" and (part := completion(clause, known.clause)) > most:
                 best, most = known, part
         if best is None and by_user and is_bare_report(clause):
-            opened = next((known for known in self._newest() if known.kind == "open"), None)
+            opened = next((known for known in self._facts.newest() if known.kind == "open"), None)
             if opened and 0 <= position - opened.position <= MAX_DONE_DISTANCE:
                 best = opened
         if best is None:
             return False
-        self._drop(best)
+        self._facts.drop(best)
         self.changes.append(
             FactChange(
                 action="done",
@@ -536,23 +479,22 @@ class _Finder:
         return self._replace(position, message, old, old.kind, clause)
 
     def _replace(
-        self, position: int, message: Message, old: _HoldingFact, kind: FactKind, clause: Clause
+        self, position: int, message: Message, old: HoldingFact, kind: FactKind, clause: Clause
     ) -> bool:
-        text = _quote(clause.text, kind, _local_time(message.created_at, self._zone))
-        if text is None or self._is_known(text):
+        text = _quote(clause, kind, _local_time(message.created_at, self._zone))
+        if text is None or self._facts.has_text(text):
             return True
-        self._drop(old)
-        self._store("replace", position, message, kind, text, old.target)
-        self._known[-1].replaced = old
+        self._facts.drop(old)
+        self._store("replace", position, message, kind, text, old.target, replaced=old)
         return True
 
     def _add(
         self, position: int, message: Message, kind: FactKind, clause: Clause, *, asked: str = ""
     ) -> bool:
-        text = _quote(clause.text, kind, _local_time(message.created_at, self._zone))
+        text = _quote(clause, kind, _local_time(message.created_at, self._zone))
         if text and asked and len(text) + len(asked) + len(QUESTION_NOTE) < MAX_FACT_CHARACTERS:
             text = f"{text}{QUESTION_NOTE}{asked})"
-        if text is None or self._is_known(text) or self._is_repeated(kind, text, clause):
+        if text is None or self._facts.has_text(text) or self._is_repeated(kind, text, clause):
             return False
         self._store("add", position, message, kind, text, None)
         return True
@@ -561,26 +503,34 @@ class _Finder:
         self, position: int, message: Message, text: str, made: frozenset[str], *, is_action: bool
     ) -> bool:
         text = _strip_end(text)
-        if len(text) > MAX_FACT_CHARACTERS or self._is_known(text):
+        if len(text) > MAX_FACT_CHARACTERS or self._facts.has_text(text):
             return False
         known = self._find_artifact(made)
         if known is None:
             self._store("add", position, message, "artifact", text, None)
         elif is_action or not made <= known.identifiers:
             # An assistant repeats what a tool reported; only an action changes it.
-            self._drop(known)
+            self._facts.drop(known)
             self._store("replace", position, message, "artifact", text, known.target)
         return True
 
-    def _find_artifact(self, made: frozenset[str]) -> _HoldingFact | None:
-        named = (known for known in self._newest() if known.kind == "artifact" and made & known.identifiers)
+    def _find_artifact(self, made: frozenset[str]) -> HoldingFact | None:
+        named = (
+            known for known in self._facts.newest() if known.kind == "artifact" and made & known.identifiers
+        )
         return next(named, None)
 
     def _store(
-        self, action: str, position: int, message: Message, kind: FactKind, text: str, target: str | None
+        self,
+        action: str,
+        position: int,
+        message: Message,
+        kind: FactKind,
+        text: str,
+        target: str | None,
+        replaced: HoldingFact | None = None,
     ) -> None:
-        self._known.append(_HoldingFact(f"+{len(self.changes)}", kind, text, position))
-        self._texts.add(_normalize(text))
+        self._facts.add(HoldingFact(f"+{len(self.changes)}", kind, text, position, replaced))
         self.changes.append(
             FactChange(
                 action="replace" if action == "replace" else "add",
@@ -592,25 +542,23 @@ class _Finder:
             )
         )
 
-    def _drop(self, known: _HoldingFact) -> None:
-        self._known.remove(known)
-        self._texts.discard(_normalize(known.text))
-
-    def _is_known(self, text: str) -> bool:
-        return _normalize(text) in self._texts
-
     def _is_repeated(self, kind: FactKind, text: str, clause: Clause) -> bool:
         """Whether a fact of this kind says the same in almost the same words."""
-        for known in self._newest():
-            if known.kind != kind or not clause.content:
+        content = clause.content
+        if not content:
+            return False
+        numbers = tuple(find_numbers(text))
+        for known in self._facts.newest():
+            if known.kind != kind:
                 continue
             other = known.clause.content
-            same = len(clause.content & other)
-            if find_numbers(text) == find_numbers(known.text) and same >= 0.8 * len(clause.content | other):
+            same = len(content & other)
+            # Of two sets, all that is not shared is counted once.
+            if same >= 0.8 * (len(content) + len(other) - same) and numbers == known.numbers:
                 return True
-            if kind == "decision" and clause.content <= other:
+            if kind == "decision" and content <= other:
                 return True
-            if kind == "open" and same > 1 and same >= 0.6 * min(len(clause.content), len(other)):
+            if kind == "open" and same > 1 and same >= 0.6 * min(len(content), len(other)):
                 return True
         return False
 
@@ -618,21 +566,16 @@ class _Finder:
 # -- what else is asked of a message --------------------------------------------------------------------
 
 
-def _repeats_value(clause: Clause, known: _HoldingFact) -> bool:
+def _repeats_value(clause: Clause, known: HoldingFact) -> bool:
     """Whether a clause gives a subject the value that it has already."""
-    if numbers := find_numbers(known.text):
-        return find_numbers(clause.text) == numbers
+    if known.numbers:
+        return clause.numbers == known.numbers
     return known.clause.content <= clause.content and not clause.has("change")
 
 
-def _may_replace(clause: Clause, old: _HoldingFact) -> bool:
+def _may_replace(clause: Clause, old: HoldingFact) -> bool:
     """Whether a correction has a value, where it corrects one: "nope, nothing changed" has none."""
     return old.kind != "value" or has_value(clause.text, clause.words) or bool(clause.quantities)
-
-
-def _has_code(text: str) -> bool:
-    """Whether a text names a thing by letters and figures, not only an amount."""
-    return any(any(map(str.isalpha, code)) for code in find_codes(text))
 
 
 # -- texts ----------------------------------------------------------------------------------------------
@@ -645,9 +588,9 @@ def _local_time(at: datetime, zone: tzinfo) -> datetime:
         return at
 
 
-def _quote(text: str, kind: FactKind, said_at: datetime) -> str | None:
+def _quote(clause: Clause, kind: FactKind, said_at: datetime) -> str | None:
     """A clause as a fact: without its first filler words and full stop, with dates; nothing if too long."""
-    words = split_words(text)
+    text, words = clause.text, clause.words
     at = 0
     while at < len(words) and (lead := _lead_table().match(text, words, at)):
         at = lead.last + 1
@@ -673,20 +616,3 @@ def _lead_table() -> PhraseTable[str]:
 
 def _strip_end(text: str) -> str:
     return text.strip().rstrip(".!,;:\u3002\uff01 ")
-
-
-_normal_forms: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
-
-
-def _normalize(text: str) -> str:
-    return _normal_forms.get_or_make(text, lambda: _fold_words(text))
-
-
-def _fold_words(text: str) -> str:
-    return " ".join(
-        word.folded for word in split_words(BRACKETED_DATE.sub("", text)) if word.folded not in ",:"
-    )
-
-
-def _read_fact(text: str) -> Clause:
-    return read_clause(BRACKETED_DATE.sub("", text.partition(QUESTION_NOTE)[0]))

@@ -96,14 +96,16 @@ class PhraseTable(Generic[Value]):
 
     def match(self, text: str, words: Sequence[Word], at: int) -> PhraseMatch[Value] | None:
         """The longest phrase that begins at a word."""
+        following = words[at + 1].folded if at + 1 < len(words) else ""
         for first in (words[at].folded, NUMBER_SLOT) if self._has_numbers else (words[at].folded,):
             rows = self._rows.get(first)
             if not rows:
                 continue
             best: PhraseMatch[Value] | None = None
-            following = words[at + 1].folded if at + 1 < len(words) else ""
             for second in (following, NUMBER_SLOT, "") if following else ("",):
-                for phrase, value in rows.get(second, ()):
+                if second not in rows:
+                    continue
+                for phrase, value in rows[second]:
                     if best and len(phrase) <= best.last - at + 1:
                         break
                     if found := self._match_phrase(text, words, at, phrase, value):

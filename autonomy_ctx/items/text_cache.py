@@ -12,34 +12,41 @@ T = TypeVar("T")
 
 
 class TextCache(Generic[T]):
-    """Results by text, or by a text and other values; the cache is emptied when it has `size` entries."""
+    """Results by text, or by a text and other values; at most `size` of them.
+
+    When half of them are new, those that were not asked for meanwhile go. So what is used all the time stays,
+    and no single call has to make all of it again.
+    """
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self._half = max(size // 2, 1)
         self._results: dict[Hashable, T] = {}
+        self._older: dict[Hashable, T] = {}
         _caches.append(self)
 
     def __len__(self) -> int:
-        return len(self._results)
+        return len(self._results) + len(self._older)
 
     def get(self, key: Hashable) -> T | None:
         """The result for a key, if it is there."""
-        return self._results.get(key)
+        found = self._results.get(key)
+        return self._older.get(key) if found is None else found
 
     def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result for a key; it is made unless it is there."""
         try:
             return self._results[key]
         except KeyError:
-            made = make()
-        if len(self._results) >= self._size:
-            self._results.clear()
+            made = self._older.pop(key) if key in self._older else make()
+        if len(self._results) >= self._half:
+            self._older, self._results = self._results, {}
         self._results[key] = made
         return made
 
     def clear(self) -> None:
         """Drop all results."""
         self._results.clear()
+        self._older.clear()
 
 
 _caches: list[TextCache[Any]] = []

@@ -391,7 +391,7 @@ MUTANTS = [
     Mutant(
         "a corrected fact no longer holds",
         "items/fact_rules.py",
-        '        self._store("replace", position, message, kind, text, old.target)\n',
+        '        self._store("replace", position, message, kind, text, old.target, replaced=old)\n',
         '        self._store("add", position, message, kind, text, None)\n',
         "tests/items/test_fact_rules.py",
     ),
