@@ -148,6 +148,11 @@ class Summarizer:
     def request_digest(self, memory: Memory, key: Key) -> None:
         """Store the digest that a context showed, so that the next context need not make it again."""
         store_key = make_store_key(memory.store, key)
+        if self.settings.model is None:
+            # A summary without a model is a digest itself: one of the two is enough.
+            self.request(memory, key)
+            if store_key in self._running:
+                return
         if store_key not in self._storing_digests and self._background.start(
             partial(self._store_digests, memory, key)
         ):

@@ -116,6 +116,20 @@ async def test_a_reader_whose_window_gets_too_small_does_not_fail_the_turn(memor
 # -- the hard limit in messages -------------------------------------------------------------------------
 
 
+async def test_without_a_model_no_message_is_digested_twice() -> None:
+    memory = Memory()
+    async with summarized(None, 4, 8) as section:
+        await asks(memory, 300)
+        await shown(section, memory)
+        await section.settled()
+        found, metrics = await shown(section, memory), section.get_metrics()
+        assert len(found.window) <= 16
+        assert found.segments[0].first == 1
+        assert found.segments[-1].last == found.window[0] - 1
+        assert metrics["summaries_committed"] > 0
+        assert metrics["digests_committed"] == 0
+
+
 async def test_with_a_dead_model_no_context_passes_the_hard_limit() -> None:
     clock = StoppedClock()
     memory = Memory(clock=clock)
