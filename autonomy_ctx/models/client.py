@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from random import random
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -56,7 +55,6 @@ from autonomy_ctx.validation import check_int, check_seconds
 # Requests that one client has at a time before there is another one.
 REQUESTS_PER_CLIENT = 8
 MAX_CLIENTS = 64
-MAX_CONNECTIONS, MAX_IDLE_CONNECTIONS = 1000, 200
 CLOSE_TIMEOUT_SECONDS = 5.0
 # Where an HTTP client looks for certificates and proxies.
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -78,7 +76,9 @@ class ClientLease:
     def build_request(self, request: HttpRequest, connect_seconds: float) -> Any:
         """The request as this client sends it."""
         if self.is_own and not self.client.cookies:
-            return _build_plain_request(request, connect_seconds)
+            return self.client.build_plain_request(
+                request.url, request.headers, request.content, connect_seconds
+            )
         # As a tuple, which clients of every kind take: connect, read, write, pool.
         timeout = (connect_seconds, None, None, None)
         return self.client.build_request(
@@ -123,9 +123,10 @@ class TlsContexts:
         return self._made.get(_certificate_sources()) if certificates else self._empty
 
     def _make(self, certificates: bool) -> ssl.SSLContext:
-        # Imported here: they take longer to import than all the rest. The first client imports `httpcore`.
-        import httpcore  # noqa: F401
+        # Imported here: they take longer to import than all the rest.
         import httpx
+
+        import autonomy_ctx.models.http_client  # noqa: F401
 
         if certificates:
             # Two loops may make one at the same time; a lock could stay locked in a forked child.
@@ -197,37 +198,9 @@ class ClientPool:
 
 def _new_client(context: ssl.SSLContext) -> Any:
     # Imported by the thread that made the context.
-    import httpx
+    from autonomy_ctx.models.http_client import ModelHttpClient
 
-    limits = httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
-    return httpx.AsyncClient(limits=limits, follow_redirects=False, verify=context)
-
-
-def _build_plain_request(request: HttpRequest, connect_seconds: float) -> Any:
-    """What a client of `_new_client` without cookies builds, without taking its settings into account."""
-    import httpx
-
-    url = _parse_url(request.url)
-    headers = {"host": url.netloc.decode("ascii"), "accept": "*/*", "connection": "keep-alive"}
-    headers |= request.headers
-    headers["content-length"] = str(len(request.content))
-    timeout = {"connect": connect_seconds, "read": None, "write": None, "pool": None}
-    return httpx.Request(
-        "POST",
-        url,
-        headers=headers,
-        # As a stream: with content, the client would look for what is missing in the headers.
-        stream=httpx.ByteStream(request.content),
-        extensions={"timeout": timeout},
-    )
-
-
-@lru_cache(maxsize=64)
-def _parse_url(url: str) -> Any:
-    """The URL of a model, which many requests go to."""
-    import httpx
-
-    return httpx.URL(url)
+    return ModelHttpClient(context)
 
 
 logger = logging.getLogger("autonomy_ctx.models")

@@ -521,6 +521,34 @@ async def test_a_client_that_was_given_is_used_and_stays_open() -> None:
         assert not client.is_closed
 
 
+async def test_a_cookie_of_a_server_goes_with_the_requests_that_follow() -> None:
+    async with asking(FINE, as_json(chat("fine"), set_cookie="lane=7; Path=/"), FINE) as (model, server, _):
+        for _ in range(4):
+            assert str(await model.complete_chat(ASKED)) == "fine"
+        assert [seen.headers.get("cookie") for seen in server.seen] == [None, None, "lane=7", "lane=7"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [(httpx.AsyncClient, "send"), (httpx.AsyncHTTPTransport, "handle_async_request")],
+)
+async def test_what_watches_httpx_sees_the_requests(
+    owner: Any, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    original = getattr(owner, method)
+
+    async def watch(self: Any, request: httpx.Request, **options: Any) -> httpx.Response:
+        seen.append(str(request.url))
+        response: httpx.Response = await original(self, request, **options)
+        return response
+
+    monkeypatch.setattr(owner, method, watch)
+    async with asking(FINE) as (model, server, _):
+        assert str(await model.complete_chat(ASKED)) == "fine"
+        assert seen == [f"{server.url}/v1/chat/completions"]
+
+
 async def test_many_requests_share_a_pool() -> None:
     async with asking(FINE) as (model, server, _):
         for _ in range(5):

@@ -101,7 +101,7 @@ MUTANTS = [
     ),
     Mutant(
         "certificates are read once for all clients",
-        "models/client.py",
+        "models/http_client.py",
         "follow_redirects=False, verify=context)",
         "follow_redirects=False)",
         TLS,
