@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
@@ -19,7 +19,7 @@ from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.joint_append import RecordDraft, put_record
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key, Record
-from autonomy_ctx.template.composed import ComposedContext, from_record, to_record
+from autonomy_ctx.template.composed import ComposedContext, encode_fields, from_record, to_record
 from autonomy_ctx.validation import check_int, check_seconds
 
 RECORD_KIND = "context"
@@ -195,7 +195,7 @@ class ContextRecords:
         return composed
 
     async def _encode_step(self, step: Step) -> dict[str, Any]:
-        usage = None if step.usage is None else asdict(step.usage)
+        usage = None if step.usage is None else encode_fields(step.usage)
         form = await to_record(step.context, self._memory)
         return form | {"model": step.model, "usage": usage, "bounds": step.bounds}
 

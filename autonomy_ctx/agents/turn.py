@@ -344,7 +344,7 @@ class TurnRunner:
         (_, scope, conversation), composed = self._key, self._steps[-1].context
         # Of several sections with one name the first is meant.
         deliveries = {one.name: one.delivery for one in reversed(self._environment.template.section_options)}
-        for report in composed.sections:
+        for report in composed.sections if any(deliveries.values()) else ():
             delivery = deliveries.get(report.name)
             if delivery is not None and report.messages:
                 messages = composed.messages
@@ -504,7 +504,7 @@ class TurnRunner:
 def _shows_user_message(composed: ComposedContext, incoming: IncomingMessage) -> bool:
     """Whether the newest user message is there: by its position, its id or its text."""
     position, message = incoming.position, incoming.message
-    if any(position in section.positions for section in composed.sections):
+    if composed.shows_position(position):
         return True
     shown = [one for one in composed.messages if one.role is ChatRole.USER]
     if message is None:

@@ -9,11 +9,11 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio.to_thread
 
@@ -31,6 +31,11 @@ from autonomy_ctx.models.model import tool_spec
 from autonomy_ctx.sections.section import Omission, SectionKind
 from autonomy_ctx.template.cache_order import choose_breakpoints
 from autonomy_ctx.validation import check_int
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,14 @@ class SectionReport:
         return [*range(self.start, self.start + before), *range(rest, rest + self.messages - before)]
 
 
+def _place(values: Sequence[T], report: SectionReport, context: list[T]) -> None:
+    """Put one value for each message of a section where the message stands in the context."""
+    before, rest = (report.messages, 0) if report.split is None else report.split
+    context[report.start : report.start + before] = values[:before]
+    if before < report.messages:
+        context[rest : rest + report.messages - before] = values[before:]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where one message of a context came from."""
@@ -137,9 +150,9 @@ class ComposedContext:
 
     __slots__ = (
         "_layout",
+        "_milliseconds",
         "_sections",
         "_shared_prefix",
-        "_times",
         "budget",
         "calibration",
         "conversation",
@@ -168,7 +181,7 @@ class ComposedContext:
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
         reports = tuple(sections)
         self._layout = ContextLayout(tuple(messages), tuple(counts), lambda: reports)
-        self._times: Sequence[float] = ()
+        self._milliseconds: Sequence[float] = [report.milliseconds for report in reports]
         self._sections: tuple[SectionReport, ...] | None = reports
         self._shared_prefix = shared if previous is None else self.shared_prefix(previous)
 
@@ -176,7 +189,7 @@ class ComposedContext:
     def sections(self) -> tuple[SectionReport, ...]:
         """What each section did, in order."""
         if self._sections is None:
-            reports = zip(self._layout.reports, self._times, strict=True)
+            reports = zip(self._layout.reports, self._milliseconds, strict=True)
             self._sections = tuple(replace(report, milliseconds=time) for report, time in reports)
         return self._sections
 
@@ -198,7 +211,7 @@ class ComposedContext:
     @property
     def milliseconds(self) -> float:
         """The time of all sections together."""
-        return sum(section.milliseconds for section in self.sections)
+        return sum(self._milliseconds)
 
     @property
     def shared(self) -> SharedPrefix | None:
@@ -242,17 +255,19 @@ class ComposedContext:
         """For each message its position in the log, if it has one."""
         found: list[int | None] = [None] * len(self._layout.messages)
         for section in self._layout.reports:
-            for index, position in zip(section.indexes, section.positions, strict=True):
-                found[index] = position
+            _place(section.positions, section, found)
         return found
+
+    def shows_position(self, position: int) -> bool:
+        """Whether a message of the log is shown, by its position."""
+        return any(position in section.positions for section in self._layout.reports)
 
     @property
     def breakpoints(self) -> tuple[int, ...]:
         """The cache breakpoints: at most 4 indexes of messages, in order."""
         kinds: list[SectionKind] = ["volatile"] * len(self._layout.messages)
         for section in self._layout.reports:
-            for index in section.indexes:
-                kinds[index] = section.kind
+            _place([section.kind] * section.messages, section, kinds)
         shared = 0 if self._shared_prefix is None else self._shared_prefix.messages
         return choose_breakpoints(self._layout.messages, kinds, shared)
 
@@ -364,7 +379,7 @@ def context_of_layout(
     made.scope, made.conversation = scope, conversation
     made.calibration, made.budget = calibration, budget
     made.params = MappingProxyType(dict(params)) if params else EMPTY
-    made._layout, made._times, made._sections = layout, times, None
+    made._layout, made._milliseconds, made._sections = layout, times, None
     made._shared_prefix = None if previous is None else made.shared_prefix(previous)
     return made
 
@@ -424,7 +439,6 @@ _MAX_READ_GAP = 16
 # What is written and compared outside the event loop.
 LARGE_TOKENS = 20_000
 LARGE_MESSAGES = 200
-_REPORT_FIELDS = tuple(field.name for field in fields(SectionReport))
 
 
 async def to_record(composed: ComposedContext, memory: Memory) -> dict[str, Any]:
@@ -479,11 +493,16 @@ def _encode_context(
         "messages": messages,
         "stored": _fingerprint(named),
         "counts": composed.counts,
-        "sections": [_encode_section(section) for section in composed.sections],
+        "sections": list(map(_encode_section, composed._layout.reports, composed._milliseconds)),
         "calibration": composed.calibration,
-        "budget": None if composed.budget is None else asdict(composed.budget),
-        "shared": None if composed.shared is None else asdict(composed.shared),
+        "budget": None if composed.budget is None else encode_fields(composed.budget),
+        "shared": None if composed.shared is None else encode_fields(composed.shared),
     }
+
+
+def encode_fields(value: DataclassInstance) -> dict[str, Any]:
+    """The fields of a dataclass by name, which `asdict` would copy one by one."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def _fingerprint(messages: Iterable[Message]) -> str:
@@ -501,10 +520,12 @@ async def _read_stored(
     return found
 
 
-def _encode_section(section: SectionReport) -> dict[str, Any]:
-    # Not `asdict`, which copies each of the positions by itself.
-    form = {name: getattr(section, name) for name in _REPORT_FIELDS}
-    return form | {name: [asdict(one) for one in form[name]] for name in ("omitted", "cut")}
+def _encode_section(section: SectionReport, milliseconds: float) -> dict[str, Any]:
+    form = encode_fields(section)
+    form["milliseconds"] = milliseconds
+    form["omitted"] = [encode_fields(one) for one in section.omitted]
+    form["cut"] = [encode_fields(one) for one in section.cut]
+    return form
 
 
 def decode_section(form: Mapping[str, Any]) -> SectionReport:
