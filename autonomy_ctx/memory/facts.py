@@ -7,7 +7,7 @@ again. So undoing a summary and deleting messages need no special rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -70,39 +70,84 @@ def decode_fact_row(row: Sequence[Any]) -> FactRow:
     )
 
 
-def make_rows(
-    holding: Sequence[FactRow], changes: Sequence[FactChange], *, last: int, segment: int
-) -> list[FactRow]:
+class FactIndex:
+    """The facts that hold by number and by text, to tell which changes are new and what they may end."""
+
+    __slots__ = ("_numbers", "_of_users", "_texts")
+
+    def __init__(self, holding: Iterable[tuple[int, FactSource, str]] = ()) -> None:
+        self._texts: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._of_users: set[int] = set()
+        for number, source, text in holding:
+            self.add(number, source, normalize_fact(text))
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[FactRow]) -> FactIndex:
+        """An index of the rows of facts that hold."""
+        return cls((row.number, row.source, row.text) for row in rows)
+
+    @property
+    def is_unambiguous(self) -> bool:
+        """Whether no two facts have the same text. Otherwise it is wrong after one of them has ended."""
+        return len(self._numbers) == len(self._texts)
+
+    def copy(self) -> FactIndex:
+        """An index that can be changed without changing this one."""
+        made = FactIndex()
+        made._texts, made._numbers = self._texts.copy(), self._numbers.copy()
+        made._of_users = self._of_users.copy()
+        return made
+
+    def find(self, normal: str) -> int | None:
+        """The number of the fact with a text."""
+        return self._numbers.get(normal)
+
+    def may_end(self, number: int | None, source: FactSource) -> bool:
+        """Whether there is a fact with the number that this source may end: a user's only a user."""
+        return number in self._texts and (source == "user" or number not in self._of_users)
+
+    def add(self, number: int, source: FactSource, normal: str) -> None:
+        """Add a fact."""
+        self._texts[number] = normal
+        self._numbers[normal] = number
+        if source == "user":
+            self._of_users.add(number)
+
+    def end(self, number: int) -> None:
+        """Drop a fact that holds no more."""
+        self._numbers.pop(self._texts.pop(number), None)
+        self._of_users.discard(number)
+
+
+def make_rows(index: FactIndex, changes: Sequence[FactChange], *, last: int, segment: int) -> list[FactRow]:
     """The rows of changes, numbered from `last` on. Known facts, and changes that end nothing, are left out.
 
-    Only a user can end a fact that a user wrote.
+    Only a user can end a fact that a user wrote. The index is changed as the facts are.
     """
-    written_by_users = {row.number for row in holding if row.source == "user"}
-    alive = {row.number: normalize_fact(row.text) for row in holding}
-    texts = {normal: number for number, normal in alive.items()}
     numbers: dict[str, int | None] = {}
     rows: list[FactRow] = []
-    for index, change in enumerate(changes):
+    for at, change in enumerate(changes):
         name = change.target or ""
         target = numbers.get(name) if name.startswith("+") else fact_number(change.target)
-        if target not in alive or (target in written_by_users and change.source != "user"):
+        if not index.may_end(target, change.source):
             target = None
         text = clean_fact_text(change.text)
         normal = normalize_fact(text)
         if change.action == "done":
             if target is None:
                 continue
-            texts.pop(alive.pop(target), None)
+            index.end(target)
         else:
-            if not normal or normal in texts:
-                numbers[f"+{index}"] = texts.get(normal)
+            if not normal or index.find(normal) is not None:
+                numbers[f"+{at}"] = index.find(normal)
                 continue
             if target is not None:
-                texts.pop(alive.pop(target), None)
+                index.end(target)
         last += 1
-        numbers[f"+{index}"] = last
+        numbers[f"+{at}"] = last
         if change.action != "done":
-            texts[normal], alive[last] = last, normal
+            index.add(last, change.source, normal)
         rows.append(
             FactRow(
                 number=last,
@@ -217,8 +262,8 @@ class FactRows:
 
     def write(self, changes: Sequence[FactChange], *, segment: int) -> list[Fact]:
         """Make changes, and return the added facts."""
-        holding = [row for number, row in self._rows.items() if self._holds(number)]
-        rows = make_rows(holding, changes, last=self._last_number, segment=segment)
+        index = FactIndex.of_rows(row for number, row in self._rows.items() if self._holds(number))
+        rows = make_rows(index, changes, last=self._last_number, segment=segment)
         for row in rows:
             self._rows[row.number] = row
             self._facts[row.number] = make_fact(row, "holds")

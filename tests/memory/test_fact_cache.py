@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autonomy_ctx.errors import StoreError
 from autonomy_ctx.items.fact import Fact, FactAction, FactChange, FactSource
 from autonomy_ctx.memory.sqlite.facts import FactCache
 from autonomy_ctx.memory.sqlite.store import SqliteStore
@@ -22,7 +26,9 @@ AT = datetime(2026, 5, 1, tzinfo=UTC)
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["write", "write", "write", "segment", "undo", "remove", "delete", "drop", "read"]),
+        st.sampled_from(
+            ["write", "write", "many", "many", "segment", "merge", "undo", "remove", "delete", "drop", "read"]
+        ),
         # Which of two processes does it, where, and to what.
         st.integers(0, 1),
         st.sampled_from([MAIN, OTHER]),
@@ -44,6 +50,14 @@ async def fresh_facts(path: str, key: Key) -> tuple[Fact, ...]:
     store = SqliteStore(path)
     try:
         return (await store.summary(key)).facts
+    finally:
+        await store.close()
+
+
+async def fresh_history(path: str, key: Key) -> list[Fact]:
+    store = SqliteStore(path)
+    try:
+        return await store.facts(key)
     finally:
         await store.close()
 
@@ -73,6 +87,14 @@ async def follow(path: str, chosen: list[tuple[str, int, Key, int]], max_facts: 
                         fence=None,
                         facts=[change(number, target)],
                     )
+                case "many":
+                    # One that the next ones replace, one that is there already, and one that ends another.
+                    new = [change(at + 50, None), change(at + 40, "+0"), change(number, target)]
+                    again = [replace(new[0], text=f"port {at % 4}", target=None, action="add")]
+                    await store.write_facts(key, [*new, *again, change(at + 61, "+3")])
+                case "merge" if state.covered:
+                    segment = StoredSegment(first=1, last=state.covered, text="m", tokens=1, level=1)
+                    await store.commit_segment(key, segment, generation=state.head.generation, fence=None)
                 case "undo":
                     await store.undo_segment(key)
                 case "remove" if holding:
@@ -89,6 +111,7 @@ async def follow(path: str, chosen: list[tuple[str, int, Key, int]], max_facts: 
                     await store.drop_segments(key.scope, key.agent, key.conversation)
             for one in stores:
                 assert (await one.summary(key)).facts == await fresh_facts(path, key)
+                assert await one.facts(key) == await fresh_history(path, key)
     finally:
         for store in stores:
             await store.close()
@@ -114,6 +137,54 @@ async def test_only_facts_that_are_new_are_made_anew(tmp_path: Path) -> None:
         assert all(one is other for one, other in zip(before, after, strict=False))
     finally:
         await store.close()
+
+
+async def test_what_this_process_writes_need_not_be_read(tmp_path: Path) -> None:
+    store, statements = SqliteStore(str(tmp_path / "memory.db")), list[str]()
+    try:
+        names = [f"m{number}" for number in range(MESSAGES)]
+        await store.append(MAIN, make_drafts(*(make_message(name, id=name) for name in names)))
+        await store.write_facts(MAIN, [change(71, None), change(72, None)])
+        state = await store.summary(MAIN)
+        for connection in (store._writer.connection, store._reader.inline_connection):
+            assert connection is not None
+            connection.set_trace_callback(statements.append)
+        for last in (2, 4):
+            segment = StoredSegment(first=last - 1, last=last, text="s", tokens=1)
+            facts = [change(last + 20, None), change(last + 30, state.facts[-1].id), change(last + 41, "F1")]
+            assert await store.commit_segment(MAIN, segment, generation=0, fence=None, facts=facts)
+            state = await store.summary(MAIN)
+        merged = StoredSegment(first=1, last=4, text="m", tokens=1, level=1)
+        assert await store.commit_segment(MAIN, merged, generation=0, fence=None)
+        state = await store.summary(MAIN)
+        found = [one for one in statements if "FROM fact" in one and "source != 'user'" not in one]
+        assert found == []
+        assert state.facts == await fresh_facts(store.path, MAIN)
+        assert len(state.facts) > 3
+        await store.facts(MAIN)
+        read = [one for one in statements if "FROM fact" in one and "source != 'user'" not in one]
+        assert all("f.ended_by IS NOT NULL" in one for one in read)
+    finally:
+        await store.close()
+
+
+async def test_facts_of_a_write_that_fails_are_not_kept(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "memory.db"))
+    try:
+        await store.write_facts(MAIN, [change(1, None)])
+        before = (await store.summary(MAIN)).facts
+        assert store._writer.connection is not None
+        store._writer.connection.set_authorizer(refuse_commit)
+        with pytest.raises(StoreError):
+            await store.write_facts(MAIN, [change(2, None)])
+        assert (await store.summary(MAIN)).facts == before == await fresh_facts(store.path, MAIN)
+    finally:
+        await store.close()
+
+
+def refuse_commit(action: int, operation: str | None, *_: object) -> int:
+    is_commit = action == sqlite3.SQLITE_TRANSACTION and operation == "COMMIT"
+    return sqlite3.SQLITE_DENY if is_commit else sqlite3.SQLITE_OK
 
 
 async def test_what_is_deleted_is_not_kept(tmp_path: Path) -> None:

@@ -18,6 +18,27 @@ MUTANTS = [
         "tests/memory/test_fact_cache.py",
     ),
     Mutant(
+        "facts that were written are those of the next revision",
+        "memory/sqlite/facts.py",
+        '    before |= {fact.id: replace(fact, state="replaced") for fact in facts if fact.id in names}\n',
+        "",
+        "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
+        "facts are not kept before they are committed",
+        "memory/sqlite/summaries.py",
+        "        transaction.when_committed.append(partial(cache.keep, key, written.known))\n",
+        "        cache.keep(key, written.known)\n",
+        "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
+        "facts that hold again after a drop are read",
+        "memory/sqlite/summaries.py",
+        "segment.first, segment.last):\n        known = None\n",
+        "segment.first, segment.last):\n        pass\n",
+        "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
         "facts that are deleted are not kept by a store",
         "memory/sqlite/store.py",
         "        deleted, purge = await self._write(work)\n        self._fact_cache.forget(scope)\n",
@@ -27,8 +48,8 @@ MUTANTS = [
     Mutant(
         "acknowledged after the commit",
         "memory/sqlite/threads.py",
-        '        connection.execute("COMMIT")\n        self._committed',
-        '        connection.execute("ROLLBACK")\n        self._committed',
+        '        connection.execute("COMMIT")\n        for note',
+        '        connection.execute("ROLLBACK")\n        for note',
         STORES,
     ),
     Mutant(

@@ -14,6 +14,7 @@ from autonomy_ctx.memory.facts import (
     FACT_COLUMNS,
     NO_SEGMENT,
     EndedFact,
+    FactIndex,
     FactRow,
     decode_fact_row,
     ended_state,
@@ -116,7 +117,8 @@ async def write_facts(
     )
     [(last,)] = await cursor.fetchall()
     holding = await (await connection.execute(_SELECT_HOLDING, (conversation_id,))).fetchall()
-    rows = make_rows(list(map(decode_fact_row, holding)), changes, last=last, segment=segment)
+    index = FactIndex.of_rows(map(decode_fact_row, holding))
+    rows = make_rows(index, changes, last=last, segment=segment)
     if not rows:
         return []
     await _insert(connection, conversation_id, rows)

@@ -1,7 +1,7 @@
 """The SQL of facts: reading those that hold, writing changes, and undoing changes.
 
 Every batch of messages reads the facts that hold, and a long conversation has thousands. `FactCache` keeps
-them, so that only those that are new are read.
+them, so that only those that are new are read. What this process writes is kept as soon as it is committed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from autonomy_ctx.items.fact import Fact, FactChange, FactState, fact_number
+from autonomy_ctx.items.fact import Fact, FactChange, FactState, fact_id, fact_number
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.encoding import encode_text
 from autonomy_ctx.memory.facts import (
@@ -19,6 +20,7 @@ from autonomy_ctx.memory.facts import (
     FACT_COLUMNS,
     NO_SEGMENT,
     EndedFact,
+    FactIndex,
     FactRow,
     decode_fact_row,
     ended_state,
@@ -61,6 +63,7 @@ _SELECT_ALL = f"""
     FROM fact f LEFT JOIN fact e ON e.conversation_id = f.conversation_id AND e.number = f.ended_by
     WHERE f.conversation_id = ? AND f.is_done = 0 ORDER BY f.number
 """  # noqa: S608  # our names
+_SELECT_ENDED = _SELECT_ALL.replace("ORDER BY", "AND f.ended_by IS NOT NULL ORDER BY")
 _SELECT_PROFILE = f"""
     SELECT c.conversation, {_OF_ROW} FROM conversation c CROSS JOIN fact f INDEXED BY fact_in_profile
     WHERE c.agent = ? AND c.scope = ? AND f.conversation_id = c.id
@@ -92,16 +95,33 @@ DROP_ALL = f"{_DROP} 1"
 DROP_LOST = f"{_DROP} segment <> 0 AND segment NOT IN (SELECT number FROM segment WHERE conversation_id = ?)"  # noqa: S608
 
 
-class _FactsInForce(NamedTuple):
+class FactsInForce(NamedTuple):
     """What was read, and what it was read from."""
 
     # A file, a conversation in it, and its generation.
     past: tuple[object, int, int]
     revision: int
     facts: tuple[Fact, ...]
-    # Those of them that hold and those that they stand for, by their marks.
+    # Those that were read and held, and those that they stand for, by their marks.
     holding: Mapping[str, Fact]
     replaced: Mapping[str, Fact]
+    # Made by the first change.
+    fact_index: FactIndex | None = None
+
+    def changeable_index(self) -> FactIndex:
+        """An index of the facts that hold, for one transaction."""
+        if self.fact_index is not None:
+            return self.fact_index.copy()
+        holding = (fact for fact in self.facts if fact.state == "holds")
+        return FactIndex((int(fact.id[1:]), fact.source, fact.text) for fact in holding)
+
+    def change(self, rows: Sequence[FactRow], index: FactIndex | None) -> FactsInForce:
+        """The facts after these rows, of the next revision."""
+        return self._replace(
+            revision=self.revision + 1,
+            facts=_change_facts(self.facts, rows) if rows else self.facts,
+            fact_index=None if index is None or not index.is_unambiguous else index,
+        )
 
 
 class FactCache:
@@ -112,7 +132,7 @@ class FactCache:
     """
 
     def __init__(self, max_facts: int = CACHED_FACTS) -> None:
-        self._cached: ConversationCache[Key, _FactsInForce] = ConversationCache(
+        self._cached: ConversationCache[Key, FactsInForce] = ConversationCache(
             max_facts, getsizeof=lambda one: 1 + len(one.facts)
         )
         self._lock = threading.Lock()
@@ -122,10 +142,7 @@ class FactCache:
     ) -> tuple[Fact, ...]:
         """The facts that hold, and the ones that each stands for, in the snapshot that the head is of."""
         past = (identity, conversation_id, head.generation)
-        with self._lock:
-            known = self._cached.get(key)
-        if known is None or known.past != past:
-            known = _FactsInForce(past, -1, (), {}, {})
+        known = self._find(key, past) or FactsInForce(past, -1, (), {}, {})
         if known.revision == head.revision:
             return known.facts
         holding = _read_marked(connection, _SELECT_HOLDING_MARKS, conversation_id, known.holding, "holds")
@@ -137,16 +154,47 @@ class FactCache:
         by_id = {fact.id: fact for fact in replaced.values()}
         before = (by_id.get(fact.replaces) for fact in in_order if fact.replaces)
         facts = (*(fact for fact in before if fact is not None), *in_order)
+        self.keep(key, FactsInForce(past, head.revision, facts, holding, replaced))
+        return facts
+
+    def find(self, identity: object, key: Key, conversation_id: int, head: Head) -> FactsInForce | None:
+        """What is kept of a conversation, if it is as its head says."""
+        if identity is None:
+            return None
+        known = self._find(key, (identity, conversation_id, head.generation))
+        return known if known is not None and known.revision == head.revision else None
+
+    def keep(self, key: Key, found: FactsInForce) -> None:
+        """Keep what was read or committed; what is larger than the cache is not kept."""
         with self._lock:
             self._cached.pop(key, None)
-            if 1 + len(facts) <= self._cached.maxsize:
-                self._cached[key] = _FactsInForce(past, head.revision, facts, holding, replaced)
-        return facts
+            if 1 + len(found.facts) <= self._cached.maxsize:
+                self._cached[key] = found
+
+    def _find(self, key: Key, past: tuple[object, int, int]) -> FactsInForce | None:
+        with self._lock:
+            known = self._cached.get(key)
+        return known if known is not None and known.past == past else None
 
     def forget(self, scope: str, conversation: str | None = None) -> None:
         """Drop what is kept of a scope, or of a conversation."""
         with self._lock:
             self._cached.forget(scope=scope, conversation=conversation)
+
+
+def _change_facts(facts: tuple[Fact, ...], rows: Sequence[FactRow]) -> tuple[Fact, ...]:
+    """The facts in force after rows that are written next."""
+    ended = {row.target for row in rows if row.target is not None}
+    new = [make_fact(row, "holds") for row in rows if not row.is_done and row.number not in ended]
+    if not ended:
+        return (*facts, *new)
+    names = set(map(fact_id, ended))
+    holding = [fact for fact in facts if fact.state == "holds" and fact.id not in names] + new
+    # Those that the facts stand for: the ones before, and those that have ended now.
+    before = {fact.id: fact for fact in facts if fact.state == "replaced"}
+    before |= {fact.id: replace(fact, state="replaced") for fact in facts if fact.id in names}
+    before |= {fact_id(row.number): make_fact(row, "replaced") for row in rows if row.number in ended}
+    return (*(before[fact.replaces] for fact in holding if fact.replaces in before), *holding)
 
 
 def _read_marked(
@@ -177,11 +225,18 @@ def read_profile_facts(connection: sqlite3.Connection, agent: str, scope: str) -
     return [ProfileFact(name, make_fact(decode_fact_row(row), "holds")) for name, *row in rows]
 
 
-def read_all_facts(connection: sqlite3.Connection, conversation_id: int) -> list[Fact]:
-    """All stored facts in the order of writing, with their states."""
-    rows = connection.execute(_SELECT_ALL, (conversation_id,)).fetchall()
+def read_all_facts(
+    connection: sqlite3.Connection, conversation_id: int, known: FactsInForce | None = None
+) -> list[Fact]:
+    """All stored facts in the order of writing, with their states. Those that are `known` are not read."""
+    statement = _SELECT_ALL if known is None else _SELECT_ENDED
+    rows = connection.execute(statement, (conversation_id,)).fetchall()
     states = [ended_state(None if row[-1] is None else bool(row[-1])) for row in rows]
-    return [make_fact(decode_fact_row(row[:-1]), state) for row, state in zip(rows, states, strict=True)]
+    read = [make_fact(decode_fact_row(row[:-1]), state) for row, state in zip(rows, states, strict=True)]
+    if known is None:
+        return read
+    holding = [fact for fact in known.facts if fact.state == "holds"]
+    return sorted([*holding, *read], key=lambda fact: int(fact.id[1:]))
 
 
 def read_fact_rows(connection: sqlite3.Connection, conversation_id: int) -> list[EndedFact]:
@@ -190,21 +245,32 @@ def read_fact_rows(connection: sqlite3.Connection, conversation_id: int) -> list
     return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
+class WrittenFacts(NamedTuple):
+    """The facts that changes have added, and all facts in force after them, if they were known before."""
+
+    added: list[Fact]
+    known: FactsInForce | None
+
+
 def write_facts(
     connection: sqlite3.Connection,
     conversation_id: int,
     changes: Sequence[FactChange],
     *,
+    known: FactsInForce | None = None,
     segment: int = NO_SEGMENT,
-) -> list[Fact]:
-    """Make changes; the facts that they add."""
+) -> WrittenFacts:
+    """Make changes. If it is `known` which facts hold, they are not read."""
     if not changes:
-        return []
+        return WrittenFacts([], None if known is None else known.change((), known.fact_index))
     [(last,)] = connection.execute("SELECT last_fact FROM conversation WHERE id = ?", (conversation_id,))
-    holding = _read(connection, _SELECT_HOLDING, (conversation_id,))
-    rows = make_rows(holding, changes, last=last, segment=segment)
+    if known is None:
+        index = FactIndex.of_rows(_read(connection, _SELECT_HOLDING, (conversation_id,)))
+    else:
+        index = known.changeable_index()
+    rows = make_rows(index, changes, last=last, segment=segment)
+    _insert(connection, conversation_id, rows)
     for row in rows:
-        _insert(connection, conversation_id, row)
         if row.target is not None:
             _end(connection, conversation_id, row.target, row.number)
     if rows:
@@ -212,11 +278,12 @@ def write_facts(
             "UPDATE conversation SET last_fact = ? WHERE id = ?", (rows[-1].number, conversation_id)
         )
     ended = {row.target: row.is_done for row in rows}
-    return [
+    added = [
         make_fact(row, ended_state(None if row.number not in ended else not ended[row.number]))
         for row in rows
         if not row.is_done
     ]
+    return WrittenFacts(added, None if known is None else known.change(rows, index))
 
 
 def remove_fact(connection: sqlite3.Connection, conversation_id: int, number: int) -> bool:
@@ -257,14 +324,14 @@ def read_forkable_facts(
 
 def insert_ended_fact(connection: sqlite3.Connection, conversation_id: int, fact: EndedFact) -> None:
     """Write a row of a fork."""
-    _insert(connection, conversation_id, fact.row)
+    _insert(connection, conversation_id, [fact.row])
     if fact.ended_by is not None:
         _end(connection, conversation_id, fact.row.number, fact.ended_by)
 
 
-def _insert(connection: sqlite3.Connection, conversation_id: int, row: FactRow) -> None:
-    given = [encode_text(row.text) if name == "text" else getattr(row, name) for name in FACT_COLUMNS]
-    connection.execute(_INSERT, (conversation_id, *given))
+def _insert(connection: sqlite3.Connection, conversation_id: int, rows: Iterable[FactRow]) -> None:
+    encoded = (row._replace(text=encode_text(row.text)) for row in rows)
+    connection.executemany(_INSERT, [(conversation_id, *row) for row in encoded])
 
 
 def _end(connection: sqlite3.Connection, conversation_id: int, number: int, by: int) -> None:

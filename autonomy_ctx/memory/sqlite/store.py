@@ -246,7 +246,15 @@ class SqliteStore:
     ) -> bool:
         return await self._write(
             lambda transaction: summaries.commit_segment(
-                transaction, key, segment, generation, fence, facts, self._clock()
+                transaction,
+                key,
+                segment,
+                generation,
+                fence,
+                facts,
+                self._clock(),
+                self._fact_cache,
+                self._shared_identity(),
             )
         )
 
@@ -280,13 +288,17 @@ class SqliteStore:
         )
 
     async def facts(self, key: Key) -> list[Fact]:
-        return await self._read_in_thread(lambda connection: summaries.read_facts(connection, key))
+        return await self._read_in_thread(
+            lambda connection: summaries.read_facts(connection, key, self._fact_cache, self.identity)
+        )
 
     async def write_facts(
         self, key: Key, changes: Sequence[FactChange], *, generation: int | None = None
     ) -> list[Fact]:
         return await self._write(
-            lambda transaction: summaries.write_facts(transaction, key, changes, generation)
+            lambda transaction: summaries.write_facts(
+                transaction, key, changes, generation, self._fact_cache, self._shared_identity()
+            )
         )
 
     async def remove_fact(self, key: Key, number: int) -> bool:
@@ -502,6 +514,12 @@ class SqliteStore:
     @property
     def identity(self) -> object:
         return self._reader.file.identity
+
+    def _shared_identity(self) -> object:
+        """The file that the reader has open, if the writer has the same one open."""
+        reading, writing = self._reader.file.identity, self._writer.file.identity
+        is_same = reading is not None and writing is not None and reading[:2] == writing[:2]
+        return reading if is_same else None
 
     async def check(self) -> None:
         for file in (self._writer.file, self._reader.file):

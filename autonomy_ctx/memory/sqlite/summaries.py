@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from autonomy_ctx.errors import NotPinned
@@ -13,6 +14,7 @@ from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.memory.encoding import decode_entry, make_pin
 from autonomy_ctx.memory.rows import REPLACED_BY_UNDO
 from autonomy_ctx.memory.sqlite import facts as fact_rows
+from autonomy_ctx.memory.sqlite.facts import FactCache, WrittenFacts
 from autonomy_ctx.memory.sqlite.forks import find_message
 from autonomy_ctx.memory.sqlite.leases import is_leased
 from autonomy_ctx.memory.sqlite.log import Transaction, find_conversation, find_conversation_ids
@@ -72,6 +74,8 @@ def commit_segment(
     fence: int | None,
     facts: Sequence[FactChange] | None,
     now: float,
+    cache: FactCache,
+    identity: object,
 ) -> bool:
     """Store a segment and its facts as current, or change nothing if it no longer fits."""
     connection = transaction.flushed_connection()
@@ -90,9 +94,12 @@ def commit_segment(
         insert_segment(connection, conversation_id, rest, number)
     for one in swap.removed:
         connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
-    if facts is not None:
-        fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_RANGE, segment.first, segment.last)
-        fact_rows.write_facts(connection, conversation_id, facts, segment=number)
+    known = cache.find(identity, key, conversation_id, head)
+    given = (connection, conversation_id)
+    if facts is not None and fact_rows.drop_facts(*given, fact_rows.DROP_RANGE, segment.first, segment.last):
+        known = None
+    written = fact_rows.write_facts(*given, facts or (), known=known, segment=number)
+    _keep_when_committed(transaction, key, written, cache)
     _increment_revision(connection, conversation_id, new_generation=False)
     return True
 
@@ -172,14 +179,22 @@ def pin(
     return True
 
 
-def read_facts(connection: sqlite3.Connection, key: Key) -> list[Fact]:
+def read_facts(connection: sqlite3.Connection, key: Key, cache: FactCache, identity: object) -> list[Fact]:
     """Every fact that is kept of a conversation."""
-    found = find_conversation(connection, key)
-    return [] if found is None else fact_rows.read_all_facts(connection, found[0])
+    with _snapshot(connection):
+        found = find_conversation(connection, key)
+        if found is None:
+            return []
+        return fact_rows.read_all_facts(connection, found[0], cache.find(identity, key, *found))
 
 
 def write_facts(
-    transaction: Transaction, key: Key, changes: Sequence[FactChange], generation: int | None
+    transaction: Transaction,
+    key: Key,
+    changes: Sequence[FactChange],
+    generation: int | None,
+    cache: FactCache,
+    identity: object,
 ) -> list[Fact]:
     """Make changes without a segment; the facts that they add."""
     conversation_id = transaction.conversation_id(key)
@@ -187,9 +202,11 @@ def write_facts(
     known = find_conversation(connection, key)
     if generation is not None and (known is None or known[1].generation != generation):
         return []
-    found = fact_rows.write_facts(connection, conversation_id, changes)
+    before = None if known is None else cache.find(identity, key, *known)
+    written = fact_rows.write_facts(connection, conversation_id, changes, known=before)
+    _keep_when_committed(transaction, key, written, cache)
     _increment_revision(connection, conversation_id, new_generation=False)
-    return found
+    return written.added
 
 
 def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
@@ -201,6 +218,11 @@ def remove_fact(transaction: Transaction, key: Key, number: int) -> bool:
     transaction.has_deleted = True
     _increment_revision(connection, found[0], new_generation=False)
     return True
+
+
+def _keep_when_committed(transaction: Transaction, key: Key, written: WrittenFacts, cache: FactCache) -> None:
+    if written.known is not None:
+        transaction.when_committed.append(partial(cache.keep, key, written.known))
 
 
 @contextmanager
