@@ -27,7 +27,9 @@ SUMMARY_HEADING = (
 )
 # What the heading and the range before one more segment take, rounded up.
 HEADING_TOKENS = 96
-_line_tokens: TextCache[int] = TextCache(8192)
+_line_tokens: TextCache[int] = TextCache(16_384)
+# With the facts, so that no others get their id meanwhile.
+_rendered: TextCache[tuple[Sequence[Fact], RenderedFacts]] = TextCache(64)
 
 
 def summary_message(
@@ -70,11 +72,26 @@ def _days(segment: StoredSegment, zone: tzinfo) -> str:
 def render_standing(
     facts: Sequence[Fact], settings: CompactionSettings, counter: TokenCounter
 ) -> RenderedFacts:
-    """The facts as text for the summary message, and the facts that do not fit."""
+    """The facts as text for the summary message, and the facts that do not fit.
+
+    The same facts are rendered once: mostly in the background, right after they were written.
+    """
     if not settings.facts or not facts:
         return RenderedFacts("", ())
     count, lines = counter.count_text, partial(_count_lines, counter)
-    return render_facts(facts, settings.facts_tokens, count, settings.zone, count_lines=lines)
+    tokens, zone = settings.facts_tokens, settings.zone
+    key = (id(facts), tokens, zone, counter.name, counter.calibration.factor)
+    _, rendered = _rendered.get_or_make(
+        key, lambda: (facts, render_facts(facts, tokens, count, zone, count_lines=lines))
+    )
+    return rendered
+
+
+def facts_until(facts: tuple[Fact, ...], last: int) -> tuple[Fact, ...]:
+    """The facts that users wrote, and those of messages up to a position; mostly all of them."""
+    if all(fact.position <= last or fact.source == "user" for fact in facts):
+        return facts
+    return tuple(fact for fact in facts if fact.position <= last or fact.source == "user")
 
 
 def _count_lines(counter: TokenCounter, facts: Sequence[Fact]) -> list[int]:

@@ -25,7 +25,7 @@ from autonomy_ctx.items.text_cache import TextCache
 # The newest ones: a correction is about something that is not long ago or still shown.
 MAX_COMPARED_FACTS = 100
 FACTS_PER_STEP = 500
-MAX_CACHED_TEXTS = 8192  # of facts that are not to be repeated
+MAX_CACHED_TEXTS = 16_384  # of facts that are not to be repeated
 
 _normal_forms: TextCache[str] = TextCache(MAX_CACHED_TEXTS)
 

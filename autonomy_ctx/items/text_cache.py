@@ -30,7 +30,10 @@ class TextCache(Generic[T]):
     def get(self, key: Hashable) -> T | None:
         """The result for a key, if it is there."""
         found = self._results.get(key)
-        return self._older.get(key) if found is None else found
+        if found is None and key in self._older:
+            found = self._older.pop(key)
+            self._put(key, found)
+        return found
 
     def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result for a key; it is made unless it is there."""
@@ -38,10 +41,13 @@ class TextCache(Generic[T]):
             return self._results[key]
         except KeyError:
             made = self._older.pop(key) if key in self._older else make()
+        self._put(key, made)
+        return made
+
+    def _put(self, key: Hashable, result: T) -> None:
         if len(self._results) >= self._half:
             self._older, self._results = self._results, {}
-        self._results[key] = made
-        return made
+        self._results[key] = result
 
     def clear(self) -> None:
         """Drop all results."""

@@ -38,6 +38,7 @@ from autonomy_ctx.compaction.swap_policy import SwapPolicy, eager
 from autonomy_ctx.compaction.view import (
     SelectedPins,
     detach_late_results,
+    facts_until,
     fit_entries,
     render_standing,
     select_pins,
@@ -502,9 +503,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         messages = [entry.message for entry in pins.entries]
         positions: list[int | None] = [entry.position for entry in pins.entries]
         # What was learned of a message that is in view needs no line of its own.
-        facts = tuple(
-            fact for fact in snapshot.state.facts if fact.source == "user" or fact.position <= last_hidden
-        )
+        facts = facts_until(snapshot.state.facts, last_hidden)
         shown = self._summary(memory, key, view, facts, window)
         if shown.summary is not None:
             messages.append(shown.summary)

@@ -349,9 +349,16 @@ MUTANTS = [
     Mutant(
         "facts keep to their part of the summary",
         "compaction/view.py",
-        "    return render_facts(facts, settings.facts_tokens, ",
-        "    return render_facts(facts, settings.size * 4, ",
+        "    tokens, zone = settings.facts_tokens, settings.zone\n",
+        "    tokens, zone = settings.size * 4, settings.zone\n",
         FACTS,
+    ),
+    Mutant(
+        "facts are rendered for the tokens that there are",
+        "compaction/view.py",
+        "    key = (id(facts), tokens, zone, ",
+        "    key = (id(facts), zone, ",
+        "tests/compaction/test_rendered_facts.py",
     ),
     Mutant(
         "facts without room are named",
@@ -363,8 +370,8 @@ MUTANTS = [
     Mutant(
         "no summary ends what a user wrote",
         "memory/facts.py",
-        'if target not in alive or (target in written_by_users and change.source != "user"):',
-        "if target not in alive:",
+        'return number in self._texts and (source == "user" or number not in self._of_users)',
+        "return number in self._texts",
         FACTS,
     ),
     Mutant(
