@@ -24,6 +24,8 @@ from autonomy_ctx.errors import InvalidMessage, InvalidResult
 
 MAX_DEPTH = 64
 VALUE_OVERHEAD = 128
+# Made once: a union in each check would cost more than the check.
+_CONTAINER_TYPES = (dict, list)
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -103,7 +105,7 @@ def remaining_budget(budget: int, value: Any) -> int:
     if isinstance(value, str):
         return budget - len(value)
     budget -= VALUE_OVERHEAD
-    if isinstance(value, dict | list):
+    if isinstance(value, _CONTAINER_TYPES):
         for inner in value.values() if isinstance(value, dict) else value:
             if budget < 0:
                 break

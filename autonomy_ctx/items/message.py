@@ -99,7 +99,7 @@ def parse_content(value: Any, path: str = "content") -> Content:
     if value is None or type(value) is str:
         return value
     if type(value) is dict and value.get("type") == "text" and type(value.get("text")) is str:
-        return TextContent(value["text"])
+        return make_text(value["text"])
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, PART_TYPES):
@@ -354,7 +354,7 @@ if hasattr(os, "register_at_fork"):
 
 def new_id() -> str:
     """A unique id that sorts by time, so that indexes over ids grow at one end."""
-    return f"{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
+    return f"{time.time_ns() // 1_000_000 << 80 | _random.getrandbits(80):032x}"
 
 
 def now() -> datetime:

@@ -92,10 +92,9 @@ def from_form(
     if content is None:
         check_content(role, calls)
     if id is None:
-        for name in ("id", "message_id"):
-            if not id and name in form:
-                id = parse_text(form[name], name)  # noqa: A001
-        id = id or new_id()  # noqa: A001
+        id = (  # noqa: A001
+            parse_text(get("id"), "id") or parse_text(get("message_id"), "message_id") or new_id()
+        )
     if created_at is None:
         name = "created_at" if get("timestamp") is None else "timestamp"
         created_at = now() if get(name) is None else parse_time(form[name], name)
