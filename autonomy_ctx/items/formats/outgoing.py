@@ -13,7 +13,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 from autonomy_ctx.errors import InvalidMessage
@@ -42,8 +44,8 @@ _VALID_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 class UniqueNames:
     """Gives out names that a provider takes, and none of them twice."""
 
-    def __init__(self) -> None:
-        self._used: set[str] = set()
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = set(used)
         self._numbers: dict[str, int] = {}
 
     def new(self, text: str) -> str:
@@ -90,16 +92,26 @@ class ToolNames:
     """How each tool is called on the wire; the tools on offer choose first, the well-named before all."""
 
     def __init__(self, offered: Iterable[str]) -> None:
-        self._distinct = UniqueNames()
-        self._names: dict[str, str] = {}
-        for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
-            self.wire_name(name)
+        self._names = dict(_offered_names(tuple(offered)))
+        self._distinct = UniqueNames(self._names.values())
 
     def wire_name(self, name: str) -> str:
         """The name on the wire, always the same for the same tool."""
         if name not in self._names:
             self._names[name] = self._distinct.new(name)
         return self._names[name]
+
+
+# An agent offers the same tools with every request.
+@lru_cache(maxsize=256)
+def _offered_names(offered: tuple[str, ...]) -> Mapping[str, str]:
+    """How the tools on offer are called on the wire."""
+    distinct = UniqueNames()
+    found: dict[str, str] = {}
+    for name in sorted(offered, key=lambda name: sanitize_name(name) != name):
+        if name not in found:
+            found[name] = distinct.new(name)
+    return MappingProxyType(found)
 
 
 def sanitize_name(text: str) -> str:
@@ -112,16 +124,16 @@ def google_tool_name(name: str) -> str:
     return name if name[0].isalpha() or name[0] == "_" else f"_{name[:63]}"
 
 
-def original_tool_names(offered: Iterable[str]) -> dict[str, str]:
+def original_tool_names(offered: Iterable[str]) -> Mapping[str, str]:
     """The own names of tools by those they have on the wire, for those that differ."""
-    own = list(offered)
-    wire = ToolNames(own)
-    sent = [
-        (variant, name)
-        for name in own
-        for variant in (wire.wire_name(name), google_tool_name(wire.wire_name(name)))
-    ]
-    return {variant: name for variant, name in sent if variant != name}
+    return _original_names(tuple(offered))
+
+
+@lru_cache(maxsize=256)
+def _original_names(offered: tuple[str, ...]) -> Mapping[str, str]:
+    wire = _offered_names(offered)
+    sent = [(variant, name) for name in offered for variant in (wire[name], google_tool_name(wire[name]))]
+    return MappingProxyType({variant: name for variant, name in sent if variant != name})
 
 
 RAW_ARGUMENTS_KEY = "_raw"
