@@ -141,16 +141,17 @@ class TurnRunner:
             self._steps.clear()
             raise
         finally:
-            if self._steps and not self._is_lost:
-                records = self._environment.records
-                if self._has_saved_steps:
-                    await self._save_anyway(records.sweep(self._key))
-                else:
-                    save = records.save(self._key, self._turn, self._generation, self._steps)
-                    await self._save_anyway(save)
-        await self._save_anyway(self._environment.items.drop_removed(self._key))
+            if self._steps and not self._has_saved_steps and not self._is_lost:
+                save = self._environment.records.save(self._key, self._turn, self._generation, self._steps)
+                await self._save_anyway(save)
+        await self._save_anyway(self._drop_outdated())
         await _fire(self._environment, AgentHook.AFTER_TURN, self._key, reply, done=True)
         return reply
+
+    async def _drop_outdated(self) -> None:
+        """Drop the records of items that were taken out, and those of turns that are too old."""
+        await self._environment.items.drop_removed(self._key)
+        await self._environment.records.sweep(self._key)
 
     async def _accept(self, message: Message) -> AgentReply | None:
         """Store what the user said; there is a reply at once if it was answered before, or asked back."""
@@ -221,7 +222,8 @@ class TurnRunner:
         for step in range(1, limits.steps + 1):
             reply = await self._ask_model()
             # Once: the message may be sent to memory again, and must be the same then.
-            message = replace(reply.message, created_at=self._environment.clock())
+            environment = self._environment
+            message = replace(reply.message, created_at=environment.clock(), agent=environment.name)
             if not reply.tool_calls:
                 await self._deliver()
                 if reply.parts:
@@ -412,7 +414,8 @@ class TurnRunner:
     ) -> None:
         """Store messages of the turn; with the last ones, its lease is given back."""
         _, scope, conversation = self._key
-        stamped = [replace(message, agent=self._environment.name) for message in messages]
+        name = self._environment.name
+        stamped = [one if one.agent == name else replace(one, agent=name) for one in messages]
         record = await self._draft_steps() if ends else None
         ends = ends and self._lease is not None
         if self._lease is not None and ends:

@@ -38,7 +38,7 @@ class _ConversationQueue:
     def __init__(self) -> None:
         # Turns of this process get into the line of the store in the order in which they came.
         self.entry = anyio.Lock(fast_acquire=True)
-        self.lock = anyio.Lock()
+        self.lock = anyio.Lock(fast_acquire=True)
         self.size = 0
         self.active: ActiveTurn | None = None
 
@@ -104,7 +104,8 @@ class TurnQueue:
         self._active: dict[ActiveTurn, anyio.CancelScope] = {}
         # All of them, until they have given back everything.
         self._turns: set[ActiveTurn] = set()
-        self._changed = anyio.Event()
+        # Set at the next change; only `close` waits for one.
+        self._changed: anyio.Event | None = None
         self._closed = False
 
     def __len__(self) -> int:
@@ -196,6 +197,7 @@ class TurnQueue:
         for seconds in (GRACE_SECONDS, LAST_SECONDS):
             with anyio.move_on_after(seconds):
                 while self._turns - own:
+                    self._changed = self._changed or anyio.Event()
                     await self._changed.wait()
                 return
             for turn in self._active.keys() - own:
@@ -230,8 +232,9 @@ class TurnQueue:
             self._notify()
 
     def _notify(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set()
 
 
 def _is_blocked_by(queue: _ConversationQueue, turns: Sequence[ActiveTurn]) -> bool:
