@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 
 from autonomy_ctx.items.formats.base import ModelReply, Usage
 from autonomy_ctx.items.formats.outgoing import summary_record
-from autonomy_ctx.items.formats.overflow import status_of
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import ImageContent, Message, Part, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.items.model_info import model_name
@@ -249,6 +248,8 @@ class _RecordedSpan(OperationSpan):
 
     def _fail(self, error: BaseException) -> None:
         from opentelemetry.trace import Status, StatusCode
+
+        from autonomy_ctx.items.formats.overflow import status_of
 
         # The text of an error may quote what was said. So may its causes, which a recorded exception has.
         self.span.set_status(Status(StatusCode.ERROR, str(error) if records_content() else None))

@@ -58,10 +58,8 @@ from autonomy_ctx.items.events import DirectMessage
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, new_id, now
 from autonomy_ctx.memory.conversation_cache import ConversationCache
-from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.mailbox import Mailbox
 from autonomy_ctx.memory.memory import PAGE_SIZE, Memory
-from autonomy_ctx.memory.profile import ScopeProfile
 from autonomy_ctx.memory.store import ConversationInfo, Key, SearchHit, SummaryState, Turns, Window, make_key
 from autonomy_ctx.sections.instructions import BUILTIN_TOOLS, check_builtin_tools
 from autonomy_ctx.template.composed import ComposedContext, without_params
@@ -72,6 +70,8 @@ from autonomy_ctx.tracing import turn_span
 
 if TYPE_CHECKING:
     from autonomy_ctx.compaction.config import ContextSummaryConfig
+    from autonomy_ctx.memory.facts import ConversationFacts
+    from autonomy_ctx.memory.profile import ScopeProfile
 
 logger = logging.getLogger("autonomy_ctx.agents")
 

@@ -10,14 +10,13 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import anyio
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.callables import await_call
-from autonomy_ctx.completion.summary_prompt import Prompt
 from autonomy_ctx.errors import AutonomyCtxError, ContextOverflow, InvalidModelReply
 from autonomy_ctx.items.formats.any_reply import is_answer, read_reply
 from autonomy_ctx.items.formats.base import (
@@ -29,11 +28,13 @@ from autonomy_ctx.items.formats.base import (
     ThinkingDelta,
 )
 from autonomy_ctx.items.formats.outgoing import model_dict
-from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
 from autonomy_ctx.items.json_values import EMPTY
 from autonomy_ctx.items.message import Message, TextContent, ToolCall, new_id
 from autonomy_ctx.items.model_info import model_name
 from autonomy_ctx.tracing import Attributes, OperationSpan, chat_span
+
+if TYPE_CHECKING:
+    from autonomy_ctx.completion.summary_prompt import Prompt
 
 OnEvent = Callable[[StreamEvent], Awaitable[None]]
 AnyMessage = Message | Mapping[str, Any]
@@ -188,6 +189,9 @@ async def complete_prompt(
     except ContextOverflow as error:
         raise PromptTooLong(error.window) from error
     except Exception as error:
+        # Imported here and below: the ways in which providers refuse are of interest once one does.
+        from autonomy_ctx.items.formats.overflow import status_of
+
         reason = "not allowed" if status_of(error) in (401, 403) else "failed"
         raise CallFailed(reason, type(error).__name__) from error
 
@@ -206,6 +210,8 @@ async def _reply(
     except AutonomyCtxError:
         raise
     except Exception as error:
+        from autonomy_ctx.items.formats.overflow import exception_overflow, status_of
+
         overflow = exception_overflow(error)
         if overflow is None:
             raise

@@ -25,9 +25,7 @@ from autonomy_ctx.items.text_cache import forget_texts
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory import encoding
 from autonomy_ctx.memory.compose_cache import ComposeCache
-from autonomy_ctx.memory.facts import ConversationFacts
 from autonomy_ctx.memory.joint_append import RecordDraft, append_with_record
-from autonomy_ctx.memory.profile import ScopeProfile
 from autonomy_ctx.memory.registry import StoreOptions, open_store
 from autonomy_ctx.memory.store import (
     MAX_POSITION,
@@ -54,6 +52,8 @@ from autonomy_ctx.validation import check_int
 
 if TYPE_CHECKING:
     from autonomy_ctx.embedders import EmbedderLike
+    from autonomy_ctx.memory.facts import ConversationFacts
+    from autonomy_ctx.memory.profile import ScopeProfile
     from autonomy_ctx.memory.sqlite.threads import Synchronous
     from autonomy_ctx.memory.vector_index import VectorIndex
 
@@ -464,6 +464,9 @@ class Memory(AsyncResource):
 
     def facts(self, scope: str, conversation: str) -> ConversationFacts:
         """The facts of a conversation: `await` it to read them, or change them with its methods."""
+        # Imported here and below: a memory without facts does not need the rules for them.
+        from autonomy_ctx.memory.facts import ConversationFacts
+
         return ConversationFacts(self._store, make_key(self.agent, scope, conversation), self._clock)
 
     def profile(self, scope: str) -> ScopeProfile:
@@ -471,6 +474,8 @@ class Memory(AsyncResource):
 
         Like conversations, a profile belongs to a scope and to this memory's agent.
         """
+        from autonomy_ctx.memory.profile import ScopeProfile
+
         return ScopeProfile(self._store, self.agent, scope, self._clock)
 
     async def undo_summary(self, scope: str, conversation: str) -> bool:
