@@ -26,13 +26,16 @@ def as_mappings(value: Any) -> list[Mapping[str, Any]]:
 
 
 def as_text(value: Any) -> str:
-    """The value if it is text."""
-    return value if isinstance(value, str) else ""
+    """The value if it is text, as a plain string."""
+    if type(value) is str:
+        return value
+    # Not `isinstance`: an object of a client may only claim to be a string.
+    return str.__str__(value) if issubclass(type(value), str) else ""
 
 
 def as_nonempty_text(value: Any) -> str | None:
-    """The value if it is text and not empty."""
-    return value if isinstance(value, str) and value else None
+    """The value if it is text and not empty, as a plain string."""
+    return as_text(value) or None
 
 
 # More than anybody sends. A JSON number may have thousands of digits, more than any calculation takes.

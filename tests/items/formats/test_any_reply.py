@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import json_values, many
 
@@ -227,6 +227,10 @@ class Liar:
     def __class__(self, value: Any) -> None: ...
 
 
+class Word(str):
+    """A string of a client's own kind."""
+
+
 class BadList(list[Any]):
     def __len__(self) -> int:
         raise RuntimeError
@@ -252,6 +256,8 @@ replies: st.SearchStrategy[Any] = st.recursive(
 
 @many
 @given(replies)
+@example({"choices": [{"finish_reason": Liar()}]})
+@example({"choices": [{"finish_reason": Word("stop")}]})
 def test_reading_never_raises_and_always_gives_plain_values(reply: Any) -> None:
     read = read_reply(reply)
     assert type(read.text) is str
