@@ -9,7 +9,16 @@ import pytest
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import StoreCorrupt
-from autonomy_ctx.memory.sqlite.log import BLOCK_ROWS, LARGE_BODY_BYTES, read_blocks, read_rows
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.encoding import make_draft
+from autonomy_ctx.memory.sqlite.log import (
+    BLOCK_ROWS,
+    LARGE_BODY_BYTES,
+    Transaction,
+    read_blocks,
+    read_head,
+    read_rows,
+)
 from autonomy_ctx.testing import MAIN, make_message
 
 COUNT = 3 * BLOCK_ROWS + 7
@@ -37,6 +46,28 @@ async def test_blocks_and_rows_say_the_same(
     window = read_rows(connection, MAIN, after, before, limit, 2**60, 2**60)
     assert read_blocks(connection, MAIN, after, before, limit) == window
     connection.close()
+
+
+async def test_rows_are_of_the_moment_of_their_head(path: Path) -> None:
+    connection, other = (sqlite3.connect(path, isolation_level=None) for _ in range(2))
+    ends: list[int] = []
+
+    def write_in_between(statement: str) -> None:
+        if "FROM message" in statement and not ends:
+            ends.append(read_head(other, MAIN).position)
+            other.execute("BEGIN")
+            transaction = Transaction(other)
+            transaction.append(MAIN, [make_draft(make_message("meanwhile", id="meanwhile"), TokenCounter())])
+            transaction.flush()
+            other.execute("COMMIT")
+
+    connection.set_trace_callback(write_in_between)
+    window = read_rows(connection, MAIN, 0, None, 5, 2**60, 2**60)
+    assert window is not None
+    assert [window.head.position] == ends == [window.entries[-1].position]
+    assert read_head(connection, MAIN).position == window.head.position + 1
+    connection.close()
+    other.close()
 
 
 @pytest.mark.parametrize("body", ["no message", "{}],[1", "[]", "{}"])

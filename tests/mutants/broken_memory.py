@@ -200,6 +200,13 @@ MUTANTS = [
         STORES,
     ),
     Mutant(
+        "the rows of a window are of the moment of its head",
+        "memory/sqlite/log.py",
+        "    UNION ALL VALUES (0, 0, 0, 0, 0, 0, 0)\n",
+        "",
+        "tests/memory/test_blocks.py",
+    ),
+    Mutant(
         "deleting raises the generation",
         "memory/sqlite/log.py",
         "generation = generation + 1, ",
