@@ -10,6 +10,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from types import CoroutineType
 from typing import Any, NamedTuple, get_args
 
@@ -141,14 +143,6 @@ def _handles_timeout(section: Any, method: str) -> bool:
 logger = logging.getLogger("autonomy_ctx.template")
 
 
-class SectionOutcome(NamedTuple):
-    """The result of running one section."""
-
-    contribution: Contribution
-    milliseconds: float
-    problem: str | None = None
-
-
 class SectionPlan(NamedTuple):
     """The sections of a template, and what about them is the same in every compose."""
 
@@ -177,48 +171,62 @@ def plan_sections(section_options: Sequence[SectionOptions]) -> SectionPlan:
 
 
 _EMPTY_CONTRIBUTION = Contribution(())
-# With a contribution of its own: nobody else has it.
-DISABLED_OUTCOME = SectionOutcome(Contribution(()), 0.0)
+# What a section gives that does not run. It is an object of its own: nobody else has it.
+DISABLED = Contribution(())
+
+
+_is_frozen = attrgetter("is_frozen")
+
+
+class SectionResults:
+    """What each section gave, how long it took, and what went wrong, by the section's index."""
+
+    __slots__ = ("contributions", "milliseconds", "problems")
+
+    def __init__(self, sections: int) -> None:
+        self.contributions = [DISABLED] * sections
+        self.milliseconds = [0.0] * sections
+        # Of most contexts there are none.
+        self.problems: dict[int, str] = {}
+
+    @property
+    def are_final(self) -> bool:
+        """Whether nothing that the sections gave can change any more."""
+        return all(map(_is_frozen, self.contributions))
 
 
 async def run_sections(
     plan: SectionPlan, memory: Any, scope: str, conversation: str, params: ComposeParams
-) -> list[SectionOutcome]:
-    """One outcome per section, in order. Independent sections run in parallel with the others."""
+) -> SectionResults:
+    """The results of all sections. Independent sections run in parallel with the others."""
     # Before the first one runs: a switch counts from the next context on.
-    enabled = list(map(is_enabled, plan.sections))
+    running = [index for index, section in enumerate(plan.sections) if is_enabled(section)]
+    results = SectionResults(len(plan.sections))
+    run = partial(_run_in_turn, plan.options, results, memory, scope, conversation, params)
     if plan.has_independent:
-        return await _run_beside(plan.options, enabled, memory, scope, conversation, params)
-    outcomes: list[SectionOutcome] = []
-    for options, runs in zip(plan.options, enabled, strict=True):
-        outcomes.append(
-            await _run_section(options, memory, scope, conversation, params) if runs else DISABLED_OUTCOME
-        )
-    return outcomes
+        await _run_beside(plan.options, running, run)
+    else:
+        await run(running)
+    return results
 
 
 async def _run_beside(
     section_options: Sequence[SectionOptions],
-    enabled: Sequence[bool],
-    memory: Any,
-    scope: str,
-    conversation: str,
-    params: ComposeParams,
-) -> list[SectionOutcome]:
-    """The same where some are independent: these in tasks of their own, the others one after the other."""
-    outcomes: list[SectionOutcome] = [DISABLED_OUTCOME] * len(section_options)
+    running: Sequence[int],
+    run_in_turn: Callable[[Sequence[int]], Awaitable[None]],
+) -> None:
+    """Run independent sections in tasks of their own, and the others one after the other."""
     failures: list[SectionError] = []
 
     async def run(index: int) -> None:
         try:
-            outcomes[index] = await _run_section(section_options[index], memory, scope, conversation, params)
+            await run_in_turn((index,))
         except SectionError as error:
             # Raised after the group has ended: users meet one error, not a group of one.
             failures.append(error)
             group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
-        running = [index for index, runs in enumerate(enabled) if runs]
         for index in running:
             if section_options[index].independent:
                 group.start_soon(run, index)
@@ -227,52 +235,60 @@ async def _run_beside(
                 await run(index)
     if failures:
         raise failures[0]
-    return outcomes
 
 
-async def _run_section(
-    options: SectionOptions, memory: Any, scope: str, conversation: str, params: ComposeParams
-) -> SectionOutcome:
-    """Run one section; only a required one may raise."""
+async def _run_in_turn(
+    section_options: Sequence[SectionOptions],
+    results: SectionResults,
+    memory: Any,
+    scope: str,
+    conversation: str,
+    params: ComposeParams,
+    running: Sequence[int],
+) -> None:
+    """Run sections one after the other; only a required one may raise."""
     started = time.perf_counter()
-    problem: str | None
-    contribution = _EMPTY_CONTRIBUTION
-    try:
-        if options.timeout is None:
-            found = options.get_contribution(memory, scope, conversation, params)
-            if found.__class__ is CoroutineType or inspect.isawaitable(found):
-                found = await found
-            contribution = found if isinstance(found, Contribution) else await _read_messages(found)
-            problem = contribution.problem
-        else:
-            with anyio.move_on_after(options.timeout) as time_scope:
+    for index in running:
+        options = section_options[index]
+        contribution = _EMPTY_CONTRIBUTION
+        try:
+            if options.timeout is None:
                 found = options.get_contribution(memory, scope, conversation, params)
-                if inspect.isawaitable(found):
+                if found.__class__ is CoroutineType or inspect.isawaitable(found):
                     found = await found
                 contribution = found if isinstance(found, Contribution) else await _read_messages(found)
-            problem = (
-                f"took longer than {options.timeout:g} s"
-                if time_scope.cancelled_caught
-                else contribution.problem
-            )
-        if contribution.positions is not None:
-            params.composition.shown.append(contribution.positions)
-    except Exception as error:
-        if options.required:
-            if isinstance(error, StoreError | InvalidKey):
-                # Not the section's fault, and its own sentence says what to do.
-                raise
-            raise SectionError(section=options.name, problem=f"failed: {describe_error(error)}") from error
-        logger.warning("section `%s` failed and was left out", options.name, exc_info=True)
-        problem = describe_error(error)
-    else:
-        if problem is not None:
+                problem = contribution.problem
+            else:
+                with anyio.move_on_after(options.timeout) as time_scope:
+                    found = options.get_contribution(memory, scope, conversation, params)
+                    if inspect.isawaitable(found):
+                        found = await found
+                    contribution = found if isinstance(found, Contribution) else await _read_messages(found)
+                problem = (
+                    f"took longer than {options.timeout:g} s"
+                    if time_scope.cancelled_caught
+                    else contribution.problem
+                )
+            if contribution.positions is not None:
+                params.composition.shown.append(contribution.positions)
+        except Exception as error:
             if options.required:
-                raise SectionError(section=options.name, problem=problem)
-            logger.warning("section `%s` is incomplete: it %s", options.name, problem)
-    milliseconds = (time.perf_counter() - started) * 1000
-    # What `SectionOutcome(...)` comes to, in half the time: each section of each context has one.
-    return tuple.__new__(SectionOutcome, (contribution, milliseconds, problem))
+                if isinstance(error, StoreError | InvalidKey):
+                    # Not the section's fault, and its own sentence says what to do.
+                    raise
+                problem = f"failed: {describe_error(error)}"
+                raise SectionError(section=options.name, problem=problem) from error
+            logger.warning("section `%s` failed and was left out", options.name, exc_info=True)
+            results.problems[index] = describe_error(error)
+        else:
+            if problem is not None:
+                if options.required:
+                    raise SectionError(section=options.name, problem=problem)
+                logger.warning("section `%s` is incomplete: it %s", options.name, problem)
+                results.problems[index] = problem
+        ended = time.perf_counter()
+        results.contributions[index], results.milliseconds[index] = contribution, (ended - started) * 1000
+        started = ended
 
 
 async def _read_messages(found: Any) -> Contribution:

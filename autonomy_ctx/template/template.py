@@ -43,10 +43,10 @@ from autonomy_ctx.template.composed import (
     context_of_layout,
 )
 from autonomy_ctx.template.running import (
-    DISABLED_OUTCOME,
+    DISABLED,
     SectionOptions,
-    SectionOutcome,
     SectionPlan,
+    SectionResults,
     is_enabled,
     plan_sections,
     read_section_options,
@@ -59,30 +59,27 @@ class _KnownLayout(NamedTuple):
     """The layout of a context, and all that it follows from."""
 
     plan: SectionPlan
-    outcomes: Sequence[SectionOutcome]
+    results: SectionResults
     # The names of the sections, how messages are counted, the limits: compared by value.
     conditions: tuple[Any, ...]
     layout: ContextLayout
 
-    def is_still_right(
-        self, plan: SectionPlan, outcomes: Sequence[SectionOutcome], conditions: tuple[Any, ...]
-    ) -> bool:
+    def is_still_right(self, plan: SectionPlan, results: SectionResults, conditions: tuple[Any, ...]) -> bool:
         """Whether the same sections gave the same, under the same conditions."""
         if plan is not self.plan or conditions != self.conditions:
             return False
-        for outcome, known in zip(outcomes, self.outcomes, strict=True):
-            if outcome.contribution is not known.contribution or outcome.problem != known.problem:
-                return False
-        return True
+        known = self.results
+        return results.problems == known.problems and all(
+            map(is_, results.contributions, known.contributions)
+        )
 
 
 def whole_sections(
-    outcomes: Sequence[SectionOutcome], counts: Sequence[Sequence[int]]
+    contributions: Sequence[Contribution], counts: Sequence[Sequence[int]]
 ) -> list[FittedSection]:
     """What sections show without a budget, or within it: all."""
     shown = []
-    for outcome, own in zip(outcomes, counts, strict=True):
-        found = outcome.contribution
+    for found, own in zip(contributions, counts, strict=True):
         positions = None if found.positions is None else tuple(found.positions)
         shown.append(FittedSection(tuple(found.messages), own, positions, (), ()))
     return shown
@@ -102,16 +99,16 @@ def section_starts(pieces: Sequence[SectionSlice]) -> dict[int, list[tuple[int, 
 def make_reports(
     names: Sequence[str],
     section_options: Sequence[SectionOptions],
-    outcomes: Sequence[SectionOutcome],
+    results: SectionResults,
     shown: Sequence[FittedSection],
     pieces: Sequence[SectionSlice],
 ) -> list[SectionReport]:
     """What each section did, without times."""
     starts = section_starts(pieces)
     return [
-        _make_report(name, options, outcome, own, starts[index])
-        for index, (name, options, outcome, own) in enumerate(
-            zip(names, section_options, outcomes, shown, strict=True)
+        _make_report(name, options, found, results.problems.get(index), own, starts[index])
+        for index, (name, options, found, own) in enumerate(
+            zip(names, section_options, results.contributions, shown, strict=True)
         )
     ]
 
@@ -119,32 +116,32 @@ def make_reports(
 def make_reports_as_given(
     names: Sequence[str],
     section_options: Sequence[SectionOptions],
-    outcomes: Sequence[SectionOutcome],
+    results: SectionResults,
     counts: Sequence[Sequence[int]],
 ) -> list[SectionReport]:
     """The same where every section shows all it has, where it stands."""
-    shown = whole_sections(outcomes, counts)
+    shown = whole_sections(results.contributions, counts)
     pieces = arrange_as_given([one.messages for one in shown])
-    return make_reports(names, section_options, outcomes, shown, pieces)
+    return make_reports(names, section_options, results, shown, pieces)
 
 
 def _make_report(
     name: str,
     options: SectionOptions,
-    outcome: SectionOutcome,
+    found: Contribution,
+    problem: str | None,
     shown: FittedSection,
     pieces: Sequence[tuple[int, int]],
 ) -> SectionReport:
     """What a section did; `pieces` are where its messages begin and how many they are."""
-    found, counts = outcome.contribution, shown.counts
-    disabled = outcome is DISABLED_OUTCOME
-    positions = shown.positions
+    counts, positions = shown.counts, shown.positions
+    disabled = found is DISABLED
     (start, before), *rest = pieces
     return SectionReport(
         name=name,
         kind=options.kind,
-        status="skipped" if disabled else "failed" if outcome.problem else "included",
-        reason="disabled" if disabled else outcome.problem,
+        status="skipped" if disabled else "failed" if problem else "included",
+        reason="disabled" if disabled else problem,
         start=start,
         messages=len(counts),
         tokens=sum(counts),
@@ -304,24 +301,24 @@ class ContextTemplate(AsyncResource):
         plan = self._current_plan()
         cache = memory.compose_cache if isinstance(memory, Memory) else None
         epoch = 0 if cache is None else cache.epoch
-        outcomes = await run_sections(plan, memory, scope, conversation, shared)
+        results = await run_sections(plan, memory, scope, conversation, shared)
         names, turn = [section.name for section in plan.sections], shared.composition.turn_position
         conditions = (names, counter.name, factor, budget, turn, self.arrange)
         key = ("", scope, conversation) if cache is None else (memory.agent, scope, conversation)
         known = None if cache is None else self._layouts.get(cache, key)
-        if known is not None and known.is_still_right(plan, outcomes, conditions):
+        if known is not None and known.is_still_right(plan, results, conditions):
             layout = known.layout
             if len(layout.messages) > CHUNK_SIZE:
                 # As while they are counted: others get their turn beside a long context.
                 await anyio.lowlevel.checkpoint()
         else:
-            layout = await self._make_layout(names, plan, outcomes, budget, Measure(counter, factor), turn)
-            if cache is not None and self._layouts.admits(cache, key) and _are_final(outcomes):
-                state = _KnownLayout(plan, outcomes, conditions, layout)
+            layout = await self._make_layout(names, plan, results, budget, Measure(counter, factor), turn)
+            if cache is not None and self._layouts.admits(cache, key) and results.are_final:
+                state = _KnownLayout(plan, results, conditions, layout)
                 self._keep_layout(cache, Key(*key), epoch, state)
         composed = context_of_layout(
             layout,
-            [outcome.milliseconds for outcome in outcomes],
+            results.milliseconds,
             scope=scope,
             conversation=conversation,
             calibration=factor,
@@ -330,9 +327,9 @@ class ContextTemplate(AsyncResource):
             params=shared,
         )
         for index, observer in plan.observers:
-            if outcomes[index] is not DISABLED_OUTCOME:
-                specs = [_tool_spec(tool) for tool in tools]
-                observer.note_composed(outcomes[index].contribution, composed, specs)
+            contribution = results.contributions[index]
+            if contribution is not DISABLED:
+                observer.note_composed(contribution, composed, [_tool_spec(tool) for tool in tools])
         if self.hooks:
             await fire(self.hooks, TemplateHook.AFTER_COMPOSE, composed)
         return composed
@@ -341,9 +338,9 @@ class ContextTemplate(AsyncResource):
         # The messages of the log are with those who read them.
         texts = [
             message
-            for outcome in known.outcomes
-            if outcome.contribution.positions is None
-            for message in outcome.contribution.messages
+            for contribution in known.results.contributions
+            if contribution.positions is None
+            for message in contribution.messages
         ]
         count = len(known.layout.messages)
         self._layouts.put(cache, key, known, epoch=epoch, references=count, texts=texts)
@@ -352,26 +349,26 @@ class ContextTemplate(AsyncResource):
         self,
         names: Sequence[str],
         plan: SectionPlan,
-        outcomes: Sequence[SectionOutcome],
+        results: SectionResults,
         budget: BudgetReport | None,
         measure: Measure,
         turn_position: int | None,
     ) -> ContextLayout:
-        section_options = plan.options
-        counts = [await _count_messages(measure, outcome.contribution) for outcome in outcomes]
+        section_options, contributions = plan.options, results.contributions
+        counts = [await _count_messages(measure, contribution) for contribution in contributions]
         if plan.has_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
             shown = await _fit_contributions(
-                section_options, outcomes, counts, budget, measure, turn_position=turn_position
+                section_options, contributions, counts, budget, measure, turn_position=turn_position
             )
-        elif self.arrange == "given" and _are_final(outcomes):
+        elif self.arrange == "given" and results.are_final:
             # Nothing is cut and nothing moved, as in most contexts: then the rest can wait for a report.
             return ContextLayout(
-                tuple(chain.from_iterable([outcome.contribution.messages for outcome in outcomes])),
+                tuple(chain.from_iterable([contribution.messages for contribution in contributions])),
                 tuple(chain.from_iterable(counts)),
-                partial(make_reports_as_given, names, section_options, outcomes, counts),
+                partial(make_reports_as_given, names, section_options, results, counts),
             )
         else:
-            shown = whole_sections(outcomes, counts)
+            shown = whole_sections(contributions, counts)
         pieces = self._arrange(section_options, shown)
         messages: list[Message] = []
         shown_counts: list[int] = []
@@ -381,7 +378,7 @@ class ContextTemplate(AsyncResource):
         return ContextLayout(
             tuple(messages),
             tuple(shown_counts),
-            partial(make_reports, names, section_options, outcomes, shown, pieces),
+            partial(make_reports, names, section_options, results, shown, pieces),
         )
 
     def _arrange(
@@ -448,15 +445,6 @@ class ContextTemplate(AsyncResource):
         return f"ContextTemplate([{', '.join(self.get_section_names())}])"
 
 
-def _are_final(outcomes: Sequence[SectionOutcome]) -> bool:
-    """Whether what the sections gave cannot change any more."""
-    return all(map(_is_final, outcomes))
-
-
-def _is_final(outcome: SectionOutcome) -> bool:
-    return outcome.contribution.is_frozen
-
-
 async def _count_messages(measure: Measure, contribution: Contribution) -> tuple[int, ...]:
     """The tokens of each message; those that were counted before are not counted again."""
     counter, factor, messages = measure.counter, measure.factor, contribution.messages
@@ -473,7 +461,7 @@ async def _count_messages(measure: Measure, contribution: Contribution) -> tuple
 
 async def _fit_contributions(
     section_options: Sequence[SectionOptions],
-    outcomes: Sequence[SectionOutcome],
+    contributions: Sequence[Contribution],
     counts: Sequence[Sequence[int]],
     budget: BudgetReport | None,
     measure: Measure,
@@ -484,13 +472,13 @@ async def _fit_contributions(
     contents = [
         SectionContent(
             name=options.name,
-            messages=outcome.contribution.messages,
+            messages=contribution.messages,
             counts=own,
-            positions=outcome.contribution.positions,
-            shorter=outcome.contribution.shorter,
-            floor=outcome.contribution.floor,
+            positions=contribution.positions,
+            shorter=contribution.shorter,
+            floor=contribution.floor,
         )
-        for options, outcome, own in zip(section_options, outcomes, counts, strict=True)
+        for options, contribution, own in zip(section_options, contributions, counts, strict=True)
     ]
     work = partial(fit_sections, contents, section_options, budget, measure, turn_position=turn_position)
     if sum(map(len, counts)) <= LARGE_MESSAGES and sum(map(sum, counts)) <= LARGE_TOKENS:
