@@ -23,7 +23,7 @@ from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.memory import Memory
-from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState
+from autonomy_ctx.memory.store import Entry, Head, Key, StoredSegment, SummaryState, Window
 
 # Characters read for a digest that a turn is waiting for: a few milliseconds.
 MAX_DIGEST_CHARACTERS = 12_000
@@ -66,6 +66,21 @@ class ConversationSnapshot:
     # What is covered but stands after position `covered_since`; None when it was not read, or not all of it.
     covered_entries: list[Entry] | None = None
     covered_since: int = 0
+
+    def follow(self, window: Window, limit: int) -> ConversationSnapshot | None:
+        """The snapshot as of a window with all that came after it; None if it must be read again.
+
+        That is so if the summary has changed, or if `limit` entries or more would be in it.
+        """
+        head, new = window.head, window.entries
+        if not _same_summary(head, self.state.head):
+            return None
+        if head == self.head:
+            return self
+        read = len(self.entries) + len(self.covered_entries or ()) + len(new)
+        if not self.complete or read >= limit:
+            return None
+        return replace(self, head=head, entries=[*self.entries, *new])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +136,18 @@ class SnapshotReader:
 
         A cached summary is used only if the head, read together with the window, shows that it is current.
         With `since`, entries after that position are read too, even if a segment covers them. A `known`
-        snapshot with the same limits is returned if nothing has changed.
+        snapshot with the same limits is returned if nothing has changed, and continued if something was said.
         """
         key, store = store_key.key, memory.store
         limit = limits.hard + limits.batch + 1
         identity, state = self._states.get(store_key, (None, None))
         if identity != store.identity:
             state = None
+        if known is not None and known.state is state and known.covered_since == (since or 0):
+            window = await memory.read_key(key, after=known.head.position, limit=limit)
+            longer = known.follow(window, limit) if identity == store.identity else None
+            if longer is not None:
+                return longer
         for _ in range(_MAX_READ_TRIES):
             if state is None:
                 self._metrics.add("summary_reads")
@@ -141,13 +161,6 @@ class SnapshotReader:
         # Summaries arrive faster than they can be read: use an older one with all messages that it does not
         # cover.
         state = state or older
-        if (
-            known is not None
-            and known.state is state
-            and known.covered_since == (since or 0)
-            and known.head == window.head
-        ):
-            return known
         read, covered = window.entries, state.covered
         entries = [entry for entry in read if entry.position > covered]
         complete = len(read) < limit or len(entries) < len(read)

@@ -30,6 +30,8 @@ class WindowedModel(Protocol):
 
 def model_name(model: Any) -> str | None:
     """The name of a model; None when it has none."""
+    if model is None:
+        return None
     try:
         name: object = cast(NamedModel, model).name
     except AttributeError:

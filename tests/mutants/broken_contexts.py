@@ -538,8 +538,15 @@ MUTANTS = [
     Mutant(
         "a summarized history is read anew when something was said",
         "compaction/snapshot.py",
-        "            and known.head == window.head\n",
-        "",
+        "        if head == self.head:\n",
+        "        if True:\n",
+        INCREMENTAL,
+    ),
+    Mutant(
+        "a summarized history is read anew when its summary changes",
+        "compaction/snapshot.py",
+        "        if not _same_summary(head, self.state.head):\n",
+        "        if False:\n",
         INCREMENTAL,
     ),
     Mutant(
