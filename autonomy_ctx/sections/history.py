@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from autonomy_ctx.background import Chunks
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, find_window_start, get_tool_result_id, orphaned_results
-from autonomy_ctx.items.message import TOOL, USER, Message
+from autonomy_ctx.items.message import TOOL, USER, ChatRole, Message
 from autonomy_ctx.memory.compose_cache import ComposeStates
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, make_key
@@ -33,6 +33,7 @@ MessageTransform = Callable[[dict[str, Any]], Message | Mapping[str, Any]]
 # Of an entry; for tuples of many, without a step of Python for each.
 _position_of: Callable[[Entry], int] = itemgetter(0)
 _message_of: Callable[[Entry], Message] = itemgetter(1)
+_role_of: Callable[[Message], ChatRole] = attrgetter("role")
 
 
 class _KnownHistory(NamedTuple):
@@ -124,10 +125,15 @@ class ConversationHistorySection(ContributingSection):
                 page = [*known.page, *new][-size:]
         if page is None:
             head, page = await memory.read_key(key, limit=size)
-        window = _newest_window(head, page, limit)
-        if window is None:
+        messages = tuple(map(_message_of, page))
+        start = _window_start(messages, limit)
+        if start is not None and page[start].position <= head.last_user:
+            window, messages = page[start:], messages[start:]
+        else:
+            # Without the newest user message, or not without what stands before the page.
             window = await self._find_window(memory, scope, conversation, head, page)
-        found = self._contribution(head, window, tuple(map(_message_of, window)))
+            messages = tuple(map(_message_of, window))
+        found = self._contribution(head, window, messages)
         self._keep(memory, key, epoch, head, limit, found, page)
         return found
 
@@ -182,13 +188,13 @@ class ConversationHistorySection(ContributingSection):
         if limit is None:
             return entries
         looked, size = 0, limit + 1
-        start = _window_start(entries, limit)
+        start = _window_start([entry.message for entry in entries], limit)
         while start is None and len(page) == size and (looked < MAX_CALL_LOOKBACK or len(entries) <= limit):
             looked += size
             size = min(max(16, 2 * size), MAX_CALL_LOOKBACK)
             _, page = await memory.read(scope, conversation, before=page[0].position, limit=size)
             entries = await self._filter(page) + entries
-            start = _window_start(entries, limit)
+            start = _window_start([entry.message for entry in entries], limit)
         if start is None:
             start = find_window_start([entry.message for entry in entries], limit)
         window = entries[start:]
@@ -235,27 +241,18 @@ class ConversationHistorySection(ContributingSection):
         return f"max_messages={self.max_messages}" + (" and filter_fn" if self.filter_fn else "")
 
 
-def _newest_window(head: Head, page: Sequence[Entry], limit: int) -> Sequence[Entry] | None:
-    """The newest entries, as they are shown without a filter; None when that takes more than the page."""
-    start = _window_start(page, limit)
-    if start is None or start == len(page) or head.last_user < page[start].position:
-        return None
-    return page[start:]
-
-
-def _window_start(entries: Sequence[Entry], limit: int) -> int | None:
-    """Where the window starts, or None when that depends on what stands before the entries.
+def _window_start(messages: Sequence[Message], limit: int) -> int | None:
+    """Where the window starts, or None when that depends on what stands before the messages.
 
     Before them there may be the call of a result that is among them, or a call that still blocks
     cuts because no user has spoken since.
     """
-    first = len(entries) - limit
+    first = len(messages) - limit
     if first <= 0:
         return None
-    roles = [entry.message.role for entry in entries[first - 1 :]]
+    roles = list(map(_role_of, messages[first - 1 :]))
     if TOOL not in roles and USER in roles[:2]:
         return first
-    messages = [entry.message for entry in entries]
     start = find_window_start(messages, limit)
     spoken = any(message.role is USER for message in messages[: start + 1])
     lost = orphaned_results(messages)
