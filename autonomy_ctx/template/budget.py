@@ -37,6 +37,9 @@ class Measure:
     def scale(self, tokens: int) -> int:
         return tokens if self.factor == 1.0 else ceil(tokens * self.factor)
 
+    def scale_each(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+        return counts if self.factor == 1.0 else tuple([self.scale(tokens) for tokens in counts])
+
     def clamp(self, message: Message, tokens: int, location_note: str | None) -> Message:
         """The message in so many calibrated tokens, where that is possible."""
         plain = tokens if self.factor == 1.0 else int(tokens / self.factor)

@@ -122,20 +122,37 @@ class ContextLayout:
     """The messages of a context in their order, what each costs, and a report of each section.
 
     All of it follows from what the sections gave and from the limits, so that one layout serves every
-    context between two changes. The reports are made when one is first asked for, without times.
+    context between two changes. Counts and reports are made when they are first asked for, the reports
+    without times.
     """
 
-    __slots__ = ("_make_reports", "_reports", "counts", "messages", "tokens")
+    __slots__ = ("_count", "_counts", "_make_reports", "_reports", "_tokens", "messages")
 
     def __init__(
         self,
         messages: tuple[Message, ...],
-        counts: tuple[int, ...],
+        count: Callable[[], tuple[int, ...]],
         make_reports: Callable[[], Sequence[SectionReport]],
     ) -> None:
-        self.messages, self.counts, self.tokens = messages, counts, sum(counts)
+        self.messages = messages
+        self._count: Callable[[], tuple[int, ...]] | None = count
+        self._counts: tuple[int, ...] = ()
+        self._tokens = 0
         self._make_reports: Callable[[], Sequence[SectionReport]] | None = make_reports
         self._reports: tuple[SectionReport, ...] = ()
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The tokens of each message."""
+        if self._count is not None:
+            self._counts = self._count()
+            self._tokens, self._count = sum(self._counts), None
+        return self._counts
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all messages."""
+        return self._tokens if self._count is None else sum(self.counts)
 
     @property
     def reports(self) -> tuple[SectionReport, ...]:
@@ -179,8 +196,8 @@ class ComposedContext:
         self.budget = budget
         # A copy, and read-only: what the sections of this compose left there.
         self.params: Mapping[str, Any] = MappingProxyType(dict(params)) if params else EMPTY
-        reports = tuple(sections)
-        self._layout = ContextLayout(tuple(messages), tuple(counts), lambda: reports)
+        reports, tokens = tuple(sections), tuple(counts)
+        self._layout = ContextLayout(tuple(messages), lambda: tokens, lambda: reports)
         self._milliseconds: Sequence[float] = [report.milliseconds for report in reports]
         self._sections: tuple[SectionReport, ...] | None = reports
         self._shared_prefix = shared if previous is None else self.shared_prefix(previous)

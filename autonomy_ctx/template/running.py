@@ -202,11 +202,11 @@ async def run_sections(
     # Before the first one runs: a switch counts from the next context on.
     running = [index for index, section in enumerate(plan.sections) if is_enabled(section)]
     results = SectionResults(len(plan.sections))
-    run = partial(_run_in_turn, plan.options, results, memory, scope, conversation, params)
     if plan.has_independent:
+        run = partial(_run_in_turn, plan.options, results, memory, scope, conversation, params)
         await _run_beside(plan.options, running, run)
     else:
-        await run(running)
+        await _run_in_turn(plan.options, results, memory, scope, conversation, params, running)
     return results
 
 

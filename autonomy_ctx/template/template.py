@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
 from itertools import chain
-from math import ceil
 from operator import is_
 from typing import Any, Literal, NamedTuple
 
@@ -113,16 +112,21 @@ def make_reports(
     ]
 
 
-def make_reports_as_given(
+def layout_as_given(
+    messages: tuple[Message, ...],
     names: Sequence[str],
-    section_options: Sequence[SectionOptions],
+    plan: SectionPlan,
     results: SectionResults,
-    counts: Sequence[Sequence[int]],
-) -> list[SectionReport]:
-    """The same where every section shows all it has, where it stands."""
-    shown = whole_sections(results.contributions, counts)
-    pieces = arrange_as_given([one.messages for one in shown])
-    return make_reports(names, section_options, results, shown, pieces)
+    count: Callable[[], Sequence[Sequence[int]]],
+) -> ContextLayout:
+    """The layout where every section shows all it has, where it stands; `count` gives the tokens of each."""
+
+    def make() -> list[SectionReport]:
+        shown = whole_sections(results.contributions, count())
+        pieces = arrange_as_given([one.messages for one in shown])
+        return make_reports(names, plan.options, results, shown, pieces)
+
+    return ContextLayout(messages, lambda: tuple(chain.from_iterable(count())), make)
 
 
 def _make_report(
@@ -355,29 +359,32 @@ class ContextTemplate(AsyncResource):
         turn_position: int | None,
     ) -> ContextLayout:
         section_options, contributions = plan.options, results.contributions
+        messages = tuple(chain.from_iterable([contribution.messages for contribution in contributions]))
+        as_given = self.arrange == "given" and results.are_final
+        if as_given and budget is None and not plan.has_limits and len(messages) <= CHUNK_SIZE:
+            # Nothing is cut and nothing moved, as in most contexts. What the messages cost can wait until
+            # somebody asks; many are counted below, where others get their turn in between.
+            return layout_as_given(
+                messages, names, plan, results, partial(_count_few, measure, contributions)
+            )
         counts = [await _count_messages(measure, contribution) for contribution in contributions]
         if plan.has_limits or (budget is not None and sum(map(sum, counts)) > budget.limit):
             shown = await _fit_contributions(
                 section_options, contributions, counts, budget, measure, turn_position=turn_position
             )
-        elif self.arrange == "given" and results.are_final:
-            # Nothing is cut and nothing moved, as in most contexts: then the rest can wait for a report.
-            return ContextLayout(
-                tuple(chain.from_iterable([contribution.messages for contribution in contributions])),
-                tuple(chain.from_iterable(counts)),
-                partial(make_reports_as_given, names, section_options, results, counts),
-            )
+        elif as_given:
+            return layout_as_given(messages, names, plan, results, lambda: counts)
         else:
             shown = whole_sections(contributions, counts)
         pieces = self._arrange(section_options, shown)
-        messages: list[Message] = []
+        placed: list[Message] = []
         shown_counts: list[int] = []
         for piece in pieces:
-            messages += shown[piece.section].messages[piece.first : piece.last]
+            placed += shown[piece.section].messages[piece.first : piece.last]
             shown_counts += shown[piece.section].counts[piece.first : piece.last]
         return ContextLayout(
-            tuple(messages),
-            tuple(shown_counts),
+            tuple(placed),
+            lambda: tuple(shown_counts),
             partial(make_reports, names, section_options, results, shown, pieces),
         )
 
@@ -447,16 +454,27 @@ class ContextTemplate(AsyncResource):
 
 async def _count_messages(measure: Measure, contribution: Contribution) -> tuple[int, ...]:
     """The tokens of each message; those that were counted before are not counted again."""
-    counter, factor, messages = measure.counter, measure.factor, contribution.messages
+    counter, messages = measure.counter, contribution.messages
     known = known_counts(contribution, counter.name)
-    if len(known) < len(messages):
-        new = messages[len(known) :] if known else messages
-        if len(new) <= CHUNK_SIZE:
-            known = (*known, *count_each(counter, new))
-        else:
-            known = (*known, *[count async for some in Chunks(new) for count in count_each(counter, some)])
+    if len(messages) - len(known) > CHUNK_SIZE:
+        new = Chunks(messages[len(known) :])
+        known = (*known, *[count async for some in new for count in count_each(counter, some)])
         note_counts(contribution, counter.name, known)
-    return known if factor == 1.0 else tuple([ceil(tokens * factor) for tokens in known])
+        return measure.scale_each(known)
+    [counts] = _count_few(measure, [contribution])
+    return counts
+
+
+def _count_few(measure: Measure, contributions: Sequence[Contribution]) -> list[tuple[int, ...]]:
+    """The same at once, for sections with few messages that are not counted yet."""
+    found, counter = [], measure.counter
+    for contribution in contributions:
+        messages, known = contribution.messages, known_counts(contribution, counter.name)
+        if len(known) < len(messages):
+            known = (*known, *count_each(counter, messages[len(known) :]))
+            note_counts(contribution, counter.name, known)
+        found.append(measure.scale_each(known))
+    return found
 
 
 async def _fit_contributions(

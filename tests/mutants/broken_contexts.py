@@ -257,8 +257,8 @@ MUTANTS = [
     Mutant(
         "sections run in their order",
         "template/running.py",
-        "        await run(running)\n",
-        "        await run(running[::-1])\n",
+        "conversation, params, running)\n",
+        "conversation, params, running[::-1])\n",
         "tests/template/test_template.py",
     ),
     Mutant(
