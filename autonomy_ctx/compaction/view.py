@@ -29,7 +29,7 @@ SUMMARY_HEADING = (
 HEADING_TOKENS = 96
 _line_tokens: TextCache[int] = TextCache(16_384)
 # With the facts, so that no others get their id meanwhile.
-_rendered: TextCache[tuple[Sequence[Fact], RenderedFacts]] = TextCache(64)
+_rendered_facts: TextCache[tuple[Sequence[Fact], RenderedFacts]] = TextCache(64)
 
 
 def summary_message(
@@ -81,7 +81,7 @@ def render_standing(
     count, lines = counter.count_text, partial(_count_lines, counter)
     tokens, zone = settings.facts_tokens, settings.zone
     key = (id(facts), tokens, zone, counter.name, counter.calibration.factor)
-    _, rendered = _rendered.get_or_make(
+    _, rendered = _rendered_facts.get_or_make(
         key, lambda: (facts, render_facts(facts, tokens, count, zone, count_lines=lines))
     )
     return rendered
