@@ -116,6 +116,20 @@ MUTANTS = [
         "tests/memory/test_search.py",
     ),
     Mutant(
+        "what another process has committed is read before an append",
+        "memory/sqlite/log.py",
+        "        if version != self._data_version:\n",
+        "        if self._data_version is None:\n",
+        "tests/memory/test_known_rows.py",
+    ),
+    Mutant(
+        "rows that a deletion changed are read again",
+        "memory/sqlite/log.py",
+        "        self._rows.by_key.clear()\n        return connection\n",
+        "        return connection\n",
+        "tests/memory/test_known_rows.py",
+    ),
+    Mutant(
         "a log that was cut is noticed",
         "memory/sqlite/progress.py",
         "found.commits < known.commits:",

@@ -40,6 +40,8 @@ from autonomy_ctx.memory.sqlite.segments import restore_segments
 from autonomy_ctx.memory.sqlite.vectors import delete_vectors
 from autonomy_ctx.memory.store import MAX_POSITION, Draft, Entry, Head, Key, Window
 
+# The rows of conversations that a writer keeps, of about 300 bytes each.
+MAX_CACHED_ROWS = 1024
 # An append of a few messages writes 3 to 13 pages of 4 KB.
 PROBE_BYTES = 12 * 4096
 
@@ -89,7 +91,7 @@ _make_head = lru_cache(maxsize=512)(Head)
 
 
 @dataclass(slots=True)
-class _ConversationRow:
+class ConversationRow:
     """A conversation's row while a transaction works on it."""
 
     id: int
@@ -99,14 +101,44 @@ class _ConversationRow:
     is_fork: bool = False
 
 
-class Transaction:
-    """Many writes in one commit. A conversation's row is read once and written once."""
+class ConversationRows:
+    """The rows of conversations as the commits of one connection left them: an append need not read them.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    They are right as long as no other connection commits. SQLite then gives another `data_version`.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[Key, ConversationRow] = {}
+        self.progress: Progress | None = None
+        self._data_version: int | None = None
+
+    def drop_if_stale(self, connection: sqlite3.Connection) -> None:
+        """Drop all if another connection has committed; called in a transaction, before anything is used."""
+        [(version,)] = connection.execute("PRAGMA data_version").fetchall()
+        if version != self._data_version:
+            self.by_key.clear()
+            self.progress, self._data_version = None, version
+
+    def drop_oldest(self) -> None:
+        """Keep within the bound."""
+        while len(self.by_key) > MAX_CACHED_ROWS:
+            del self.by_key[next(iter(self.by_key))]
+
+
+class Transaction:
+    """Many writes in one commit. A conversation's row is read at most once and written once.
+
+    `rows` are to be used again only if the transaction was committed.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, rows: ConversationRows) -> None:
         self._connection = connection
+        self._rows = rows
+        rows.drop_if_stale(connection)
         # One cursor for the statement that runs once per message.
         self._insert_row = connection.cursor().execute
-        self._open_rows: dict[Key, _ConversationRow] = {}
+        # Those that this transaction has changed and not yet written.
+        self._open_rows: dict[Key, ConversationRow] = {}
         self._changes_before = connection.total_changes
         self._appended = 0
         self.has_deleted = False
@@ -117,7 +149,8 @@ class Transaction:
 
     def append(self, key: Key, drafts: Sequence[Draft]) -> list[int]:
         """Store drafts at the next positions, all of them or none."""
-        row = self._open_rows.get(key) or self._conversation(key)
+        # Taken out: if this append fails, the row is read again.
+        row = self._open_rows.get(key) or self._rows.by_key.pop(key, None) or self._conversation(key)
         before, last_user = row.position, row.last_user
         positions: list[int] = []
         for draft in drafts:
@@ -176,7 +209,16 @@ class Transaction:
         return (row or self._conversation(key)).id
 
     def flushed_connection(self) -> sqlite3.Connection:
-        """The connection, with every conversation's row as this transaction has left it."""
+        """The connection, with every conversation's row as this transaction has left it.
+
+        Statements of the caller may change any row, so no row is known any more.
+        """
+        connection = self.turn_connection()
+        self._rows.by_key.clear()
+        return connection
+
+    def turn_connection(self) -> sqlite3.Connection:
+        """The same for statements about turns: they change nothing of what is known of a row."""
         self.flush()
         return self._connection
 
@@ -185,6 +227,7 @@ class Transaction:
         execute = self._connection.execute
         for row in self._open_rows.values():
             execute(_UPDATE_HEAD, (row.position, row.count, row.last_user, row.id))
+        self._rows.by_key.update(self._open_rows)
         self._open_rows.clear()
 
     def count(self) -> Progress | None:
@@ -192,18 +235,24 @@ class Transaction:
         if self._connection.total_changes == self._changes_before:
             return None
         self._connection.execute(_COUNT_COMMIT, (self._appended,))
-        [row] = self._connection.execute(_SELECT_PROGRESS).fetchall()
-        return Progress(*row)
+        known = self._rows.progress
+        if known is None:
+            [row] = self._connection.execute(_SELECT_PROGRESS).fetchall()
+            progress = Progress(*row)
+        else:
+            progress = Progress(known.database, known.commits + 1, known.messages + self._appended)
+        self._rows.progress = progress
+        return progress
 
-    def _conversation(self, key: Key) -> _ConversationRow:
+    def _conversation(self, key: Key) -> ConversationRow:
         found = self._connection.execute(_SELECT_CONVERSATION, key).fetchone()
         if found is not None:
-            return _ConversationRow(found[0], found[1], found[2], found[4], bool(found[6]))
+            return ConversationRow(found[0], found[1], found[2], found[4], bool(found[6]))
         made = self._connection.execute(
             "INSERT INTO conversation (agent, scope, conversation) VALUES (?, ?, ?)", key
         )
         assert made.lastrowid is not None
-        return _ConversationRow(made.lastrowid, 0, 0, 0)
+        return ConversationRow(made.lastrowid, 0, 0, 0)
 
     def _insert(self, conversation_id: int, position: int, draft: Draft) -> None:
         message = draft.message
@@ -224,7 +273,7 @@ class Transaction:
                 "INSERT INTO whole VALUES (?, ?, ?)", (conversation_id, position, draft.whole)
             )
 
-    def _undo(self, row: _ConversationRow, position: int, last_user: int) -> None:
+    def _undo(self, row: ConversationRow, position: int, last_user: int) -> None:
         """Take back what this append has inserted; other appends of the transaction stay."""
         for table in ("message", "whole"):
             self._connection.execute(
