@@ -66,6 +66,8 @@ _CHARACTERS_PER_TOKEN = {
 # A run that is counted apart has at least so many characters. Every fourth character is looked at, and six
 # equal ones in a row are the sign of one.
 _MIN_RUN_LENGTH, _RUN_STEP = 24, 4
+# How many such signs are looked at more closely before the whole text is.
+_MAX_RUN_LOOKS = 16
 _RUN_PATTERN = lazy_pattern(rf"(?s)(.)\1{{{_MIN_RUN_LENGTH - 1},}}")
 
 _LOWER, _UPPER, _DIGITS = ascii_lowercase.encode(), ascii_uppercase.encode(), digits.encode()
@@ -201,7 +203,7 @@ def _cost_of_scripts(data: bytes, classes: bytes) -> int:
 
 
 def _may_have_runs(text: str) -> bool:
-    """Whether some characters that are four apart are equal, without a loop over the text."""
+    """Whether there may be a long run of one character, without a loop over the text."""
     if len(text) < _MIN_RUN_LENGTH:
         return False
     encoding, width = ("ascii", 1) if text.isascii() else ("utf-32-be", 4)
@@ -209,8 +211,17 @@ def _may_have_runs(text: str) -> bool:
     number = int.from_bytes(sample, "big")
     # Equal neighbours are zero in the difference of the sample and itself, moved by one character.
     changes = (number ^ (number >> 8 * width)).to_bytes(len(sample), "big")
-    # Not `in`, which takes twice as long for bytes.
-    return changes.find(bytes((_MIN_RUN_LENGTH // _RUN_STEP - 1) * width)) >= 0
+    equal = bytes((_MIN_RUN_LENGTH // _RUN_STEP - 1) * width)
+    at = changes.find(equal)
+    for _ in range(_MAX_RUN_LOOKS):
+        if at < 0:
+            return False
+        # In a long text some characters four apart are equal by chance: look at those between them.
+        start = max(-(-at // width) - 1, 0) * _RUN_STEP
+        if text.startswith(text[start] * (_MIN_RUN_LENGTH - _RUN_STEP + 1), start):
+            return True
+        at = changes.find(equal, at + 1)
+    return at >= 0
 
 
 def _without_runs(text: str, digits_apart: bool) -> tuple[str, int]:

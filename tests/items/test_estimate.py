@@ -147,3 +147,20 @@ def test_the_profile_follows_the_name_of_the_model() -> None:
     assert (plain.digits_apart, apart.digits_apart) == (False, True)
     assert plain.name != apart.name
     assert apart.count("1234567890") > plain.count("1234567890")
+
+
+# Text without runs in which every fourth character is the same for a while, at any offset.
+periodic_texts = st.lists(
+    st.tuples(
+        st.sampled_from(["abcd", "x.y;", "漢字かな", "\x00\x01\x02\x03", "words ", "é", "12, "]),
+        st.integers(1, 40),
+    ),
+    min_size=1,
+    max_size=6,
+).map(lambda pieces: "|".join((piece * times)[: 23 if len(piece) == 1 else None] for piece, times in pieces))
+
+
+@given(periodic_texts, st.integers(24, 300), periodic_texts)
+def test_a_run_is_found_wherever_it_is(before: str, length: int, after: str) -> None:
+    without_run = estimate_tokens(f"{before}| |{after}")
+    assert estimate_tokens(f"{before}|{'=' * length}|{after}") == without_run + -(-length // 64)
