@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 from typing import TypeAlias
 
@@ -76,14 +75,19 @@ def clamp_message(
 
     `location_note` says in the marker where all of it is: unless given, in memory.
     """
-    if counter.count_uncalibrated(message) <= tokens:
+    total = counter.count_uncalibrated(message)
+    if total <= tokens:
         return message
-    # A large text is counted once for each question about it otherwise.
-    count = cache(counter.text_counter.count)
+    counts = _TextCounts(counter.text_counter.count)
+    count = counts.__getitem__
     parts: list[Part] = [part for part in message.parts if not isinstance(part, ThinkingContent)]
     if message.parts and not parts and not message.tool_calls:
         parts = [THINKING_NOTE]
-    room = tokens - PER_MESSAGE - (count(message.name) if message.name else 0)
+    around = PER_MESSAGE + (count(message.name) if message.name else 0)
+    if type(message.content) is str and not message.tool_calls:
+        # Counted when it was stored.
+        counts[message.content] = total - around
+    room = tokens - around
     room -= sum(PER_CALL + count(call.name) for call in message.tool_calls)
     calls, spent = _clamp_calls(message.tool_calls, _part_texts(parts), room, count)
     where = f"; memory has all of message {message.id!r}" if location_note is None else location_note
@@ -96,6 +100,17 @@ def clamp_message(
     if isinstance(content, str) and isinstance(shown[0], TextContent):
         return replace(message, content=shown[0].text, tool_calls=calls)
     return replace(message, content=shown[0] if shown else None, tool_calls=calls)
+
+
+class _TextCounts(dict[str, int]):
+    """The tokens of texts. Each is counted once, though several questions are asked about a large one."""
+
+    def __init__(self, count: CountText) -> None:
+        self._count = count
+
+    def __missing__(self, text: str) -> int:
+        counted = self[text] = self._count(text)
+        return counted
 
 
 def _part_texts(parts: Sequence[Part]) -> list[str]:

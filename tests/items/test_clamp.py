@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +80,25 @@ def test_the_whole_text_is_counted_only_once() -> None:
     assert asked.count(len(text)) == 1
     assert len(asked) < 16
     assert 800 <= estimate_tokens(clamped) <= 1000
+
+
+def test_a_message_whose_tokens_are_known_is_not_counted_again() -> None:
+    asked: list[int] = []
+
+    class Counter:
+        name = "noted"
+
+        def count(self, text: str) -> int:
+            asked.append(len(text))
+            return estimate_tokens(text)
+
+    counter = TokenCounter(Counter())
+    message = Message("tool", "a line of output 17\n" * 2000, name="list", tool_call_id="c1")
+    counter.count_uncalibrated(message)
+    asked.clear()
+    clamped = clamp_message(message, 500, counter)
+    assert max(asked) < len(message.text) // 2
+    assert 450 <= COUNTER.count_uncalibrated(replace(clamped, content=clamped.text)) <= 500
 
 
 @some
