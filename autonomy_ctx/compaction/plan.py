@@ -111,10 +111,13 @@ def bounded_start(
 
     Moves a batch at a time, counted from what is covered, so that the beginning of the context
     stays the same for a while. One group that cannot be divided may pass the limit in messages.
+    A message that is larger than half of the tokens counts as half: it is shown shortened, and those before
+    it stay.
     """
     over = max(len(entries) - limits.hard, 0)
     if tokens is not None:
-        over = max(over, _start_within(entries, tokens, count))
+        most = max(tokens // 2, 1)
+        over = max(over, _start_within(entries, tokens, lambda message: min(count(message), most)))
     if over == 0:
         return 0
     steps = -(-(entries[over].position - 1 - covered) // limits.batch)

@@ -128,6 +128,17 @@ def test_a_bounded_window_moves_a_batch_at_a_time(covered: int) -> None:
     assert starts == [-(-(number - 16) // 4) * 4 for number in range(17, 40)]
 
 
+def test_one_large_message_leaves_half_of_the_room_to_those_before_it() -> None:
+    log = entries([*users(12), Message("user", "large"), *users(2)])
+
+    def count(message: Message) -> int:
+        return 5000 if message.text == "large" else 10
+
+    # Half of 160 is for the large one, so that eight others fit.
+    assert bounded_start(log[:13], 0, LIMITS, 160, count) == 4
+    assert bounded_start(log, 0, LIMITS, 160, count) == 8
+
+
 @some
 @given(logs, st.integers(0, 16))
 def test_a_chunk_ends_at_a_safe_cut_and_is_never_empty(log: list[Entry], most: int) -> None:

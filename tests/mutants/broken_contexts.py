@@ -185,6 +185,13 @@ MUTANTS = [
         SIGNS,
     ),
     Mutant(
+        "a large message leaves room for those before it",
+        "compaction/plan.py",
+        "lambda message: min(count(message), most)",
+        "count",
+        "tests/compaction/test_plan.py",
+    ),
+    Mutant(
         "a record that fills its room is not short",
         "completion/summary_gate.py",
         "        fills_room = 2 * tokens >= asked_tokens\n",

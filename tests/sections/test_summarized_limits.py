@@ -352,6 +352,18 @@ async def test_a_large_result_is_cut_and_the_newest_user_message_is_verbatim(mem
         assert found.tokens(memory.token_counter) <= 2000
 
 
+async def test_a_large_result_leaves_what_was_said_around_it_in_view(memory: Memory) -> None:
+    async with summarized(HeldModel(), hard_limit_tokens=2000, size=256) as section:
+        before, after = users(6), users(2, start=7)
+        await memory.append("ana", "trip", *before, calls("a", name="c"), *results("a", text="word " * 9000))
+        for said in after:
+            await memory.append("ana", "trip", said)
+            found = await shown(section, memory)
+            assert [one for one in found.messages if one in before] == before
+            assert sum("not shown here" in text for text in found.texts) == 1
+            assert found.tokens(memory.token_counter) <= 2000
+
+
 async def test_what_the_limit_in_tokens_leaves_out_is_named(memory: Memory) -> None:
     async with summarized(HeldModel(), 4, 8, hard_limit_tokens=300, size=128) as section:
         ids = [f"c{number}" for number in range(12)]
