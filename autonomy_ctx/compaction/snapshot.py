@@ -7,7 +7,8 @@ too long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +18,7 @@ from autonomy_ctx.compaction.plan import CountMessage, Limits, bounded_start
 from autonomy_ctx.compaction.schema_records import digest_record
 from autonomy_ctx.compaction.view import window_budget
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, orphaned_results
-from autonomy_ctx.items.digest import digest
+from autonomy_ctx.items.digest import digest, read_for_digest
 from autonomy_ctx.items.fact import standing_facts
 from autonomy_ctx.items.message import ChatRole
 from autonomy_ctx.items.tokens import TokenCounter
@@ -113,6 +114,8 @@ class SnapshotReader:
         self._digests: ConversationCache[tuple[StoreKey, int, int, int], StoredSegment] = ConversationCache(
             CACHED_CONVERSATIONS
         )
+        # The last position that was read for a digest.
+        self._last_read: ConversationCache[StoreKey, int] = ConversationCache(CACHED_CONVERSATIONS)
 
     @property
     def cached_keys(self) -> list[Key]:
@@ -223,6 +226,15 @@ class SnapshotReader:
         if cut and snapshot.complete:
             self._digest(memory, key, snapshot, cut, settings)
 
+    def read_ahead(self, store_key: StoreKey, snapshot: ConversationSnapshot) -> Generator[int, None, None]:
+        """Read what a digest would quote, each message once and one at each step, so that no turn has to."""
+        entries, last = snapshot.entries, self._last_read.get(store_key, 0)
+        start = bisect_right(entries, last, key=lambda entry: entry.position)
+        if start < len(entries):
+            self._last_read[store_key] = entries[-1].position
+            messages = [entry.message for entry in entries]
+            yield from read_for_digest(messages, MAX_DIGEST_CHARACTERS, start=start)
+
     def _digest(
         self, memory: Memory, key: Key, snapshot: ConversationSnapshot, cut: int, settings: CompactionSettings
     ) -> StoredSegment:
@@ -238,6 +250,7 @@ class SnapshotReader:
         """Clear the cache of a conversation, a scope or all."""
         self._states.forget(scope=scope, conversation=conversation)
         self._digests.forget(scope=scope, conversation=conversation)
+        self._last_read.forget(scope=scope, conversation=conversation)
 
 
 def _starts_inside_group(entries: list[Entry], covered: int, limits: Limits) -> bool:

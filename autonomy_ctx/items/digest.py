@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN
@@ -281,11 +281,14 @@ def _message_units(
 
 
 def read_for_digest(
-    messages: Sequence[Message], max_characters: int | None = None
+    messages: Sequence[Message], max_characters: int | None = None, *, start: int = 0
 ) -> Generator[int, None, None]:
-    """Read messages before a digest of them is wanted, one at each step; how long each is comes before it."""
+    """Read messages before a digest of them is wanted, one at each step; how long each is comes before it.
+
+    Those before index `start` have been read.
+    """
     names, ends = tool_names_by_call(messages), _end_length(len(messages), max_characters)
-    for message in messages:
+    for message in islice(messages, start, None):
         text = visible_text(message)
         yield min(len(text), 2 * ends)
         _read_sentences(text, message.role, speaker_label(message, names), ends)

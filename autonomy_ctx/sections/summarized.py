@@ -16,10 +16,9 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-import anyio.lowlevel
 from cachetools import LRUCache
 
-from autonomy_ctx.background import AsyncResource, Background
+from autonomy_ctx.background import AsyncResource, Background, run_in_steps
 from autonomy_ctx.compaction.cached_requests import CachedRequest, CachedRequests
 from autonomy_ctx.compaction.config import CompactionSettings, ContextSummaryConfig, resolve_settings
 from autonomy_ctx.compaction.facts import ProfileRule, add_profile_changes
@@ -27,7 +26,6 @@ from autonomy_ctx.compaction.metrics import PrefixReuse, SummaryMetrics
 from autonomy_ctx.compaction.plan import CountMessage, expected_messages, is_due
 from autonomy_ctx.compaction.snapshot import (
     CACHED_CONVERSATIONS,
-    MAX_DIGEST_CHARACTERS,
     BoundedView,
     ConversationSnapshot,
     SnapshotReader,
@@ -50,7 +48,6 @@ from autonomy_ctx.errors import StoreError
 from autonomy_ctx.hooks import Hook
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.clamp import clamp_message
-from autonomy_ctx.items.digest import read_for_digest
 from autonomy_ctx.items.fact import Fact, FactChange, RenderedFacts, normalize_fact
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of, model_name
@@ -381,9 +378,10 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 settings, snapshot, chosen_snapshot.state.segments, turn, counted_by, view, found, due
             )
             self._keep(memory, key, epoch, known)
-            # The summary is late: sooner or later a digest stands in for it.
-            if settings.model is not None and len(snapshot.entries) > limits.ceiling + limits.batch // 2:
-                self._background.start(partial(self._read_ahead, snapshot))
+            is_late = len(snapshot.entries) > limits.ceiling + limits.batch // 2
+            # Sooner or later a digest stands in for these messages, as it does for those before them.
+            if settings.model is not None and (is_late or snapshot.state.covered > snapshot.state.written):
+                self._background.start(partial(run_in_steps, self._snapshots.read_ahead(store_key, snapshot)))
         view = known.view
         self._snapshots.note_shown(view)
         if view.segments:
@@ -470,11 +468,6 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     def _find_cached(self, store_key: StoreKey, generation: int) -> CachedRequest | None:
         """The request that the reader's provider has cached for a conversation, if it still has."""
         return self._requests.find(store_key, generation, self._clock() - self._settings.cache_seconds)
-
-    async def _read_ahead(self, snapshot: ConversationSnapshot) -> None:
-        """Read what a digest would quote, so that no turn has to."""
-        for _ in read_for_digest([entry.message for entry in snapshot.entries], MAX_DIGEST_CHARACTERS):
-            await anyio.lowlevel.checkpoint()
 
     async def _prepare_digest(
         self, memory: Memory, key: Key, snapshot: ConversationSnapshot, count: CountMessage

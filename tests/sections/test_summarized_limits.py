@@ -19,6 +19,8 @@ from autonomy_ctx import (
     create_default_template,
 )
 from autonomy_ctx.items import validate_tool_pairing
+from autonomy_ctx.items.digest import digest
+from autonomy_ctx.items.text_cache import count_cached_texts, forget_texts
 from autonomy_ctx.testing import StoppedClock
 
 # -- settings -----------------------------------------------------------------------------------------
@@ -114,6 +116,22 @@ async def test_a_reader_whose_window_gets_too_small_does_not_fail_the_turn(memor
 
 
 # -- the hard limit in messages -------------------------------------------------------------------------
+
+
+async def test_while_digests_stand_in_messages_are_read_before_one_quotes_them(memory: Memory) -> None:
+    forget_texts()
+    async with summarized(ScriptedModel([RuntimeError("down")]), 4, 8, hard_limit=9) as section:
+        await memory.append("ana", "trip", *users(17))
+        await shown(section, memory)
+        await section.settled()
+        assert (await memory.summary("ana", "trip")).covered > 0
+        said = Message("user", "The invoice 4711 is due on Friday.")
+        await memory.append("ana", "trip", said)
+        await shown(section, memory)
+        await section.settled()
+        known = count_cached_texts()
+        digest([said], tokens=100, counter=memory.token_counter)
+        assert count_cached_texts() == known
 
 
 async def test_without_a_model_no_message_is_digested_twice() -> None:
