@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
@@ -55,6 +56,13 @@ CACHED_CONVERSATIONS = 512
 _MAX_READ_TRIES = 16
 
 
+class PendingDigest(NamedTuple):
+    """A digest that is being stored, and the generation of the conversation that it was made of."""
+
+    segment: StoredSegment
+    generation: int
+
+
 @dataclass(frozen=True, slots=True)
 class ConversationSnapshot:
     """One snapshot of a conversation: the current summary and the messages that it does not cover."""
@@ -83,6 +91,17 @@ class ConversationSnapshot:
             return None
         return replace(self, head=head, entries=[*self.entries, *new])
 
+    def with_pending(self, pending: PendingDigest | None) -> ConversationSnapshot:
+        """The same with a digest that is being stored, as it will be when that is done."""
+        if pending is None or pending.generation != self.head.generation:
+            return self
+        segment, before = pending.segment, self.entries[0].position - 1 if self.entries else 0
+        if segment.first != self.state.covered + 1 or not before <= segment.last < self.head.position:
+            return self
+        state = replace(self.state, segments=(*self.state.segments, segment))
+        entries = [entry for entry in self.entries if entry.position > segment.last]
+        return ConversationSnapshot(state, self.head, entries, complete=True)
+
 
 @dataclass(frozen=True, slots=True)
 class BoundedView:
@@ -91,7 +110,7 @@ class BoundedView:
     segments: list[StoredSegment]
     window: list[Entry]
     missing: tuple[int, int] | None = None
-    # Whether the last segment is a digest that was made for this view.
+    # Whether the last segment is a digest that is not stored yet.
     is_digested: bool = False
 
     @property
@@ -190,8 +209,10 @@ class SnapshotReader:
         snapshot: ConversationSnapshot,
         settings: CompactionSettings,
         count: CountMessage,
+        pending: PendingDigest | None = None,
     ) -> BoundedView:
         """The parts to show. A digest replaces the messages that the hard limit cuts off."""
+        stored, snapshot = snapshot, snapshot.with_pending(pending)
         segments, entries, covered = list(snapshot.state.segments), snapshot.entries, snapshot.state.covered
         cut = bounded_start(entries, covered, settings.limits, window_budget(settings, snapshot.state), count)
         if not snapshot.complete:
@@ -199,7 +220,7 @@ class SnapshotReader:
             cut = cut or _skip_leading_results(entries, len(entries) - settings.limits.hard)
             return BoundedView(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
         if not cut:
-            return BoundedView(segments, entries)
+            return BoundedView(segments, entries, is_digested=snapshot is not stored)
         digested = [*segments, self._digest(memory, key, snapshot, cut, settings)]
         return BoundedView(digested, entries[cut:], is_digested=True)
 

@@ -28,6 +28,7 @@ from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary, compile_patterns
+from autonomy_ctx.compaction.snapshot import PendingDigest
 from autonomy_ctx.compaction.summary_job import SummaryBatch, SummaryJob
 from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
@@ -102,6 +103,9 @@ class Summarizer:
         # By store and key: two memories may hold conversations with the same name.
         self._running: set[StoreKey] = set()
         self._storing_digests: set[StoreKey] = set()
+        self._pending_digests: ConversationCache[StoreKey, PendingDigest] = ConversationCache(
+            _TRACKED_CONVERSATIONS
+        )
         # They wait in the store until a slot is free.
         self._queued: ConversationCache[StoreKey, bool] = ConversationCache(_TRACKED_CONVERSATIONS)
         self._slot_freed = anyio.Event()
@@ -158,10 +162,15 @@ class Summarizer:
         ):
             self._storing_digests.add(store_key)
 
+    def pending_digest(self, store_key: StoreKey) -> PendingDigest | None:
+        """The digest that is being stored for a conversation, if there is one."""
+        return self._pending_digests.get(store_key)
+
     def clear(self, scope: str | None = None, conversation: str | None = None) -> None:
         """Forget the delays of a conversation, a scope or all; for all, also the failures of the model."""
         self._not_before.forget(scope=scope, conversation=conversation)
         self._causes.forget(scope=scope, conversation=conversation)
+        self._pending_digests.forget(scope=scope, conversation=conversation)
         if scope is None:
             self.writer.breaker.reset()
 
@@ -382,13 +391,15 @@ class Summarizer:
 
     async def _store_digests(self, memory: Memory, key: Key) -> None:
         job = SummaryJob(memory, key, self.settings, self.writer, self._metrics)
+        store_key = make_store_key(memory.store, key)
         try:
-            while await job.store_digest():
+            while await job.store_digest(partial(self._pending_digests.__setitem__, store_key)):
                 pass
         except StoreError as error:
             logger.warning("a digest could not be stored: %s", error)
         finally:
-            self._storing_digests.discard(make_store_key(memory.store, key))
+            self._pending_digests.pop(store_key, None)
+            self._storing_digests.discard(store_key)
 
     async def _fire_hooks(self, kind: SummaryHook, event: SummaryEvent) -> None:
         """Call the hooks; their errors are only logged."""

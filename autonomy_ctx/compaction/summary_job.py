@@ -33,7 +33,7 @@ from autonomy_ctx.compaction.segment_writer import (
     UnfitSummary,
     run_or_offload,
 )
-from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, provisional_segment
+from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
 from autonomy_ctx.compaction.view import render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
 from autonomy_ctx.items.digest import read_for_digest
@@ -256,9 +256,10 @@ class SummaryJob:
         facts = await self._memory.store.facts(self._key)
         return [fact.text for fact in facts if fact.state != "holds"][-MAX_OUTDATED_FACTS:]
 
-    async def store_digest(self) -> bool:
+    async def store_digest(self, announce: Callable[[PendingDigest], None]) -> bool:
         """Store the digest of one batch if the hard limit is exceeded.
 
+        It is announced when it is written: the facts of its messages, which are stored with it, take longer.
         Returns whether there was one to store.
         """
         state = await self._memory.store.summary(self._key)
@@ -277,6 +278,7 @@ class SummaryJob:
         chosen = entries[:cut]
         await run_in_steps(read_for_digest([entry.message for entry in chosen], MAX_DIGEST_CHARACTERS))
         segment = provisional_segment(chosen, after + 1, self._settings, self._memory.token_counter)
+        announce(PendingDigest(segment, state.head.generation))
         facts = None
         if self._settings.facts:
             before = await self._entry_before(entries[0])

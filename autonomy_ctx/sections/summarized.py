@@ -369,7 +369,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         turn = composition.turn_position or snapshot.head.last_user
         counted_by = (counter.name, counter.calibration.factor)
         if known is None or not known.shows(snapshot, chosen_snapshot, turn, counted_by):
-            view = self._snapshots.bound(memory, key, chosen_snapshot, settings, count)
+            pending = self._summarizer.pending_digest(store_key)
+            view = self._snapshots.bound(memory, key, chosen_snapshot, settings, count, pending)
             found = await self._assemble(memory, key, chosen_snapshot, view, count, turn)
             due = is_due(
                 snapshot.entries, settings.limits_beside(summary_tokens(settings, snapshot.state)), count
@@ -390,7 +391,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             self._metrics.add("cache_misses")
         if len(view.window) < len(chosen_snapshot.entries):
             self._summarizer.request_digest(memory, key)
-        elif len(snapshot.entries) > limits.hard - limits.batch and settings.model is not None:
+        if len(snapshot.entries) > limits.hard - limits.batch and settings.model is not None:
             self._background.start(partial(self._prepare_digest, memory, key, snapshot, count))
         self._note_lag(store_key, snapshot)
         # Provisional segments must be replaced by written ones.
@@ -472,7 +473,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     async def _prepare_digest(
         self, memory: Memory, key: Key, snapshot: ConversationSnapshot, count: CountMessage
     ) -> None:
-        self._snapshots.prepare_digest(memory, key, snapshot, self._settings, count)
+        pending = self._summarizer.pending_digest(make_store_key(memory.store, key))
+        self._snapshots.prepare_digest(memory, key, snapshot.with_pending(pending), self._settings, count)
 
     async def _assemble(
         self,

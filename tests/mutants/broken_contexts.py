@@ -185,6 +185,13 @@ MUTANTS = [
         SIGNS,
     ),
     Mutant(
+        "a digest of another generation is not shown",
+        "compaction/snapshot.py",
+        "        if pending is None or pending.generation != self.head.generation:",
+        "        if pending is None:",
+        LIMITS,
+    ),
+    Mutant(
         "a large message leaves room for those before it",
         "compaction/plan.py",
         "lambda message: min(count(message), most)",

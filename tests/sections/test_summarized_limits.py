@@ -18,9 +18,14 @@ from autonomy_ctx import (
     SummarizedHistorySection,
     create_default_template,
 )
+from autonomy_ctx.compaction.snapshot import ConversationSnapshot, PendingDigest
 from autonomy_ctx.items import validate_tool_pairing
 from autonomy_ctx.items.digest import digest
 from autonomy_ctx.items.text_cache import count_cached_texts, forget_texts
+from autonomy_ctx.memory.conversation_cache import make_store_key
+from autonomy_ctx.memory.in_process import InProcessStore
+from autonomy_ctx.memory.store import make_key
+from autonomy_ctx.stores import Entry, Head, StoredSegment, SummaryState
 from autonomy_ctx.testing import StoppedClock
 
 # -- settings -----------------------------------------------------------------------------------------
@@ -146,6 +151,62 @@ async def test_without_a_model_no_message_is_digested_twice() -> None:
         assert found.segments[-1].last == found.window[0] - 1
         assert metrics["summaries_committed"] > 0
         assert metrics["digests_committed"] == 0
+
+
+class HeldStore(InProcessStore):
+    """Commits a segment only when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_commit = anyio.Event(), anyio.Event()
+
+    async def commit_segment(self, *arguments: Any, **options: Any) -> bool:
+        self.asked.set()
+        await self.may_commit.wait()
+        return await super().commit_segment(*arguments, **options)
+
+
+async def test_a_digest_is_shown_while_it_is_being_stored() -> None:
+    store = HeldStore()
+    memory = Memory(store=store)
+    async with summarized(ScriptedModel([RuntimeError("down")]), 4, 8) as section:
+        await asks(memory, 17)
+        first = await shown(section, memory)
+        await store.asked.wait()
+        pending = section._summarizer.pending_digest(make_store_key(store, make_key("", "ana", "trip")))
+        assert pending is not None
+        await asks(memory, 8)
+        found = await shown(section, memory)
+        # It stays as it is, and another one follows it.
+        [stored, made] = [(one.first, one.last) for one in found.segments]
+        assert stored == (1, pending.segment.last)
+        assert made[0] == stored[1] + 1
+        assert found.summary_text.startswith(first.summary_text.rstrip())
+        store.may_commit.set()
+        await section.settled()
+        state = await memory.summary("ana", "trip")
+        assert [(one.first, one.last) for one in state.segments] == [stored, made]
+        assert (await shown(section, memory)).summary_text == found.summary_text
+
+
+def test_a_digest_that_does_not_follow_the_summary_is_not_shown() -> None:
+    entries = [Entry(at, message) for at, message in enumerate(users(9, start=5), 5)]
+    head = Head(position=13, count=13, generation=2)
+    state = SummaryState(head, (StoredSegment(first=1, last=4, text="before", tokens=1),))
+    snapshot = ConversationSnapshot(state, head, entries, complete=True)
+
+    def pending(first: int, last: int, generation: int = 2) -> PendingDigest:
+        return PendingDigest(StoredSegment(first=first, last=last, text="next", tokens=1), generation)
+
+    for other in (None, pending(5, 8, generation=1), pending(1, 8), pending(6, 8), pending(5, 13)):
+        assert snapshot.with_pending(other) is snapshot
+    shown_next = snapshot.with_pending(pending(5, 8))
+    assert [one.text for one in shown_next.state.segments] == ["before", "next"]
+    assert [one.position for one in shown_next.entries] == [9, 10, 11, 12, 13]
+    # Also where not all before the window was read, as long as the digest reaches it.
+    tail = ConversationSnapshot(state, head, entries[3:], complete=False)
+    assert tail.with_pending(pending(5, 7)).complete
+    assert tail.with_pending(pending(5, 6)) is tail
 
 
 async def test_with_a_dead_model_no_context_passes_the_hard_limit() -> None:
