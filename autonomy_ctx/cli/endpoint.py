@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from autonomy_ctx.server.openai_endpoint import OpenAIApp
 
 DEFAULT_SCOPE = "default"
-# Python has 700, 10, 10.
-COLLECTOR_THRESHOLDS = (50_000, 20, 50)
+# Python has 700, 10, 10. The first is what one request may have to wait for: a few milliseconds.
+COLLECTOR_THRESHOLDS = (5_000, 200, 50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

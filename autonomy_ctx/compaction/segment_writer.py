@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
+from autonomy_ctx.background import give_way
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
@@ -201,7 +202,7 @@ class SegmentWriter:
             target = self._with_headings(self._digest_target(tokens), counter)
             make = digest if schema is None else partial(_digest_with_names, schema)
             text = await run_or_offload(light, partial(make, messages, tokens=target, counter=counter))
-            return self._digest_draft(text, source, counter)
+            return await run_or_offload(light, partial(self._digest_draft, text, source, counter))
         target = self._with_headings(self._target(tokens), counter)
         names = await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_identifiers, messages))
         cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
@@ -583,7 +584,11 @@ def compile_patterns() -> None:
 
 
 async def run_or_offload(light: bool, work: Callable[[], T]) -> T:
-    return work() if light else await anyio.to_thread.run_sync(work)
+    """Run a part of the work in the background: here when nothing is urgent, or in a thread."""
+    if not light:
+        return await anyio.to_thread.run_sync(work)
+    await give_way()
+    return work()
 
 
 def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:

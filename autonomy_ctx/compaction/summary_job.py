@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from autonomy_ctx.background import run_in_steps
+from autonomy_ctx.background import give_way, run_in_steps
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.facts import add_profile_changes, changes_by_rules, changes_from_lines
@@ -92,6 +92,8 @@ class SummaryJob:
     async def next_batch(self) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store."""
         state = await self._memory.store.summary(self._key)
+        # Facts that were just committed are rendered here, before the next context needs them.
+        self._render_facts(state)
         after = state.written
         window = await self._read(after)
         head, entries = window.head, window.entries
@@ -218,16 +220,19 @@ class SummaryJob:
         found = await self._memory.store.read(self._key, after=entry.position - 2, before=entry.position)
         return found.entries[-1] if found.entries else None
 
-    def _segments_size(self, state: SummaryState) -> int:
+    async def _segments_size(self, state: SummaryState) -> int:
         """The tokens that segments may have together: what the facts leave of the size."""
-        facts = render_standing(state.facts, self._settings, self._memory.token_counter)
-        return self._settings.size - self._memory.token_counter.count_text(facts.text)
+        await give_way()
+        return self._settings.size - self._memory.token_counter.count_text(self._render_facts(state))
+
+    def _render_facts(self, state: SummaryState) -> str:
+        return render_standing(state.facts, self._settings, self._memory.token_counter).text
 
     async def _merge_if_needed(
         self, segments: Sequence[StoredSegment], state: SummaryState, cached: CachedRequest | None
     ) -> StoredSegment | None:
         """One segment for neighbours that should be merged, if any."""
-        size = self._segments_size(state)
+        size = await self._segments_size(state)
         chosen = segments_to_merge(segments, size)
         if not chosen:
             return None
@@ -277,6 +282,7 @@ class SummaryJob:
             return False
         chosen = entries[:cut]
         await run_in_steps(read_for_digest([entry.message for entry in chosen], MAX_DIGEST_CHARACTERS))
+        await give_way()
         segment = provisional_segment(chosen, after + 1, self._settings, self._memory.token_counter)
         announce(PendingDigest(segment, state.head.generation))
         facts = None
@@ -307,7 +313,7 @@ class SummaryJob:
         """Keep the digests of a long outage within the size together."""
         state = await self._memory.store.summary(self._key)
         waiting = [one for one in state.segments if one.provisional]
-        if len(waiting) < 2 or merging_size(state.segments) <= self._segments_size(state):
+        if len(waiting) < 2 or merging_size(state.segments) <= await self._segments_size(state):
             return
         draft = await self._writer.extract(
             [one.text for one in waiting], self._memory.token_counter, await self._outdated_facts()
@@ -325,6 +331,8 @@ class SummaryJob:
         lease: Lease,
         facts: Sequence[FactChange] | None = None,
     ) -> bool:
+        # A message that somebody waits for is stored first.
+        await give_way()
         done = await self._memory.store.commit_segment(
             self._key, segment, generation=state.head.generation, fence=lease.fence, facts=facts
         )

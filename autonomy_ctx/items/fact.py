@@ -38,7 +38,6 @@ _SHARES: dict[FactKind, float] = {
     "value": 0.29,
     "artifact": 0.0,
 }
-_KIND_ORDER = {kind: at for at, kind in enumerate(FACT_KINDS)}
 _WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
 # A list mark before the sign, and emphasis around the kind, are what small models add.
@@ -95,7 +94,7 @@ def fact_id(number: int) -> str:
     return f"F{number}"
 
 
-@lru_cache(4096)
+@lru_cache(16_384)
 def fact_number(name: str | None) -> int | None:
     """The number in an id; None if it is not a valid id."""
     digits = (name or "")[1:]
@@ -150,10 +149,22 @@ def fact_line(fact: Fact) -> str:
 
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
     """The facts that hold, in a stable order: by kind, then in the order of writing."""
-    holding = [fact for fact in facts if fact.state == "holds"]
-    # With their place, so that equal ones keep it; a list of tuples is sorted without a call for each.
-    keys = [(_KIND_ORDER[fact.kind], fact_number(fact.id) or 0, place) for place, fact in enumerate(holding)]
-    return [holding[place] for _, _, place in sorted(keys)]
+    return [fact for found in _holding_by_kind(facts).values() for fact in found]
+
+
+def _holding_by_kind(facts: Sequence[Fact]) -> dict[FactKind, list[Fact]]:
+    """The facts that hold of each kind, in the order of writing."""
+    by_kind: dict[FactKind, list[Fact]] = {kind: [] for kind in FACT_KINDS}
+    for fact in facts:
+        if fact.state == "holds":
+            by_kind[fact.kind].append(fact)
+    for found in by_kind.values():
+        found.sort(key=_number)
+    return by_kind
+
+
+def _number(fact: Fact) -> int:
+    return fact_number(fact.id) or 0
 
 
 class RenderedFacts(NamedTuple):
@@ -176,13 +187,14 @@ def render_facts(
     `facts` may have replaced ones too: the one that a fact stands for is named beside it. `count_lines`
     gives what `count` says of the lines of many facts, where that is known already.
     """
-    holding = standing_facts(facts)
+    by_kind = _holding_by_kind(facts)
+    holding = [fact for found in by_kind.values() for fact in found]
     counted = (
         [count(f"{fact_line(fact)}\n") for fact in holding] if count_lines is None else count_lines(holding)
     )
     costs = dict(zip((fact.id for fact in holding), counted, strict=True))
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
-    chosen = _choose(_by_weight(holding), costs, room)
+    chosen = _choose(_by_weight(by_kind), costs, room)
     left = room - sum(costs[key] for key in chosen)
     # Many facts have no room: a line is written only for those that have.
     lines = {key: fact_line(fact) for key, fact in chosen.items()}
@@ -204,13 +216,11 @@ def render_facts(
     return RenderedFacts(text, omitted)
 
 
-def _by_weight(holding: Sequence[Fact]) -> list[Fact]:
+def _by_weight(by_kind: dict[FactKind, list[Fact]]) -> list[Fact]:
     """Standing facts with the weightiest first: what users wrote, then by kind, the newest first."""
-    by_kind: dict[tuple[bool, FactKind], list[Fact]] = {}
-    for fact in reversed(holding):
-        by_kind.setdefault((fact.source != "user", fact.kind), []).append(fact)
-    order = sorted(by_kind, key=lambda one: (one[0], _WEIGHT_ORDER[one[1]]))
-    return [fact for one in order for fact in by_kind[one]]
+    newest_first = [fact for kind in _SHARES for fact in reversed(by_kind[kind])]
+    # The sort is stable.
+    return sorted(newest_first, key=lambda fact: fact.source != "user")
 
 
 def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> dict[str, Fact]:
@@ -237,7 +247,7 @@ def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> dict[s
 
 
 def _weight(fact: Fact) -> tuple[bool, int, int]:
-    return fact.source != "user", _WEIGHT_ORDER[fact.kind], -(fact_number(fact.id) or 0)
+    return fact.source != "user", _WEIGHT_ORDER[fact.kind], -_number(fact)
 
 
 def _render_fact(fact: Fact, before: Fact, zone: tzinfo) -> str:

@@ -230,21 +230,25 @@ def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[in
 class FactRows:
     """The facts of one conversation in plain Python objects; numbers are never used again."""
 
-    __slots__ = ("_ended_by", "_facts", "_last_number", "_rows")
+    __slots__ = ("_ended_by", "_facts", "_in_force", "_last_number", "_rows")
 
     def __init__(self) -> None:
         self._rows: dict[int, FactRow] = {}
         # The facts of rows, as they hold: every batch of messages reads them all.
         self._facts: dict[int, Fact] = {}
         self._ended_by: dict[int, int] = {}
+        # Until the next change.
+        self._in_force: tuple[Fact, ...] | None = None
         self._last_number = 0
 
     def in_force(self) -> tuple[Fact, ...]:
         """The facts that hold, and the facts that each of them replaced."""
-        holding = self._holding()
-        before = (fact_number(fact.replaces) for fact in holding)
-        replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
-        return (*replaced, *holding)
+        if self._in_force is None:
+            holding = self._holding()
+            before = (fact_number(fact.replaces) for fact in holding)
+            replaced = [make_fact(self._rows[one], "replaced") for one in before if one in self._rows]
+            self._in_force = (*replaced, *holding)
+        return self._in_force
 
     def in_profile(self) -> list[Fact]:
         """The facts that hold in all conversations of the scope."""
@@ -264,6 +268,7 @@ class FactRows:
         """Make changes, and return the added facts."""
         index = FactIndex.of_rows(row for number, row in self._rows.items() if self._holds(number))
         rows = make_rows(index, changes, last=self._last_number, segment=segment)
+        self._in_force = None
         for row in rows:
             self._rows[row.number] = row
             self._facts[row.number] = make_fact(row, "holds")
@@ -278,6 +283,7 @@ class FactRows:
         if row is None or row.is_done or number in self._ended_by:
             return False
         del self._rows[number], self._facts[number]
+        self._in_force = None
         if row.target is not None:
             self._ended_by[row.target] = ENDED_BY_REMOVAL
         return True
@@ -285,6 +291,7 @@ class FactRows:
     def drop(self, is_dropped: Callable[[FactRow], bool]) -> int:
         """Delete derived rows, and return their number. Facts that they ended hold again."""
         gone = {number for number, row in self._rows.items() if row.source != "user" and is_dropped(row)}
+        self._in_force = None
         self._rows = {number: row for number, row in self._rows.items() if number not in gone}
         self._facts = {number: self._facts[number] for number in self._rows}
         self._ended_by = {
@@ -306,6 +313,7 @@ class FactRows:
     def clear(self) -> int:
         """Drop all rows, those of users too."""
         count = len(self._rows)
+        self._in_force = None
         self._rows.clear()
         self._facts.clear()
         self._ended_by.clear()

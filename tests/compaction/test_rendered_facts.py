@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
+import anyio.lowlevel
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autonomy_ctx import ContextSummaryConfig
+from autonomy_ctx import (
+    ContextSummaryConfig,
+    ContextTemplate,
+    Memory,
+    Message,
+    SummarizedHistorySection,
+    background,
+)
+from autonomy_ctx.background import Urgent
+from autonomy_ctx.compaction import view
 from autonomy_ctx.compaction.config import resolve_settings
 from autonomy_ctx.compaction.view import facts_until, render_standing
 from autonomy_ctx.items.fact import FACT_KINDS, Fact, render_facts
@@ -57,6 +69,41 @@ def test_rendered_facts_are_forgotten_with_texts() -> None:
     assert count_cached_texts() > 0
     forget_texts()
     assert count_cached_texts() == 0
+
+
+@pytest.mark.parametrize("kind", ["in process", "SQLite"])
+async def test_no_context_renders_facts_that_were_committed_before(kind: str, tmp_path: Path) -> None:
+    memory = Memory(None if kind == "in process" else f"sqlite:///{tmp_path}/memory.db")
+    section = SummarizedHistorySection(None, floor=2, ceiling=4)
+    async with memory, ContextTemplate([section]) as template:
+        for number in range(20):
+            said = [
+                Message("user", f"The port of host h{number} is {8000 + number}."),
+                Message("assistant", "Ok."),
+            ]
+            await memory.append("ana", "trip", *said)
+            await template.compose(memory, "ana", "trip")
+            await section.settled()
+            rendered = len(view._rendered)
+            context = await template.compose(memory, "ana", "trip")
+            assert len(view._rendered) == rendered
+            assert number < 3 or "F1 value: The port of host h0 is 8000" in context.messages[0].text
+
+
+async def test_a_summary_is_committed_when_nothing_is_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    section, key = SummarizedHistorySection(None, floor=2, ceiling=4), ("ana", "trip")
+    async with Memory() as memory, ContextTemplate([section]) as template:
+        await memory.append(*key, *(Message("user", f"message {number}") for number in range(8)))
+        urgent = Urgent()
+        await template.compose(memory, *key)
+        for _ in range(200):
+            await anyio.lowlevel.checkpoint()
+        assert not (await memory.summary(*key)).segments
+        urgent.end()
+        await section.settled()
+        assert (await memory.summary(*key)).segments
 
 
 @given(facts=some_facts, last=st.integers(0, 31))

@@ -391,8 +391,8 @@ MUTANTS = [
     Mutant(
         "what was replaced is not shown as holding",
         "items/fact.py",
-        '    holding = [fact for fact in facts if fact.state == "holds"]\n',
-        "    holding = list(facts)\n",
+        '        if fact.state == "holds":\n',
+        "        if fact.state:\n",
         FACTS,
     ),
     Mutant(
