@@ -142,6 +142,13 @@ class FactsContract(StoreActions):
         assert await self.holding(store) == {"F1": "a"}
         assert (await store.head(MAIN)).revision > revision
 
+    async def test_facts_go_with_their_segment_though_their_message_stays(self, store: Store) -> None:
+        await self.fill(store, 6)
+        await self.commit_facts(store, 1, 4, make_change(1, "a"))
+        assert await store.delete("ana", "", "trip", ["m4"]) == 1
+        assert await self.holding(store) == {}
+        assert await store.facts(MAIN) == []
+
     async def test_a_real_segment_takes_the_place_of_a_stand_ins_facts(self, store: Store) -> None:
         await self.fill(store, 6)
         rules = [make_change(1, "by rules", source="rules"), make_change(4, "later", source="rules")]

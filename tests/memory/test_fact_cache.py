@@ -169,7 +169,7 @@ async def test_what_this_process_writes_need_not_be_read(tmp_path: Path) -> None
 
 
 async def test_facts_of_a_write_that_fails_are_not_kept(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "memory.db"))
+    store, other = (SqliteStore(str(tmp_path / "memory.db")) for _ in range(2))
     try:
         await store.write_facts(MAIN, [change(1, None)])
         before = (await store.summary(MAIN)).facts
@@ -177,9 +177,13 @@ async def test_facts_of_a_write_that_fails_are_not_kept(tmp_path: Path) -> None:
         store._writer.connection.set_authorizer(refuse_commit)
         with pytest.raises(StoreError):
             await store.write_facts(MAIN, [change(2, None)])
-        assert (await store.summary(MAIN)).facts == before == await fresh_facts(store.path, MAIN)
+        assert await fresh_facts(store.path, MAIN) == before
+        # Of the revision that the write would have had.
+        await other.write_facts(MAIN, [change(4, None)])
+        assert (await store.summary(MAIN)).facts == await fresh_facts(store.path, MAIN)
     finally:
         await store.close()
+        await other.close()
 
 
 def refuse_commit(action: int, operation: str | None, *_: object) -> int:
