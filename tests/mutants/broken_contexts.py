@@ -276,6 +276,13 @@ MUTANTS = [
         "tests/template/test_template.py",
     ),
     Mutant(
+        "a context with a budget is counted before it is shown",
+        "template/template.py",
+        "if as_given and budget is None and not plan.has_limits",
+        "if as_given and not plan.has_limits",
+        BUDGET,
+    ),
+    Mutant(
         "tools count towards the budget",
         "template/template.py",
         "limit=max_tokens - self.reserve_output - cost",
