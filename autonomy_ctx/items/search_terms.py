@@ -66,6 +66,11 @@ class IndexTerms(NamedTuple):
     words: list[str]
     forms: list[str]
 
+    @property
+    def joined_words(self) -> list[str]:
+        """The forms that are the beginning or the end of a joined word."""
+        return [form for form in self.forms if form.startswith((HEAD_MARK, TAIL_MARK))]
+
 
 class FoldedTerms(NamedTuple):
     """Where else to look for the words of a question.

@@ -13,16 +13,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from autonomy_ctx.items.search_terms import HEAD_MARK, TAIL_MARK, IndexTerms, index_terms
-from autonomy_ctx.items.stems import stem_term
 from autonomy_ctx.items.terms import BM25_B, BM25_K1
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import approximate_length
-from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Head, IndexedMessage, Key, Store
+
+if TYPE_CHECKING:
+    from autonomy_ctx.items.search_terms import IndexTerms
 
 # A message with its terms is about so many bytes, besides its text.
 MESSAGE_OVERHEAD_BYTES = 2_500
@@ -68,15 +69,20 @@ class TermIndex:
 
     def add(self, messages: Iterable[IndexedMessage]) -> None:
         """Take in messages; those of one conversation in order."""
+        # Imported here: a memory that nobody recalls from needs no words.
+        from autonomy_ctx.items.search_terms import index_terms
+        from autonomy_ctx.items.stems import stem_term
+        from autonomy_ctx.memory.search_text import searchable_text
+
         for one in messages:
             text = searchable_text(one.message)
             terms = index_terms(text)
+            counts = Counter(map(stem_term, terms.words))
             with self._lock:
-                self._add_message(one, terms, is_question(text))
+                self._add_message(one, terms, counts, is_question(text))
 
-    def _add_message(self, one: IndexedMessage, terms: IndexTerms, asks: bool) -> None:
+    def _add_message(self, one: IndexedMessage, terms: IndexTerms, counts: Counter[str], asks: bool) -> None:
         number, message = len(self.messages), one.message
-        counts = Counter(map(stem_term, terms.words))
         day, length = message.created_at.date(), approximate_length(message)
         self.messages.append(one)
         self.numbers[one.conversation, one.position] = number
@@ -96,8 +102,8 @@ class TermIndex:
         # Other forms of its words do not make a message longer.
         for form in terms.forms:
             self._postings.setdefault(form, []).append(number)
-            if form.startswith((HEAD_MARK, TAIL_MARK)):
-                self._joined_words.setdefault(form[:MIN_PREFIX_LENGTH], set()).add(form)
+        for form in terms.joined_words:
+            self._joined_words.setdefault(form[:MIN_PREFIX_LENGTH], set()).add(form)
 
     def forms_with(self, prefix: str) -> list[str]:
         """The joined words of the messages that begin so."""
