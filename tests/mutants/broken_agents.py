@@ -256,8 +256,8 @@ MUTANTS = [
     Mutant(
         "all messages of a turn are dated by the clock of the agent",
         "agents/turn.py",
-        "            message = replace(reply.message, created_at=self._environment.clock())\n",
-        "            message = reply.message\n",
+        "replace(reply.message, created_at=environment.clock(), agent=environment.name)\n",
+        "replace(reply.message, agent=environment.name)\n",
         "tests/agents/test_agent.py",
     ),
     Mutant(
