@@ -382,8 +382,8 @@ class Message:
     phase: str | None
     extra: Mapping[str, Any]
     # The dict this message was made from, so that its dict form is exact, or its stored form, which says
-    # the same. Private to `wire`.
-    _source_form: dict[str, Any] | tuple[Any, ...] | None = field(init=False, compare=False, repr=False)
+    # the same, or the shape of that, if the fields say the rest. Read it with `stored_form.source_form`.
+    _source_form: dict[str, Any] | tuple[Any, ...] | str | None = field(init=False, compare=False, repr=False)
     # Whether memory has it: then its dict form carries the id and time that memory gave it.
     _is_stored: bool = field(init=False, compare=False, repr=False)
     # What a counter made of it, by the counter's name: a frozen message never costs anything else.
@@ -502,7 +502,7 @@ class UnsealedMessage:
     agent: str | None
     phase: str | None
     extra: Mapping[str, Any]
-    _source_form: dict[str, Any] | tuple[Any, ...] | None
+    _source_form: dict[str, Any] | tuple[Any, ...] | str | None
     _is_stored: bool
     _tokens: tuple[str, int] | None
     _row_values: tuple[int, str] | None

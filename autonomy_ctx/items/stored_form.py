@@ -78,6 +78,17 @@ _OTHER_FIELDS = {
 # Content that is one text part, whose text follows; by the order of its fields.
 _TEXT_PARTS = {"t": ("text", "type"), "y": ("type", "text")}
 _TEXT_LETTERS = {names: letter for letter, names in _TEXT_PARTS.items()}
+# The fields of a message that have the values of these letters.
+_VALUE_FIELDS = {
+    **dict.fromkeys(_TEXT_PARTS, "text"),
+    "c": "content",
+    "i": "tool_call_id",
+    "n": "name",
+    "a": "agent",
+    "g": "agent",
+    "p": "phase",
+}
+_KNOWN_LETTERS = frozenset(_VALUE_FIELDS) | frozenset(_CONSTANTS)
 
 
 def pack_form(form: dict[str, Any]) -> list[Any]:
@@ -137,6 +148,27 @@ def unpack_form(stored: Any) -> dict[str, Any]:
         else:
             form[_FIELDS[letter]] = next(values)
     return form
+
+
+def source_form(message: Message) -> dict[str, Any] | Sequence[Any] | None:
+    """The dict form or the stored form that a message was made from; None if it was made in code."""
+    form = message._source_form
+    return _form_of_fields(message, form) if isinstance(form, str) else form
+
+
+def shrink_source_form(message: Message) -> None:
+    """Let a message keep the shape of its stored form alone, if its fields have the values."""
+    form = message._source_form
+    if isinstance(form, tuple) and form[1] and _KNOWN_LETTERS.issuperset(form[1]):
+        found = _form_of_fields(message, form[1])
+        if all(one is other for one, other in zip(found, form, strict=True)):
+            object.__setattr__(message, "_source_form", form[1])
+
+
+def _form_of_fields(message: Message, shape: str) -> list[Any]:
+    """A stored form whose values are the fields of the message."""
+    fields = [_VALUE_FIELDS[letter] for letter in shape if letter in _VALUE_FIELDS]
+    return [FORM, shape, *(getattr(message, name) for name in fields)]
 
 
 def read_stored(

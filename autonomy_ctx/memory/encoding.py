@@ -19,7 +19,7 @@ from autonomy_ctx.items.formats.any_reply import read_message
 from autonomy_ctx.items.json_values import json_length, remaining_budget
 from autonomy_ctx.items.message import ChatRole, ImageContent, Message, Part
 from autonomy_ctx.items.message import from_microseconds as from_microseconds
-from autonomy_ctx.items.stored_form import pack_form, read_stored, unpack_form, whole_form
+from autonomy_ctx.items.stored_form import pack_form, read_stored, source_form, unpack_form, whole_form
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.store import (
     ConversationInfo,
@@ -40,6 +40,7 @@ INLINE_CHARACTERS = 64 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A dict first: to ask whether it is any mapping takes longer than all else.
 _MAPPING_TYPES = (dict, Mapping)
+_SEQUENCE_TYPES = (tuple, list)
 # What `loads` calls: a value from a text and an index, and where it ends; StopIteration if there is none.
 _scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 _encode_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -129,7 +130,7 @@ def encode_row(message: Message) -> str:
 
 def _stored_form(message: Message) -> Sequence[Any]:
     form = (
-        message._source_form if message._is_stored else _without_row_columns(wire.to_dict(message), message)
+        source_form(message) if message._is_stored else _without_row_columns(wire.to_dict(message), message)
     )
     assert form is not None
     return pack_form(form) if isinstance(form, dict) else form
@@ -259,8 +260,8 @@ def fits_inline(value: Any) -> bool:
 
 def approximate_length(message: Message) -> int:
     """About how many characters a message has, without looking at them."""
-    form = message._source_form
-    if type(form) is tuple:
+    form = source_form(message)
+    if isinstance(form, _SEQUENCE_TYPES):
         total = 0
         for value in form:
             if type(value) is str:

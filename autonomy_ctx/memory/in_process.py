@@ -13,6 +13,7 @@ import anyio.to_thread
 from autonomy_ctx.errors import ConflictingMessage, NotPinned, StoreClosed, TurnLost
 from autonomy_ctx.items.fact import Fact, FactChange
 from autonomy_ctx.items.message import ChatRole
+from autonomy_ctx.items.stored_form import shrink_source_form
 from autonomy_ctx.memory.conversation_log import ConversationLog, shared_positions
 from autonomy_ctx.memory.encoding import make_pin, same_content
 from autonomy_ctx.memory.facts import NO_SEGMENT, is_fact_lost
@@ -143,6 +144,7 @@ class InProcessStore:
         position, last_user = log.head.position, log.head.last_user
         for message_id, draft in fresh.items():
             position += 1
+            shrink_source_form(draft.message)
             log.entries.append(Entry(position, draft.message))
             log.positions[message_id] = position
             if draft.whole is not None:

@@ -16,12 +16,15 @@ from strategies import NOON, any_text, json_values, message_dicts, messages, som
 from autonomy_ctx import ChatRole, ImageContent, Message, TextContent, ThinkingContent, ToolCall
 from autonomy_ctx.errors import StoredFormTooNew
 from autonomy_ctx.items import Summary, wire
-from autonomy_ctx.items.stored_form import FORM, pack_form, unpack_form
+from autonomy_ctx.items.stored_form import FORM, pack_form, shrink_source_form, unpack_form
+from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.encoding import (
+    approximate_length,
     coerce_message,
     decode_row,
     decode_whole_body,
     encode_row,
+    make_draft,
     same_content,
     to_microseconds,
 )
@@ -89,6 +92,24 @@ def test_a_message_that_was_read_is_encoded_as_it_was(value: Any) -> None:
     found = read_back(sent, encode_row(sent))
     assert encode_row(found) == encode_row(sent)
     assert encode_row(coerce(found)) == encode_row(sent)
+
+
+@some
+@given(any_messages)
+def test_a_message_that_keeps_only_the_shape_of_its_form_says_the_same(value: Any) -> None:
+    message = coerce(value)
+    make_draft(message, TokenCounter())
+    form, body, length = wire.to_dict(message), encode_row(message), approximate_length(message)
+    shrink_source_form(message)
+    assert list(wire.to_dict(message).items()) == list(form.items())
+    assert (encode_row(message), approximate_length(message)) == (body, length)
+
+
+def test_a_plain_message_keeps_only_the_shape_of_its_form() -> None:
+    for content in ("hello", {"text": "hello", "type": "text"}):
+        message = make_draft(coerce({"role": "user", "content": content}), TokenCounter()).message
+        shrink_source_form(message)
+        assert isinstance(message._source_form, str)
 
 
 @some

@@ -359,8 +359,8 @@ MUTANTS = [
     Mutant(
         "what is handed out is a copy",
         "items/wire.py",
-        "    form: dict[str, Any] = thaw(unpack_form(message._source_form))\n",
-        "    form: dict[str, Any] = unpack_form(message._source_form)\n",
+        "    form: dict[str, Any] = thaw(unpack_form(source))\n",
+        "    form: dict[str, Any] = unpack_form(source)\n",
         "tests/items/test_wire.py",
     ),
     Mutant(
