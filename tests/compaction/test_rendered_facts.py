@@ -84,9 +84,9 @@ async def test_no_context_renders_facts_that_were_committed_before(kind: str, tm
             await memory.append("ana", "trip", *said)
             await template.compose(memory, "ana", "trip")
             await section.settled()
-            rendered = len(view._rendered)
+            rendered = len(view._rendered_facts)
             context = await template.compose(memory, "ana", "trip")
-            assert len(view._rendered) == rendered
+            assert len(view._rendered_facts) == rendered
             assert number < 3 or "F1 value: The port of host h0 is 8000" in context.messages[0].text
 
 
