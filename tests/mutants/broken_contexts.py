@@ -568,7 +568,7 @@ MUTANTS = [
         "compaction/snapshot.py",
         "        if not _same_summary(head, self.state.head):\n",
         "        if False:\n",
-        INCREMENTAL,
+        SUMMARIZED,
     ),
     Mutant(
         "what was deleted is not kept for the next context",
