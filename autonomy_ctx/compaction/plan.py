@@ -21,7 +21,7 @@ CountMessage: TypeAlias = Callable[[Message], int]
 COMPRESSION_RATIO, MIN_SUMMARY_TOKENS = 3, 96
 # From this length on, or this part of the size, a summary of a longer batch is only longer where the batch
 # has so many tokens for each of it: what is short is merged later, and fewer times.
-LONG_SUMMARY_TOKENS, LONG_SUMMARY_PART, MAX_COMPRESSION_RATIO = 256, 6, 12
+LONG_SUMMARY_TOKENS, LONG_SUMMARY_PART, MAX_COMPRESSION_RATIO = 192, 11, 12
 # The exchanges that the user's next message is most likely about.
 LAST_EXCHANGES = 2
 # How much further than the nearest cut one may be at which a user speaks.

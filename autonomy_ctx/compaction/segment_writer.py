@@ -44,6 +44,7 @@ from autonomy_ctx.completion.summary_gate import (
     judge,
     name_missing,
     trim_to_cap,
+    without_names_line,
 )
 from autonomy_ctx.completion.summary_prompt import (
     FACT_RULES,
@@ -77,7 +78,7 @@ PROMPT_OVERHEAD_TOKENS, COUNT_MARGIN = 700, 1.15
 ASKED_SHARE = 0.8
 # Of the tokens of a batch, the part that the record before it may have as background, and how many in any
 # case.
-BACKGROUND_PART, MIN_BACKGROUND_TOKENS = 16, 96
+BACKGROUND_PART, MIN_BACKGROUND_TOKENS = 32, 48
 # The same for the facts that it may change.
 LISTED_PART = 8
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.
@@ -245,16 +246,18 @@ class SegmentWriter:
     ) -> SegmentDraft:
         """Merge several segments into one; without a model, facts that no longer hold are left out."""
         texts = [segment.text for segment in segments]
-        source = "\n\n".join(texts)
-        tokens = counter.count_text(source)
         if self._model is None:
             return await self.extract(texts, counter, outdated)
         if self.settings.schema is not None:
             return await self._merge_sections(self.settings.schema, segments, counter, cached)
+        # The lines of names need no model: what fits of them is added to the new record.
+        records = [without_names_line(text) for text in texts]
+        source, whole = "\n\n".join(records), "\n\n".join(texts)
+        tokens = counter.count_text(source)
         # Well under the length at which a literal answer would pass for an echo.
         target = min(self.settings.size // 4, max(MIN_SUMMARY_TOKENS, tokens // 2))
         cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
-        prompt = merge_prompt(texts, cap=cap, instructions=instructions)
+        prompt = merge_prompt(records, cap=cap, instructions=instructions)
         after = None
         if cached is not None:
             after = cached_merge_prompt(
@@ -265,8 +268,15 @@ class SegmentWriter:
                 cap=cap,
                 instructions=instructions,
             )
-        names = await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_names_of, source))
-        stretch = SummarySource(source, tokens, names, self._most_tokens(tokens), names)
+        is_short = len(whole) <= JUDGED_CHARACTERS
+        stretch = SummarySource(
+            source,
+            tokens,
+            await run_or_offload(is_short, partial(key_names_of, source)),
+            self._most_tokens(counter.count_text(whole)),
+            await run_or_offload(is_short, partial(key_names_of, whole)),
+            texts,
+        )
         return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
 
     async def _merge_sections(
@@ -605,7 +615,7 @@ def _newest_within(texts: Sequence[str], tokens: int, counter: TokenCounter) -> 
 def _last_lines(texts: Sequence[str], tokens: int, counter: TokenCounter) -> list[str]:
     """The end of the newest text, as many whole lines as have so many tokens together."""
     chosen: list[str] = []
-    for line in reversed(texts[-1].splitlines() if texts else ()):
+    for line in reversed(without_names_line(texts[-1]).splitlines() if texts else ()):
         tokens -= counter.count_text(line + "\n")
         if tokens < 0:
             break

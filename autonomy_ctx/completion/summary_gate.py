@@ -197,6 +197,12 @@ def name_missing(
     return named(number) if number else text
 
 
+def without_names_line(text: str) -> str:
+    """The text without the line that `name_missing` has added."""
+    record, _, last = text.rpartition("\n")
+    return record if record and last.startswith(ALSO_NAMED) else text
+
+
 def _clean(text: str) -> str:
     """The text without marks and without what stands around a record, also what only the other hid."""
     for _ in range(4):

@@ -15,6 +15,7 @@ from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED
 from autonomy_ctx.items.fact import Fact
+from autonomy_ctx.memory.store import StoredSegment
 from autonomy_ctx.tokens import TokenCounter
 
 COUNTER = TokenCounter()
@@ -92,3 +93,45 @@ async def test_what_earlier_segments_name_is_known() -> None:
     writer, _ = writer_of(ScriptedModel(text))
     assert "TK-90001" not in (await writer.write_batch(TALK, [], COUNTER)).text
     assert "TK-90001" in (await writer.write_batch(TALK, ["TK-90001 was opened."], COUNTER)).text
+
+
+def segment_of(text: str, first: int) -> StoredSegment:
+    return StoredSegment(
+        first=first, last=first + 9, text=text, tokens=COUNTER.count_text(text), model="small"
+    )
+
+
+async def test_a_merge_keeps_names_that_the_model_is_not_shown() -> None:
+    records = [
+        f"9f8e7d6c goes to prod-eu-3.\n{ALSO_NAMED}ana@example.org, 55210",
+        "It never goes to prod-us-1; the image of TK-90001 was missing.",
+    ]
+    model = ScriptedModel("9f8e7d6c goes to prod-eu-3, never to prod-us-1. TK-90001 had no image.")
+    writer, _ = writer_of(model)
+    segments = [segment_of(text, number) for number, text in zip((1, 11), records, strict=True)]
+    draft = await writer.write_merge(segments, COUNTER)
+    assert "9f8e7d6c goes to prod-eu-3.\n</segment" in model.calls[0].prompt
+    assert ALSO_NAMED not in model.calls[0].prompt
+    assert draft.text.endswith(f"\n{ALSO_NAMED}ana@example.org, 55210")
+    assert draft.coverage == 1.0
+
+
+async def test_a_merge_may_name_what_only_the_line_of_names_has() -> None:
+    """A model that writes after the cached context has read that line, too."""
+    record = f"9f8e7d6c goes to prod-eu-3.\n{ALSO_NAMED}ana@example.org, 55210"
+    text = "9f8e7d6c goes to prod-eu-3, never to prod-us-1; 55210 failed."
+    writer, _ = writer_of(ScriptedModel(text))
+    segments = [segment_of(record, 1), segment_of("It never goes to prod-us-1.", 11)]
+    assert (await writer.write_merge(segments, COUNTER)).text.startswith(text)
+
+
+async def test_the_background_is_the_end_of_the_record_without_its_line_of_names() -> None:
+    model = ScriptedModel("9f8e7d6c goes to prod-eu-3, never to prod-us-1.")
+    writer, _ = writer_of(model)
+    lines = [f"- Step {number} of the rollout was done, and nobody has complained." for number in range(9)]
+    record = "\n".join([*lines, "Next step", f"- Wait for Ana.\n{ALSO_NAMED}TK-90001"])
+    await writer.write_batch(TALK, [record], COUNTER)
+    prompt = model.calls[0].prompt
+    assert "Next step\n- Wait for Ana.\n</background" in prompt
+    assert "TK-90001" not in prompt
+    assert "Step 0" not in prompt

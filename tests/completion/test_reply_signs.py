@@ -16,6 +16,7 @@ from autonomy_ctx.completion.summary_gate import (
     covered_names,
     judge,
     name_missing,
+    without_names_line,
 )
 from autonomy_ctx.completion.summary_prompt import batch_prompt
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
@@ -329,6 +330,14 @@ def test_only_as_many_names_are_appended_as_there_is_room_for() -> None:
     assert text.startswith(f"Many orders.\n{ALSO_NAMED}ORDER-1000, ORDER-1001")
     assert estimate_tokens(text) <= 40
     assert name_missing("Many orders.", wanted, cap=3, count=estimate_tokens) == "Many orders."
+
+
+def test_only_the_line_of_names_is_taken_off_again() -> None:
+    text = name_missing("It is about 9f8e7d6c.\n- Ana waits.", ["PR-4412"], cap=100, count=estimate_tokens)
+    assert text.endswith("PR-4412")
+    assert without_names_line(text) == "It is about 9f8e7d6c.\n- Ana waits."
+    for whole in ("", "Also named: PR-4412", "Also named: PR-4412\nIt is done."):
+        assert without_names_line(whole) == whole
 
 
 # -- any text -----------------------------------------------------------------------------------------

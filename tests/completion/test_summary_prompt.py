@@ -11,6 +11,7 @@ from strategies import any_text, some
 from autonomy_ctx.completion.summary_prompt import (
     DATA,
     DEFAULT_RULES,
+    MERGE_RULES,
     Prompt,
     batch_prompt,
     merge_prompt,
@@ -120,7 +121,7 @@ def test_ordinary_markup_stays_as_it_is() -> None:
 
 
 def test_the_rules_are_short_and_ask_for_all_headings() -> None:
-    assert estimate_tokens(DEFAULT_RULES) < 220
+    assert estimate_tokens(DEFAULT_RULES) < 150
     rules = DEFAULT_RULES.lower()
     headings = (
         "goal and current work",
@@ -208,6 +209,15 @@ def test_a_merge_says_what_the_records_are() -> None:
     assert user(prompt).index("one") < user(prompt).index("two")
 
 
+def test_the_rules_of_a_merge_are_shorter_and_ask_for_the_same() -> None:
+    assert estimate_tokens(MERGE_RULES) < 80
+    rules = MERGE_RULES.lower()
+    for rule in ("verbatim", "headings", "language", "preamble", "invent", DATA.lower()):
+        assert rule in rules
+    text = system(merge_prompt(["one"], cap=100, instructions=None))
+    assert text.index("Make them one record") < text.index(MERGE_RULES) < text.index("At most 100 tokens")
+
+
 def test_a_merge_by_a_template_fills_it_too() -> None:
     prompt = merge_prompt(["one"], cap=100, instructions="A {conversation} B")
     assert user(prompt) == f"A {wrap_untrusted('segment', 'one', prompt.secret)} B"
@@ -257,8 +267,8 @@ def test_the_hash_names_the_rules_not_the_content() -> None:
 
 def test_without_a_schema_the_rules_are_those_of_before() -> None:
     """Each segment keeps the hash of its rules: the same rules have the same one."""
-    assert batch_prompt("User: hi", [], cap=100, instructions=None, facts=[]).rules_hash == "ba4c975ae78a4730"
-    assert merge_prompt(["a"], cap=1, instructions=None).rules_hash == "b7829e3b3bf1b0d9"
+    assert batch_prompt("User: hi", [], cap=100, instructions=None, facts=[]).rules_hash == "f995583ef863ad6d"
+    assert merge_prompt(["a"], cap=1, instructions=None).rules_hash == "0c1009d0cec23f1e"
 
 
 @pytest.mark.parametrize("schema", READY_SCHEMAS.values(), ids=READY_SCHEMAS.keys())

@@ -227,6 +227,13 @@ MUTANTS = [
         "tests/compaction/test_segment_writer.py",
     ),
     Mutant(
+        "a merge keeps the names that its records lack",
+        "compaction/segment_writer.py",
+        "            await run_or_offload(is_short, partial(key_names_of, whole)),",
+        "            (),",
+        "tests/compaction/test_segment_writer.py",
+    ),
+    Mutant(
         "an answer that is not fit leaves history as it was",
         "compaction/segment_writer.py",
         '            raise UnfitSummary(verdict.problem or "unfit")',
