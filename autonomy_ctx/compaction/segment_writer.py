@@ -470,7 +470,8 @@ class SegmentWriter:
             facts="\n".join(line.text for line in lines or ()),
             script_free=self.settings.instructions is not None,
         )
-        is_short = len(source.text) + len(reply.text) <= JUDGED_CHARACTERS
+        compared = len(source.text) + len(reply.text) + sum(map(len, standing))
+        is_short = compared <= JUDGED_CHARACTERS
         return await run_or_offload(is_short, judge_reply), lines
 
     async def _ask_model(self, prompt: Prompt) -> ModelReply:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple
 
 from autonomy_ctx.completion.reply_cues import (
     CLOSING_CUES,
@@ -30,6 +30,7 @@ from autonomy_ctx.completion.reply_cues import (
 )
 from autonomy_ctx.items.identifiers import identifiers
 from autonomy_ctx.items.terms import UNSPACED_SCRIPTS, fold_text, is_unspaced, lazy_pattern, stop_words
+from autonomy_ctx.items.text_cache import TextCache
 
 # How often what stands around a record is looked for; a reply with more of it is no record.
 MOST_ROUNDS = 8
@@ -538,29 +539,66 @@ def _first_sentences(text: str, number: int) -> list[str]:
 # -- what contradicts what holds ----------------------------------------------------------------------
 
 
+class _Rule(NamedTuple):
+    """A text that holds, as sentences are compared with it."""
+
+    plain: str
+    stems: frozenset[str]
+    names: frozenset[str]
+
+
+# A long conversation has thousands of facts, and each summary is compared with all of them.
+_rules: TextCache[_Rule] = TextCache(16_384)
+
+
+def _read_rule(text: str) -> _Rule:
+    plain = _plain(text)
+    return _Rule(
+        plain,
+        frozenset(_subject_stems(plain)),
+        frozenset(fold_text(name) for name in identifiers(plain)),
+    )
+
+
 def contradicts(sentence: str, standing: Iterable[str]) -> bool:
     """Whether a sentence says the opposite of a text that holds."""
-    return any(_denies(_plain(sentence), _plain(one)) for one in standing)
+    return bool(find_denied([sentence], standing))
 
 
-def _denies(sentence: str, rule: str) -> bool:
-    wanted = set(_subject_stems(rule))
-    names = {fold_text(name) for name in identifiers(rule)}
-    if not wanted or any(name not in sentence for name in names):
+def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
+    """The texts that hold and of which a sentence says the opposite."""
+    told = [(plain, frozenset(_subject_stems(plain))) for plain in map(_plain, sentences)]
+    stems = frozenset().union(*(some for _, some in told))
+    denied: list[str] = []
+    for text in standing:
+        rule = _rules.get_or_make(text, partial(_read_rule, text))
+        # Hardly any is about what the sentences say: no more is looked at then.
+        if _is_about(stems, rule) and any(
+            _is_about(some, rule) and _denies(plain, rule) for plain, some in told
+        ):
+            denied.append(text)
+    return denied
+
+
+def _is_about(stems: Set[str], rule: _Rule) -> bool:
+    return bool(rule.stems) and len(rule.stems & stems) >= DENIAL_SHARE * len(rule.stems)
+
+
+def _denies(sentence: str, rule: _Rule) -> bool:
+    """Whether a sentence that is about a rule says the opposite."""
+    if any(name not in sentence for name in rule.names):
         return False
     about = [
         clause
-        for clause in (*_CLAUSE_END.split(sentence), sentence)
+        for clause in _CLAUSE_END.split(sentence)
         if clause
-        and all(name in clause for name in names)
-        and len(wanted & set(_subject_stems(clause))) >= DENIAL_SHARE * len(wanted)
+        and all(name in clause for name in rule.names)
+        and _is_about(frozenset(_subject_stems(clause)), rule)
     ]
-    if not about:
-        return False
-    if _has_cue(sentence, _cues("lifting")) and not _has_cue(rule, _cues("lifting")):
+    if _has_cue(sentence, _cues("lifting")) and not _has_cue(rule.plain, _cues("lifting")):
         return True
-    clause = min(about, key=len)
-    return _is_denial(clause) != _is_denial(rule) and _is_denial(sentence) != _is_denial(rule)
+    clause = min(about, key=len, default=sentence)
+    return _is_denial(clause) != _is_denial(rule.plain) and _is_denial(sentence) != _is_denial(rule.plain)
 
 
 def _is_denial(plain: str) -> bool:

@@ -19,6 +19,7 @@ from autonomy_ctx.completion.reply_signs import (
     Material,
     contradicts,
     drop_sentences,
+    find_denied,
     find_fault,
     has_whole_sentence,
     sentence_ends,
@@ -260,12 +261,12 @@ def _occurrences(text: str, name: str) -> Iterator[int]:
 
 def _without_contradictions(text: str, standing: Sequence[str], source: str) -> str:
     """The text without the sentences that deny what holds, unless users have said the same."""
-    if not standing:
+    denied = find_denied(split_sentences(text), standing)
+    if not denied:
         return text
-    denied = [one for one in standing if any(contradicts(said, [one]) for said in split_sentences(text))]
     turns = [block for block in source.split("\n\n") if block.startswith("User")] or [source]
-    users = split_sentences("\n".join(turns)) if denied else []
-    holding = [one for one in denied if not any(contradicts(said, [one]) for said in users)]
+    by_users = find_denied(split_sentences("\n".join(turns)), denied)
+    holding = [one for one in denied if one not in by_users]
     return drop_sentences(text, lambda start, end: contradicts(text[start:end], holding))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary
 from autonomy_ctx.completion.summary_gate import ALSO_NAMED
 from autonomy_ctx.items.fact import Fact
 from autonomy_ctx.memory.store import StoredSegment
-from autonomy_ctx.tokens import TokenCounter
+from autonomy_ctx.tokens import EstimatedTextCounter, TokenCounter
 
 COUNTER = TokenCounter()
 TALK = [
@@ -38,6 +39,28 @@ async def test_key_identifiers_that_a_record_lacks_are_named_in_its_last_line() 
     assert draft.text.endswith(f"\n{ALSO_NAMED}ana@example.org, 55210")
     assert draft.coverage == 1.0
     assert metrics.dump()["summaries_repaired"] == 0
+
+
+async def test_a_reply_beside_many_facts_is_judged_in_a_thread() -> None:
+    record = "9f8e7d6c goes to prod-eu-3, never to prod-us-1. Rollout 55210 failed, ana@example.org waits."
+    threads: set[int] = set()
+
+    class Watched(EstimatedTextCounter):
+        def count(self, text: str) -> int:
+            if text == record:
+                threads.add(get_ident())
+            return super().count(text)
+
+    facts = [
+        Fact(id=f"F{at}", kind="value", text=f"room {at} costs {at} euros", position=1, created_at=NOON)
+        for at in range(1, 200)
+    ]
+    for standing, is_inside in (([], True), (facts, False)):
+        threads.clear()
+        writer, _ = writer_of(ScriptedModel(record))
+        draft = await writer.write_batch(TALK[:2], [], TokenCounter(Watched()), standing=standing)
+        assert draft.text == record
+        assert (threads == {get_ident()}) is is_inside
 
 
 async def test_a_record_is_asked_for_a_little_shorter_than_it_may_be() -> None:

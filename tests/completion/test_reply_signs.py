@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from strategies import any_text, some
 
 from autonomy_ctx import ModelReply, TextContent
-from autonomy_ctx.completion.reply_signs import contradicts, drop_sentences, split_sentences, strip_reply
+from autonomy_ctx.completion.reply_signs import (
+    contradicts,
+    drop_sentences,
+    find_denied,
+    split_sentences,
+    strip_reply,
+)
 from autonomy_ctx.completion.summary_gate import (
     ALSO_NAMED,
     CAP_TOLERANCE,
@@ -291,6 +297,31 @@ def test_a_sentence_that_denies_what_holds_is_left_out(rule: str, denial: str, a
     assert contradicts(denial, [rule])
     assert not contradicts(agreement, [rule])
     assert not contradicts("Build the image with the pipeline.", [rule])
+
+
+SENTENCES = (
+    "Deploy to prod-us-1.",
+    "Nothing is deployed to prod-us-1, but the budget is not 11500 euros.",
+    "The rule about no phone calls no longer holds.",
+    "Build the image with the pipeline.",
+    "请部署到 prod-us-1。",
+)
+RULES = (
+    "never deploy to prod-us-1",
+    "budget 11500 euros",
+    "no phone calls",
+    "不要部署到 prod-us-1",
+    "images are built by the pipeline",
+    "-",
+)
+
+
+@given(st.lists(st.sampled_from(SENTENCES)), st.lists(st.sampled_from(RULES)))
+def test_what_sentences_deny_together_is_what_they_deny_one_by_one(
+    sentences: list[str], rules: list[str]
+) -> None:
+    denied = [rule for rule in rules if any(contradicts(one, [rule]) for one in sentences)]
+    assert find_denied(sentences, rules) == denied
 
 
 def test_a_denial_is_left_out_of_a_record() -> None:

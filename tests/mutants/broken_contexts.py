@@ -215,9 +215,16 @@ MUTANTS = [
     Mutant(
         "a summary denies nothing that holds",
         "completion/summary_gate.py",
-        "    if not standing:",
-        "    if standing:",
+        "    if not denied:\n",
+        "    if denied:\n",
         SIGNS,
+    ),
+    Mutant(
+        "beside many facts a reply is judged in a thread",
+        "compaction/segment_writer.py",
+        "        compared = len(source.text) + len(reply.text) + sum(map(len, standing))\n",
+        "        compared = len(source.text) + len(reply.text)\n",
+        "tests/compaction/test_segment_writer.py",
     ),
     Mutant(
         "key identifiers that a summary lacks are named",
