@@ -107,6 +107,8 @@ class ConversationSnapshot:
 class BoundedView:
     """The parts that are shown within the hard limits, and the range that is in neither part."""
 
+    # The summary that the window was measured beside.
+    state: SummaryState
     segments: list[StoredSegment]
     window: list[Entry]
     missing: tuple[int, int] | None = None
@@ -218,11 +220,12 @@ class SnapshotReader:
         if not snapshot.complete:
             # In the middle of a group that is larger than all that may be shown.
             cut = cut or _skip_leading_results(entries, len(entries) - settings.limits.hard)
-            return BoundedView(segments, entries[cut:], (covered + 1, entries[cut].position - 1))
+            missing = (covered + 1, entries[cut].position - 1)
+            return BoundedView(snapshot.state, segments, entries[cut:], missing)
         if not cut:
-            return BoundedView(segments, entries, is_digested=snapshot is not stored)
+            return BoundedView(snapshot.state, segments, entries, is_digested=snapshot is not stored)
         digested = [*segments, self._digest(memory, key, snapshot, cut, settings)]
-        return BoundedView(digested, entries[cut:], is_digested=True)
+        return BoundedView(snapshot.state, digested, entries[cut:], is_digested=True)
 
     def note_shown(self, view: BoundedView) -> None:
         """Count the digests that were shown in place of a summary."""

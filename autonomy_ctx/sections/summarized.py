@@ -494,7 +494,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         if last_hidden:
             window = detach_late_results(window)
         shorten = partial(self._shorten_entry, make_store_key(memory.store, key), counter)
-        fit = fit_entries(window, window_budget(self._settings, snapshot.state), newest, count, shorten)
+        fit = fit_entries(window, window_budget(self._settings, view.state), newest, count, shorten)
         messages = [entry.message for entry in pins.entries]
         positions: list[int | None] = [entry.position for entry in pins.entries]
         # What was learned of a message that is in view needs no line of its own.

@@ -185,6 +185,13 @@ MUTANTS = [
         SIGNS,
     ),
     Mutant(
+        "a digest that is being stored takes its room of the window",
+        "sections/summarized.py",
+        "window_budget(self._settings, view.state), newest",
+        "window_budget(self._settings, snapshot.state), newest",
+        LIMITS,
+    ),
+    Mutant(
         "a digest of another generation is not shown",
         "compaction/snapshot.py",
         "        if pending is None or pending.generation != self.head.generation:",

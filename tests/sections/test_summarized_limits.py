@@ -189,6 +189,31 @@ async def test_a_digest_is_shown_while_it_is_being_stored() -> None:
         assert (await shown(section, memory)).summary_text == found.summary_text
 
 
+@pytest.mark.parametrize("sentences", [12, 30])
+async def test_no_context_passes_the_hard_limit_in_tokens_while_a_digest_is_being_stored(
+    sentences: int,
+) -> None:
+    store = HeldStore()
+    memory = Memory(store=store)
+    most = 4_096
+    async with summarized(
+        ScriptedModel([RuntimeError("down")]), hard_limit_tokens=most, size=2_048, facts=False
+    ) as section:
+        digests = 0
+        for at in range(1, 34):
+            # Every fifth is larger than the limit alone, and is shown shortened.
+            parts = range(sentences if at % 5 else 300)
+            text = " ".join(f"Order ORD-{at}{part} waits in depot {part} for {at} days." for part in parts)
+            await memory.append("ana", "trip", Message("user", text, id=f"m{at}"))
+            found = await shown(section, memory)
+            assert memory.token_counter.count_messages(found.messages) <= most
+            digests = max(digests, len(found.segments))
+            if found.segments:
+                await store.asked.wait()
+        # One that is being stored, and one that was made for a context.
+        assert digests == 2
+
+
 def test_a_digest_that_does_not_follow_the_summary_is_not_shown() -> None:
     entries = [Entry(at, message) for at, message in enumerate(users(9, start=5), 5)]
     head = Head(position=13, count=13, generation=2)
