@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
+from itertools import islice
 from typing import Literal, NamedTuple, get_args
 
 from autonomy_ctx.items.dates import format_day
@@ -38,6 +39,8 @@ _SHARES: dict[FactKind, float] = {
     "value": 0.29,
     "artifact": 0.0,
 }
+# A line has at least so many tokens, with its id and kind. More facts than that never fit.
+MIN_LINE_TOKENS = 6
 _WEIGHT_ORDER = {kind: at for at, kind in enumerate(_SHARES)}
 _HEADING_LINE = lazy_pattern(r"(?im)^[ \t#*_]{0,8}FACTS[ \t*_]{0,8}:?[ \t*_]{0,8}$")
 # A list mark before the sign, and emphasis around the kind, are what small models add.
@@ -188,13 +191,15 @@ def render_facts(
     gives what `count` says of the lines of many facts, where that is known already.
     """
     by_kind = _holding_by_kind(facts)
-    holding = [fact for found in by_kind.values() for fact in found]
-    counted = (
-        [count(f"{fact_line(fact)}\n") for fact in holding] if count_lines is None else count_lines(holding)
-    )
-    costs = dict(zip((fact.id for fact in holding), counted, strict=True))
     room = max(tokens - count(STANDING_HEADING + "\n"), 0)
-    chosen = _choose(_by_weight(by_kind), costs, room)
+    candidates = _by_weight(by_kind, room // MIN_LINE_TOKENS + 1)
+    counted = (
+        [count(f"{fact_line(fact)}\n") for fact in candidates]
+        if count_lines is None
+        else count_lines(candidates)
+    )
+    costs = dict(zip((fact.id for fact in candidates), counted, strict=True))
+    chosen = _choose(candidates, costs, room)
     left = room - sum(costs[key] for key in chosen)
     # Many facts have no room: a line is written only for those that have.
     lines = {key: fact_line(fact) for key, fact in chosen.items()}
@@ -210,17 +215,26 @@ def render_facts(
         if 0 < cost <= left:
             lines[fact.id] = line
             left -= cost
+    holding = [fact for found in by_kind.values() for fact in found]
     omitted = tuple([fact for fact in holding if fact.id not in chosen])
     shown = [lines[fact.id] for fact in holding if fact.id in chosen]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
     return RenderedFacts(text, omitted)
 
 
-def _by_weight(by_kind: dict[FactKind, list[Fact]]) -> list[Fact]:
-    """Standing facts with the weightiest first: what users wrote, then by kind, the newest first."""
-    newest_first = [fact for kind in _SHARES for fact in reversed(by_kind[kind])]
-    # The sort is stable.
-    return sorted(newest_first, key=lambda fact: fact.source != "user")
+def _by_weight(by_kind: dict[FactKind, list[Fact]], most: int) -> list[Fact]:
+    """Standing facts with the weightiest first: what users wrote, then by kind, the newest first.
+
+    Of each kind there are at most so many that users did not write: a long conversation has thousands, and
+    the older ones would hardly ever have room.
+    """
+    own: list[Fact] = []
+    others: list[Fact] = []
+    for kind in _SHARES:
+        found = by_kind[kind]
+        own += [fact for fact in reversed(found) if fact.source == "user"]
+        others += islice((fact for fact in reversed(found) if fact.source != "user"), most)
+    return own + others
 
 
 def _choose(ordered: Sequence[Fact], costs: dict[str, int], room: int) -> dict[str, Fact]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -175,6 +176,23 @@ def test_what_users_wrote_and_rules_stay_longest() -> None:
         estimate_tokens(f"{STANDING_HEADING}\nF3 rule: never on Fridays\nF2 value: a user's own value\n") + 2
     )
     assert [fact.id for fact in render_facts(facts, room, estimate_tokens).omitted] == ["F1", "F4"]
+
+
+def test_of_thousands_of_facts_those_are_looked_at_that_may_have_room() -> None:
+    facts = [make_fact(1, "what a user wrote", source="user")]
+    facts += [make_fact(at, f"room {at} costs {at} euros") for at in range(2, 3_000)]
+    looked_at: list[Fact] = []
+
+    def count_lines(many: Sequence[Fact]) -> list[int]:
+        looked_at.extend(many)
+        return [estimate_tokens(f"{fact_line(fact)}\n") for fact in many]
+
+    rendered = render_facts(facts, 300, estimate_tokens, count_lines=count_lines)
+    lines = rendered.text.splitlines()[1:]
+    assert lines[0] == "F1 value: what a user wrote"
+    assert [line.split()[0] for line in lines[1:]] == [f"F{at}" for at in range(3_001 - len(lines), 3_000)]
+    assert len(lines) < len(looked_at) < 60
+    assert len(rendered.omitted) == len(facts) - len(lines)
 
 
 def test_no_kind_takes_the_room_of_all_others() -> None:
