@@ -296,7 +296,16 @@ async def _serving(app: Any) -> AsyncIterator[int]:
     """An application behind uvicorn; its port."""
     import uvicorn
 
-    config = uvicorn.Config(app, log_config=None, access_log=False, http="h11", loop="asyncio", backlog=2048)
+    # Connections wait longer than a round takes: one that the server closes as it is used again is no answer.
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        http="h11",
+        loop="asyncio",
+        backlog=2048,
+        timeout_keep_alive=75,
+    )
     server = uvicorn.Server(config)
     # With its protocol: asyncio sends small pieces at once only where it knows that it is TCP.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
