@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
 
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.summary import Summary
@@ -81,11 +82,15 @@ class SummaryMetrics:
         }
 
 
+# A hashable part of a message, and its tokens.
+_Piece: TypeAlias = tuple[str, int]
+
+
 class _SentContext(NamedTuple):
-    """What was sent last, also as parts with their tokens."""
+    """What was sent last, each message also as parts with their tokens."""
 
     messages: Sequence[Message]
-    pieces: list[tuple[str, int]]
+    pieces: list[list[_Piece]]
     tokens: int
 
 
@@ -99,9 +104,7 @@ class PrefixReuse:
         self._metrics = metrics
         self._sent: ConversationCache[StoreKey, _SentContext] = ConversationCache(conversations)
         # A summary is sent many times and its id stands for its text: its parts are counted once.
-        self._parts: ConversationCache[StoreKey, tuple[str, list[tuple[str, int]]]] = ConversationCache(
-            conversations
-        )
+        self._parts: ConversationCache[StoreKey, tuple[str, list[_Piece]]] = ConversationCache(conversations)
 
     def note(self, store_key: StoreKey, messages: Sequence[Message], counter: TokenCounter) -> None:
         """Compare what is sent for a conversation now with what was sent before."""
@@ -111,29 +114,43 @@ class PrefixReuse:
             self._metrics.add("context_tokens", known.tokens)
             self._metrics.add("context_tokens_shared", known.tokens)
             return
-        pieces = [piece for message in messages for piece in self._pieces(store_key, message, counter)]
-        shared = 0
-        for piece, before in zip(pieces, known.pieces, strict=False):
-            if piece != before:
+        # The beginning is mostly made of the very same messages.
+        same = 0
+        for message, before in zip(messages, known.messages, strict=False):
+            if message is not before:
                 break
-            shared += piece[1]
-        tokens = sum(tokens for _, tokens in pieces)
+            same += 1
+        pieces = known.pieces[:same]
+        pieces += [self._pieces(store_key, message, counter) for message in messages[same:]]
+        tokens = sum(tokens for parts in pieces for _, tokens in parts)
         self._sent[store_key] = _SentContext(messages, pieces, tokens)
         self._metrics.add("context_tokens", tokens)
-        self._metrics.add("context_tokens_shared", shared)
+        self._metrics.add("context_tokens_shared", _shared_tokens(pieces, known.pieces))
 
     def clear(self, scope: str | None, conversation: str | None) -> None:
         """Forget the contexts of a conversation, a scope or all; they contain the text of summaries."""
         self._sent.forget(scope=scope, conversation=conversation)
         self._parts.forget(scope=scope, conversation=conversation)
 
-    def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[tuple[str, int]]:
+    def _pieces(self, store_key: StoreKey, message: Message, counter: TokenCounter) -> list[_Piece]:
         """A message as hashable parts; a summary has one for each of its own parts."""
         if not isinstance(message, Summary):
             tokens = counter.count_uncalibrated(message)
             return [(f"{message.id} {tokens}", tokens)]
         known, parts = self._parts.get(store_key, ("", []))
         if known != message.id:
-            parts = [(text, counter.count_text(text)) for text in message.texts]
+            # Most of its parts were in the summary before.
+            counts = dict(parts)
+            parts = [(text, counts.get(text) or counter.count_text(text)) for text in message.texts]
             self._parts[store_key] = (message.id, parts)
         return parts
+
+
+def _shared_tokens(pieces: Sequence[Sequence[_Piece]], before: Sequence[Sequence[_Piece]]) -> int:
+    """The tokens of the parts that stand at the beginning of both."""
+    shared = 0
+    for piece, other in zip(chain.from_iterable(pieces), chain.from_iterable(before), strict=False):
+        if piece != other:
+            break
+        shared += piece[1]
+    return shared

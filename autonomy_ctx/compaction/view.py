@@ -27,9 +27,11 @@ SUMMARY_HEADING = (
 )
 # What the heading and the range before one more segment take, rounded up.
 HEADING_TOKENS = 96
+_HASHED_BYTES = 2_000
 _line_tokens: TextCache[int] = TextCache(16_384)
 # With the facts, so that no others get their id meanwhile.
 _rendered_facts: TextCache[tuple[Sequence[Fact], RenderedFacts]] = TextCache(64)
+_newest_learned: TextCache[tuple[Sequence[Fact], int]] = TextCache(64)
 
 
 def summary_message(
@@ -49,11 +51,19 @@ def summary_message(
         parts.append(_missing_part(*missing))
     if parts:
         parts[0] = replace(parts[0], text=SUMMARY_HEADING + parts[0].text)
-    texts = [*(part.text for part in parts), facts]
-    name = sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:20]
+    name = _name_of("\0".join([*(part.text for part in parts), facts]))
     stored = [segment.created for segment in segments if not segment.provisional]
     written = datetime.fromtimestamp(stored[-1], UTC) if stored else created_at
     return Summary(parts, facts=facts, id=f"summary-{name}", created_at=written, display_role=role)
+
+
+def _name_of(text: str) -> str:
+    """A name that stands for a text."""
+    data, found = text.encode("utf-8", "surrogatepass"), sha256()
+    # From 2 KB on hashlib lets other threads run, and the context would wait for them.
+    for start in range(0, len(data), _HASHED_BYTES):
+        found.update(data[start : start + _HASHED_BYTES])
+    return found.hexdigest()[:20]
 
 
 def render_segment(segment: StoredSegment, zone: tzinfo = UTC) -> str:
@@ -89,9 +99,15 @@ def render_standing(
 
 def facts_until(facts: tuple[Fact, ...], last: int) -> tuple[Fact, ...]:
     """The facts that users wrote, and those of messages up to a position; mostly all of them."""
-    if all(fact.position <= last or fact.source == "user" for fact in facts):
+    _, newest = _newest_learned.get_or_make(id(facts), lambda: (facts, _newest_position(facts)))
+    if newest <= last:
         return facts
     return tuple(fact for fact in facts if fact.position <= last or fact.source == "user")
+
+
+def _newest_position(facts: Sequence[Fact]) -> int:
+    """The newest message from which one of the facts was learned."""
+    return max((fact.position for fact in facts if fact.source != "user"), default=0)
 
 
 def _count_lines(counter: TokenCounter, facts: Sequence[Fact]) -> list[int]:

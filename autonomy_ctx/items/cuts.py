@@ -286,6 +286,9 @@ class _ToolPairs:
 def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolPairs:
     pairs = _ToolPairs()
     for index, message in enumerate(messages):
+        # Most messages have neither calls nor a result.
+        if isinstance(message, Message) and not message.tool_calls and message.role is not ChatRole.TOOL:
+            continue
         pairs.see(index, get_tool_use_ids(message), get_tool_result_id(message))
     return pairs
 
@@ -293,21 +296,20 @@ def _match_tool_pairs(messages: Sequence[Message | Mapping[str, Any]]) -> _ToolP
 def _blocked_cuts(messages: Sequence[Message]) -> list[bool]:
     """For every index from 0 to len(messages): is a cut there forbidden?"""
     pairs = _match_tool_pairs(messages)
-    users = [index for index, message in enumerate(messages) if message.role is ChatRole.USER]
-    unanswered = [index for _, index in pairs.unanswered]
-    spans = pairs.spans + _unanswered_spans(unanswered, users, len(messages))
+    spans = pairs.spans
+    if pairs.unanswered:
+        users = [index for index, message in enumerate(messages) if message.role is ChatRole.USER]
+        spans = spans + _unanswered_spans([index for _, index in pairs.unanswered], users, len(messages))
     crossed = _count_crossings(len(messages), spans)
-    return [
-        index > 0 and (crossed[index] > 0 or (index < len(messages) and _starts_badly(messages, index)))
-        for index in range(len(messages) + 1)
-    ]
-
-
-def _starts_badly(messages: Sequence[Message], index: int) -> bool:
-    role = messages[index].role
-    if role is ChatRole.ASSISTANT:
-        return _only_thinking(messages[index - 1])
-    return role is ChatRole.TOOL
+    blocked = [number > 0 for number in crossed]
+    for index, message in enumerate(messages):
+        role = message.role
+        if role is ChatRole.TOOL or (
+            role is ChatRole.ASSISTANT and index > 0 and _only_thinking(messages[index - 1])
+        ):
+            blocked[index] = True
+    blocked[0] = False
+    return blocked
 
 
 def _only_thinking(message: Message) -> bool:

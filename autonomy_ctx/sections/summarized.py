@@ -379,10 +379,11 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
                 settings, snapshot, chosen_snapshot.state.segments, turn, counted_by, view, found, due
             )
             self._keep(memory, key, epoch, known)
-            is_late = len(snapshot.entries) > limits.ceiling + limits.batch // 2
+            early = min(limits.ceiling + limits.batch // 2, limits.hard - limits.batch)
+            is_late = len(snapshot.entries) > early
             # Sooner or later a digest stands in for these messages, as it does for those before them.
             if settings.model is not None and (is_late or snapshot.state.covered > snapshot.state.written):
-                self._background.start(partial(run_in_steps, self._snapshots.read_ahead(store_key, snapshot)))
+                self._background.start(partial(self._prepare_digest, memory, key, snapshot, count))
         view = known.view
         self._snapshots.note_shown(view)
         if view.segments:
@@ -391,8 +392,6 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             self._metrics.add("cache_misses")
         if len(view.window) < len(chosen_snapshot.entries):
             self._summarizer.request_digest(memory, key)
-        if len(snapshot.entries) > limits.hard - limits.batch and settings.model is not None:
-            self._background.start(partial(self._prepare_digest, memory, key, snapshot, count))
         self._note_lag(store_key, snapshot)
         # Provisional segments must be replaced by written ones.
         if (
@@ -473,8 +472,12 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
     async def _prepare_digest(
         self, memory: Memory, key: Key, snapshot: ConversationSnapshot, count: CountMessage
     ) -> None:
-        pending = self._summarizer.pending_digest(make_store_key(memory.store, key))
-        self._snapshots.prepare_digest(memory, key, snapshot.with_pending(pending), self._settings, count)
+        """Read what a digest would quote, and make the digest if it is needed soon."""
+        store_key, limits = make_store_key(memory.store, key), self._settings.limits
+        await run_in_steps(self._snapshots.read_ahead(store_key, snapshot))
+        if len(snapshot.entries) > limits.hard - limits.batch:
+            pending = self._summarizer.pending_digest(store_key)
+            self._snapshots.prepare_digest(memory, key, snapshot.with_pending(pending), self._settings, count)
 
     async def _assemble(
         self,
