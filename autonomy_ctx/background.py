@@ -6,13 +6,14 @@ caller does not wait for a job, a job is not cancelled with its caller, and any 
 long list with pauses.
 
 Background work shares the interpreter with requests. `run_in_steps` runs it in small steps, and `Urgent` work
-goes first.
+goes first. What cannot be divided goes through `run_in_thread`, and calls `pause` in its loops.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
@@ -81,8 +82,14 @@ async def give_way() -> None:
     """Let others go on between two steps in the background; what is urgent for a while longer."""
     await anyio.lowlevel.checkpoint()
     end = time.monotonic() + GIVE_WAY_SECONDS
-    while (now := time.monotonic()) < end and any(until > now for until in list(_urgent.values())):  # noqa: ASYNC110  # it may be of the loop of another thread
+    while time.monotonic() < end and _is_urgent():  # noqa: ASYNC110  # it may be of the loop of another thread
         await anyio.sleep(_LOOK_SECONDS)
+
+
+def _is_urgent() -> bool:
+    """Whether somebody waits, in this thread or another."""
+    now = time.monotonic()
+    return any(until > now for until in list(_urgent.values()))
 
 
 async def run_in_steps(steps: Generator[int, None, T]) -> T:
@@ -102,8 +109,41 @@ async def run_in_steps(steps: Generator[int, None, T]) -> T:
         if time.monotonic() >= free_until:
             await give_way()
             free_until = time.monotonic() + STEP_SECONDS
-        size = advance() if size <= STEP_CHARACTERS else await anyio.to_thread.run_sync(advance)
+        size = advance() if size <= STEP_CHARACTERS else await run_in_thread(advance)
     return ended[0]
+
+
+# A thread that computes without a break keeps others from running for 5 ms each time. So it works for so
+# long, and then stops for a moment.
+_WORK_SECONDS, _PAUSE_SECONDS = 0.001, 0.0002
+_thread = threading.local()
+
+
+async def run_in_thread(work: Callable[[], T], *, abandon_on_cancel: bool = False) -> T:
+    """Run long work in a thread that lets others go first wherever it calls `pause`."""
+
+    def run() -> T:
+        _thread.works_until = time.monotonic() + _WORK_SECONDS
+        try:
+            return work()
+        finally:
+            del _thread.works_until
+
+    return await anyio.to_thread.run_sync(run, abandon_on_cancel=abandon_on_cancel)
+
+
+def pause() -> None:
+    """Let others go on, if this is a thread in the background and has worked for long enough.
+
+    What is urgent may go on for a while longer.
+    """
+    works_until: float | None = getattr(_thread, "works_until", None)
+    if works_until is None or (now := time.monotonic()) < works_until:
+        return
+    time.sleep(_PAUSE_SECONDS)
+    while time.monotonic() < now + GIVE_WAY_SECONDS and _is_urgent():
+        time.sleep(_LOOK_SECONDS)
+    _thread.works_until = time.monotonic() + _WORK_SECONDS
 
 
 BackgroundJob = Callable[[], Awaitable[None]]

@@ -7,10 +7,11 @@ from collections.abc import Generator
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from autonomy_ctx import background
-from autonomy_ctx.background import STEP_CHARACTERS, Urgent, run_in_steps
+from autonomy_ctx.background import STEP_CHARACTERS, Urgent, pause, run_in_steps, run_in_thread
 
 
 def steps(sizes: list[int], done: list[str]) -> Generator[int, None, int]:
@@ -61,3 +62,59 @@ async def test_a_step_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, na
         assert len(done) == 2
     finally:
         urgent.end()
+
+
+@pytest.mark.parametrize("name", ["GIVE_WAY_SECONDS", "URGENT_SECONDS"])
+async def test_a_thread_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(background, "_WORK_SECONDS", 0.0)
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    monkeypatch.setattr(background, name, 0.0)
+    urgent = Urgent()
+    try:
+        await run_in_thread(pause)
+    finally:
+        urgent.end()
+
+
+async def test_a_thread_waits_where_it_pauses_while_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_WORK_SECONDS", 0.0)
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    urgent, began, order = Urgent(), threading.Event(), list[str]()
+
+    def work() -> None:
+        began.set()
+        pause()
+        order.append("work")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_in_thread, work)
+        await anyio.to_thread.run_sync(began.wait)
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        order.append("urgent")
+        urgent.end()
+    assert order == ["urgent", "work"]
+
+
+async def test_a_pause_elsewhere_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_WORK_SECONDS", 0.0)
+    monkeypatch.setattr(background, "URGENT_SECONDS", 1000)
+    monkeypatch.setattr(background, "GIVE_WAY_SECONDS", 1000)
+    urgent = Urgent()
+    try:
+        # Also in a thread that has done such work before: it would wait until the end of the test.
+        await run_in_thread(threading.get_ident)
+        await anyio.to_thread.run_sync(pause)
+        pause()
+    finally:
+        urgent.end()
+
+
+async def test_what_fails_in_a_thread_is_raised() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await run_in_thread(fail)

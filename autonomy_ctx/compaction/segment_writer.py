@@ -10,9 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 
-import anyio.to_thread
-
-from autonomy_ctx.background import give_way
+from autonomy_ctx.background import give_way, run_in_thread
 from autonomy_ctx.compaction.breaker import CircuitBreaker
 from autonomy_ctx.compaction.cached_requests import CachedRequest, is_cheaper
 from autonomy_ctx.compaction.config import CompactionSettings, writer_name
@@ -318,7 +316,7 @@ class SegmentWriter:
             tokens,
             await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_names_of, source)),
             room,
-            await anyio.to_thread.run_sync(_names_of_texts, texts),
+            await run_in_thread(partial(_names_of_texts, texts)),
             texts,
             layout=RecordLayout(schema, sections, target, merge),
         )
@@ -340,7 +338,7 @@ class SegmentWriter:
             text = fit_record(merge.bodies, merge.schema, tokens, counter, quoted=quoted, outdated=outdated)
             return name_missing(text, _names_of_texts(texts), cap=tokens, count=counter.count_text, fill=True)
 
-        text = await anyio.to_thread.run_sync(join)
+        text = await run_in_thread(join)
         return self._digest_draft(text, "\n\n".join(texts), counter)
 
     async def extract(
@@ -351,7 +349,7 @@ class SegmentWriter:
         if schema is not None:
             merge = SectionMerge.of(texts, schema)
             return await self._join_sections(merge, texts, tokens, counter, outdated, quoted=True)
-        text = await anyio.to_thread.run_sync(
+        text = await run_in_thread(
             lambda: digest_texts(texts, tokens=tokens, counter=counter, outdated=outdated)
         )
         return self._digest_draft(text, "\n\n".join(texts), counter)
@@ -597,7 +595,7 @@ def compile_patterns() -> None:
 async def run_or_offload(light: bool, work: Callable[[], T]) -> T:
     """Run a part of the work in the background: here when nothing is urgent, or in a thread."""
     if not light:
-        return await anyio.to_thread.run_sync(work)
+        return await run_in_thread(work)
     await give_way()
     return work()
 

@@ -19,10 +19,9 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from autonomy_ctx.background import Background
+from autonomy_ctx.background import Background, run_in_thread
 from autonomy_ctx.compaction.breaker import breaker_of, retry_delay
 from autonomy_ctx.compaction.cached_requests import CachedRequest
 from autonomy_ctx.compaction.config import CompactionSettings
@@ -446,7 +445,7 @@ def load_lazy_parts() -> None:
 async def _ensure_loaded() -> None:
     if not load_lazy_parts.cache_info().currsize:
         # Whoever stops waiting leaves it to end by itself.
-        await anyio.to_thread.run_sync(load_lazy_parts, abandon_on_cancel=True)
+        await run_in_thread(load_lazy_parts, abandon_on_cancel=True)
 
 
 def _summary_event(key: Key, batch: SummaryBatch) -> SummaryEvent:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.completion.reply_cues import (
     CLOSING_CUES,
     DENIAL_WORDS,
@@ -571,6 +572,7 @@ def find_denied(sentences: Iterable[str], standing: Iterable[str]) -> list[str]:
     stems = frozenset().union(*(some for _, some in told))
     denied: list[str] = []
     for text in standing:
+        pause()
         rule = _rules.get_or_make(text, partial(_read_rule, text))
         # Hardly any is about what the sentences say: no more is looked at then.
         if _is_about(stems, rule) and any(
@@ -624,11 +626,13 @@ def _stems(text: str, least: int = LONG_WORD) -> list[str]:
     """The words that say what a text is about, by how they begin; without spaces pairs of characters."""
     found: list[str] = []
     stops = stop_words()
-    for run in _LETTERS.findall(fold_text(text)):
-        if not run.isascii() and is_unspaced(run):
-            found += [run[at : at + 2] for at in range(len(run) - 1)]
-        elif len(run) >= least and run not in stops and run not in _RECORD_WORDS:
-            found.append(run[:LONG_WORD])
+    for line in fold_text(text).splitlines():
+        pause()
+        for run in _LETTERS.findall(line):
+            if not run.isascii() and is_unspaced(run):
+                found += [run[at : at + 2] for at in range(len(run) - 1)]
+            elif len(run) >= least and run not in stops and run not in _RECORD_WORDS:
+                found.append(run[:LONG_WORD])
     return found
 
 

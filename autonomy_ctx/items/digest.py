@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.items.clamp import CHARACTERS_PER_TOKEN
 from autonomy_ctx.items.clauses import (
     OMISSION,
@@ -211,12 +212,14 @@ def digest_texts(
     units: list[Quotation] = []
     for index, text in enumerate(texts):
         for line in _read_ends(text, MAX_END_LENGTH):
+            pause()
             units += _line_units(line, len(units), index / len(texts))
     units = _settle_replies(units)
     if not units:
         return NO_TEXT_PLACEHOLDER if texts else ""
     old = [text for text in map(_plain, outdated) if len(text) >= MIN_OUTDATED_LENGTH]
     for unit in units if old else ():
+        pause()
         said = _plain(unit.text)
         unit.is_outdated = any(text in said for text in old)
     order = [at for at in rank_quotations(units) if not units[at].is_outdated] or [len(units) - 1]
@@ -311,6 +314,7 @@ def _weigh_sentences(text: str, role: ChatRole, who: str, ends: int) -> _ReadTex
     short, last = len(lines) <= SHORT_RESULT_UNITS, len(lines) and lines[-1][0]
     sentences: list[_ReadSentence] = []
     for at, shown, piece, alike, shape in _collapse_alike(lines, role):
+        pause()
         view = WordView.of(shown)
         weight = _weigh(view, role, who, is_outcome=short or at == last)
         is_image, reply = shown == IMAGE_PLACEHOLDER, _read_reply(view, role)

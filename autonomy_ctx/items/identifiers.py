@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.items.terms import lazy_pattern
 
 MAX_IDENTIFIERS = 4000
@@ -95,6 +96,7 @@ def _find_words(text: str) -> Iterator[tuple[int, str]]:
             if len(word) <= MAX_URL_LENGTH:
                 yield match.start(kind), _strip_url(word)
         elif len(word) <= MAX_IDENTIFIER_LENGTH and _IDENTIFIER_HINT.search(word):
+            pause()
             word = word.rstrip(".,:;!?-&").lstrip("!?:;,&")
             if is_identifier(word):
                 yield match.start(kind), word

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.items.identifiers import THOUSANDS_SEPARATOR, identifiers, is_identifier
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.terms import UNSPACED_SCRIPTS, fold_text, lazy_pattern
@@ -86,17 +87,17 @@ class NameIndex:
         self._text = "\n".join(folded)
         # Text by text: the end of one and the beginning of the next are no name together.
         forms = {form for text in folded for form in (text, THOUSANDS_SEPARATOR.sub("", text))}
-        runs = [_PIECE.findall(form) for form in forms]
-        self._joined = {
-            "".join(run[at : at + size])
-            for run in runs
-            for size in range(1, PIECES + 1)
-            for at in range(len(run) - size + 1)
-        }
+        self._joined: set[str] = set()
+        for form in forms:
+            run = _find_pieces(form)
+            for size in range(1, PIECES + 1):
+                pause()
+                self._joined.update(map("".join, zip(*(run[at:] for at in range(size)), strict=False)))
         self._days = frozenset(_days(self._text))
 
     def has(self, name: str) -> bool:
         """Whether the texts have this identifier, in this or another usual form."""
+        pause()
         name = _fold(name)
         if days := set(_days(name)):
             return any(_distance(one, other) <= NEAR_DAYS for one in days for other in self._days)
@@ -104,7 +105,7 @@ class NameIndex:
         return any(map(self._has_pieces, _forms(name))) or self._has_beginning(name)
 
     def _has_pieces(self, name: str) -> bool:
-        pieces = _PIECE.findall(name)
+        pieces = _find_pieces(name)
         last = max(len(pieces) - PIECES, 0)
         return bool(pieces) and all(
             "".join(pieces[at : at + PIECES]) in self._joined for at in range(last + 1)
@@ -120,6 +121,14 @@ class NameIndex:
         while at > 0 and self._text[at - 1].isalnum():
             at = self._text.find(name, at + len(name))
         return at >= 0
+
+
+def _find_pieces(text: str) -> list[str]:
+    pieces: list[str] = []
+    for line in text.splitlines():
+        pause()
+        pieces += _PIECE.findall(line)
+    return pieces
 
 
 def unknown_names(text: str, known: NameIndex) -> list[str]:
@@ -146,6 +155,7 @@ def key_identifiers(messages: Sequence[Message]) -> list[str]:
         default=-1,
     )
     for at, message in enumerate(messages):
+        pause()
         if message.role is ChatRole.TOOL:
             # A result that names many things lists them; one of few says what came of an action.
             names = key_names_of(visible_text(message)) if at > answered else []
@@ -237,20 +247,20 @@ def _fold(text: str) -> str:
 
 def _days(folded: str) -> Iterator[tuple[int, int]]:
     """The days that a text names, as month and day; both where it does not say which is which."""
-    for found in _DATE.finditer(folded):
-        part = found.groupdict()
-        months: tuple[int, ...]
-        if part["month"]:
-            yield from _valid((int(part["month"]),), int(part["day"]))
-        elif part["one"]:
-            one, other = int(part["one"]), int(part["other"])
-            yield from _valid((other,), one)
-            yield from _valid((one,), other)
-        elif part["moon"]:
-            yield from _valid((int(part["moon"]),), int(part["sun"]))
-        elif name := part["month_after"] or part["month_before"]:
-            months = _MONTH_STARTS[name[:3]]
-            yield from _valid(months, int(part["before"] or part["after"]))
+    for line in folded.splitlines():
+        pause()
+        for found in _DATE.finditer(line):
+            part = found.groupdict()
+            if part["month"]:
+                yield from _valid((int(part["month"]),), int(part["day"]))
+            elif part["one"]:
+                one, other = int(part["one"]), int(part["other"])
+                yield from _valid((other,), one)
+                yield from _valid((one,), other)
+            elif part["moon"]:
+                yield from _valid((int(part["moon"]),), int(part["sun"]))
+            elif name := part["month_after"] or part["month_before"]:
+                yield from _valid(_MONTH_STARTS[name[:3]], int(part["before"] or part["after"]))
 
 
 def _valid(months: tuple[int, ...], day: int) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
+from autonomy_ctx.background import pause
+
 _PATTERN_METHODS = ("match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn")
 
 
@@ -28,6 +30,7 @@ class _LazyPattern:
     def __getattr__(self, name: str) -> Any:
         if name not in _PATTERN_METHODS:
             raise AttributeError(name)
+        pause()
         compiled = re.compile(self._pattern, self._flags)
         # From now on found without coming here.
         vars(self).update({method: getattr(compiled, method) for method in _PATTERN_METHODS})

@@ -14,6 +14,7 @@ from datetime import tzinfo
 from functools import cache
 from hashlib import sha256
 
+from autonomy_ctx.background import pause
 from autonomy_ctx.items.clamp import clamp_text, fair_share
 from autonomy_ctx.items.dates import format_day
 from autonomy_ctx.items.message import ChatRole, Message, TextContent, ThinkingContent
@@ -163,6 +164,7 @@ def transcript(
     blocks: list[str] = []
     day = ""
     for message in messages:
+        pause()
         if zone is not None and (today := format_day(message.created_at.astimezone(zone))) != day:
             blocks.append(f"[{today}]")
             day = today

@@ -33,8 +33,15 @@ MUTANTS = [
     Mutant(
         "work in the background goes on however much is urgent",
         "background.py",
-        "    while (now := time.monotonic()) < end and any(",
-        "    while (now := time.monotonic()) and any(",
+        "    while time.monotonic() < end and _is_urgent():",
+        "    while _is_urgent():",
+        "tests/test_urgent.py",
+    ),
+    Mutant(
+        "a thread in the background lets what is urgent go first",
+        "background.py",
+        "    while time.monotonic() < now + GIVE_WAY_SECONDS and _is_urgent():",
+        "    while False:",
         "tests/test_urgent.py",
     ),
     Mutant(
