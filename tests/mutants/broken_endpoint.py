@@ -12,8 +12,8 @@ MUTANTS = [
     Mutant(
         "a body goes on only from one that it begins with",
         "server/openai_bodies.py",
-        "text.startswith(one.text)",
-        "text.startswith(one.text[:-1])",
+        "if not raw.startswith(piece, at):",
+        "if not raw.startswith(piece[:-1], at):",
         "tests/server/test_openai_bodies.py",
     ),
     Mutant(

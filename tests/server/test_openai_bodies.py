@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autonomy_ctx.items.text_cache import forget_texts
-from autonomy_ctx.server.openai_bodies import BODIES, BodyDecoder
+from autonomy_ctx.server.openai_bodies import BODIES, MAX_PIECES, BodyDecoder
 
 TEXTS = st.sampled_from(["", "a", 'say "so"', "日本", "\ud800", "}]", "1"]) | st.text(max_size=4)
 VALUES = st.recursive(
@@ -66,12 +66,12 @@ def refuse(text: str) -> Any:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    one=bodies(), other=bodies(), max_bodies=st.integers(1, 4), max_characters=st.sampled_from([40, 10_000])
+    one=bodies(), other=bodies(), max_bodies=st.integers(1, 4), max_bytes=st.sampled_from([40, 10_000])
 )
 def test_a_body_says_the_same_whatever_came_before(
-    one: list[bytes], other: list[bytes], max_bodies: int, max_characters: int
+    one: list[bytes], other: list[bytes], max_bodies: int, max_bytes: int
 ) -> None:
-    decoder = BodyDecoder(max_bodies=max_bodies, max_characters=max_characters)
+    decoder = BodyDecoder(max_bodies=max_bodies, max_bytes=max_bytes)
     mixed = [raw for pair in zip(one, other, strict=False) for raw in pair] + one
     for raw in mixed:
         expected = outcome(lambda data: json.loads(data, parse_constant=refuse), raw)
@@ -88,6 +88,15 @@ def test_what_a_body_shares_with_an_earlier_one_is_the_same_objects() -> None:
     assert second == {"model": "m", "messages": more, "stream": True}
     assert all(map(lambda one, other: one is other, first["messages"], second["messages"]))
     assert len(first["messages"]) == 2
+
+
+def test_a_body_may_go_on_as_often_as_it_likes() -> None:
+    decoder, said = BodyDecoder(), list[str]()
+    for number in range(3 * MAX_PIECES):
+        said.append(f"日本 {number}")
+        body = {"messages": said, "stream": True}
+        assert decoder.decode(json.dumps(body, ensure_ascii=False).encode(), 0) == body
+    assert len(decoder) == 1
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "utf-32"])
