@@ -34,7 +34,7 @@ from autonomy_ctx.compaction.segment_writer import (
     run_or_offload,
 )
 from autonomy_ctx.compaction.snapshot import MAX_DIGEST_CHARACTERS, PendingDigest, provisional_segment
-from autonomy_ctx.compaction.view import render_standing, summary_tokens, window_budget
+from autonomy_ctx.compaction.view import facts_until, render_standing, summary_tokens, window_budget
 from autonomy_ctx.completion.call import CallFailed, PromptTooLong
 from autonomy_ctx.items.digest import read_for_digest
 from autonomy_ctx.items.fact import Fact, FactChange
@@ -92,8 +92,9 @@ class SummaryJob:
     async def next_batch(self) -> tuple[SummaryState, SummaryBatch | None]:
         """What is to be summarized now, read from the store."""
         state = await self._memory.store.summary(self._key)
-        # Facts that were just committed are rendered here, before the next context needs them.
+        # What the next context needs of facts that were just committed is made here, before it does.
         self._render_facts(state)
+        facts_until(state.facts, state.covered)
         after = state.written
         window = await self._read(after)
         head, entries = window.head, window.entries

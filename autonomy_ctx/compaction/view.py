@@ -87,7 +87,7 @@ def render_standing(
     The same facts are rendered once: mostly in the background, right after they were written.
     """
     if not settings.facts or not facts:
-        return RenderedFacts("", ())
+        return RenderedFacts()
     count, lines = counter.count_text, partial(_count_lines, counter)
     tokens, zone = settings.facts_tokens, settings.zone
     key = (id(facts), tokens, zone, counter.name, counter.calibration.factor)

@@ -173,8 +173,11 @@ def _number(fact: Fact) -> int:
 class RenderedFacts(NamedTuple):
     """The text of the facts that fit, and the facts that do not fit."""
 
-    text: str
-    omitted: tuple[Fact, ...]
+    text: str = ""
+    omitted: tuple[Fact, ...] = ()
+    # Of those that do not fit: their ids, and the first and the last message that they come from.
+    omitted_ids: str = ""
+    omitted_range: tuple[int, int] = (0, 0)
 
 
 def render_facts(
@@ -219,7 +222,11 @@ def render_facts(
     omitted = tuple([fact for fact in holding if fact.id not in chosen])
     shown = [lines[fact.id] for fact in holding if fact.id in chosen]
     text = "\n".join([STANDING_HEADING, *shown]) + "\n" if shown else ""
-    return RenderedFacts(text, omitted)
+    if not omitted:
+        return RenderedFacts(text)
+    positions = [fact.position for fact in omitted]
+    ids = ", ".join([fact.id for fact in omitted])
+    return RenderedFacts(text, omitted, ids, (min(positions), max(positions)))
 
 
 def _by_weight(by_kind: dict[FactKind, list[Fact]], most: int) -> list[Fact]:

@@ -565,7 +565,7 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
             rendered, omitted = known.rendered, known.omitted
         else:
             rendered = render_standing(facts, settings, counter)
-            omitted = _fact_omissions(rendered.omitted)
+            omitted = _fact_omissions(rendered)
         summary = None
         if view.segments or view.missing or rendered.text:
             created = window[0].message.created_at if window else _EPOCH
@@ -681,10 +681,10 @@ def _omissions(
     return tuple(found)
 
 
-def _fact_omissions(facts: Sequence[Fact]) -> tuple[Omission, ...]:
+def _fact_omissions(facts: RenderedFacts) -> tuple[Omission, ...]:
     """Facts that hold and have no room, named by their ids; they can still be read."""
-    if not facts:
+    if not facts.omitted:
         return ()
-    first, last = min(fact.position for fact in facts), max(fact.position for fact in facts)
-    names = ", ".join(fact.id for fact in facts)
-    return (Omission(first=first, last=last, count=len(facts), reason=f"no room for {names}", what="facts"),)
+    first, last = facts.omitted_range
+    reason = f"no room for {facts.omitted_ids}"
+    return (Omission(first=first, last=last, count=len(facts.omitted), reason=reason, what="facts"),)

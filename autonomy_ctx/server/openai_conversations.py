@@ -22,6 +22,7 @@ from autonomy_ctx.engine.engine import ContextEngine
 from autonomy_ctx.engine.framework_context import FrameworkContext, SourcedMessage
 from autonomy_ctx.items.formats.base import Usage
 from autonomy_ctx.items.message import ChatRole, Message, new_id
+from autonomy_ctx.items.summary import Summary
 from autonomy_ctx.memory.conversation_cache import ConversationCache
 from autonomy_ctx.memory.store import Key, make_key
 from autonomy_ctx.server.openai_errors import OpenAIError, invalid_request
@@ -88,8 +89,17 @@ class Exchange:
 
     def sources(self) -> dict[str, Any]:
         """The client's own messages by their ids in memory, as far as the context may show them."""
-        shown = {one.message.id for one in self.context.messages if one.source is None}
-        return {one.stored_id: one.source for one in self.said if one.stored_id in shown}
+        unknown = (one.message for one in self.context.messages if one.source is None)
+        wanted = {message.id for message in unknown if not isinstance(message, Summary)}
+        found: dict[str, Any] = {}
+        # They are mostly the newest of thousands.
+        for one in reversed(self.said):
+            if not wanted:
+                break
+            if one.stored_id in wanted:
+                wanted.discard(one.stored_id)
+                found[one.stored_id] = one.source
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +219,7 @@ class Conversations:
         last = self._requests.get(key)
         sends_whole = last.sends_whole if last is not None else await self._read_style(key)
         said = await self._continue(last, request)
-        new = next((at for at, one in enumerate(said) if not one.stored_id), len(said))
+        new = _first_without_id(said)
         branch = await self._engine.current_conversation(key.conversation, scope=key.scope)
         is_history = any(one.message.role is ChatRole.ASSISTANT for one in said)
         if is_history or sends_whole:
@@ -287,7 +297,7 @@ class Conversations:
         if key is None or last is None or not _begins_with(sources, last.sources):
             return None
         said = await self._continue(last, request)
-        new = next((at for at, one in enumerate(said) if not one.stored_id), len(said))
+        new = _first_without_id(said)
         _check_results(request, said, new, ())
         return _Place(key, _chain_from(said, new))
 
@@ -437,6 +447,14 @@ async def _fingerprints(said: Sequence[SourcedMessage]) -> list[str]:
 
 def _identify(said: Sequence[SourcedMessage], ids: Sequence[str]) -> list[SourcedMessage]:
     return [SourcedMessage(one.message, one.source, name) for one, name in zip(said, ids, strict=True)]
+
+
+def _first_without_id(said: Sequence[SourcedMessage]) -> int:
+    """Where the messages begin that came with this request. Those before have their ids."""
+    new = len(said)
+    while new and not said[new - 1].stored_id:
+        new -= 1
+    return new
 
 
 def _chain_from(said: Sequence[SourcedMessage], first: int, before: str = "") -> list[SourcedMessage]:

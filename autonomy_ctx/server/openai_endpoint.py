@@ -260,21 +260,24 @@ class OpenAIApp(AsyncResource):
     async def _read_body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise OpenAIError("send the body as it is, without a content-encoding", status=415)
-        most, body = self._max_body_bytes, bytearray()
+        most, size = self._max_body_bytes, 0
+        # Joined at the end: a body that grows piece by piece is copied again and again.
+        body: list[bytes] = []
         length = request.headers.get("content-length", "0")
         is_too_large = length.isdigit() and int(length[:18]) > most
         with anyio.move_on_after(self._body_seconds) as slow:
             pieces = aiter(request.stream())
             while not is_too_large and (piece := await anext(pieces, None)) is not None:
-                body += piece
-                is_too_large = len(body) > most
+                body.append(piece)
+                size += len(piece)
+                is_too_large = size > most
         if slow.cancelled_caught:
             raise OpenAIError("the body of the request did not come in time", status=408)
         if is_too_large:
             raise OpenAIError(
                 f"a body may have {most:,} bytes; send less, or a reference to a file", status=413
             )
-        return bytes(body)
+        return b"".join(body)
 
 
 class _LocalEndpoint:

@@ -152,9 +152,8 @@ class ChatCompletions:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise invalid_request("`messages` must be a list with at least one message", param="messages")
-        for number, one in enumerate(messages):
-            if not isinstance(one, dict):
-                raise invalid_request("a message must be an object", param=f"messages[{number}]")
+        if (number := _first_other_than_object(messages)) is not None:
+            raise invalid_request("a message must be an object", param=f"messages[{number}]")
         rules = next((at for at, one in enumerate(messages) if not _is_rule(one)), len(messages))
         if rules == len(messages):
             raise invalid_request(
@@ -238,9 +237,8 @@ class Responses:
         items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
         if not isinstance(items, list) or not items or given == "":
             raise invalid_request("`input` must be a text, or a list with at least one item", param="input")
-        for number, one in enumerate(items):
-            if not isinstance(one, dict):
-                raise invalid_request("an item must be an object", param=f"input[{number}]")
+        if (number := _first_other_than_object(items)) is not None:
+            raise invalid_request("an item must be an object", param=f"input[{number}]")
         text = body.get("instructions")
         if not isinstance(text, str | None):
             raise invalid_request("`instructions` must be a text", param="instructions")
@@ -488,6 +486,14 @@ def _without_ids(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         dict(one) if one.get("type") == "reasoning" else {key: one[key] for key in one if key != "id"}
         for one in said
     ]
+
+
+def _first_other_than_object(sources: Sequence[Any]) -> int | None:
+    """The number of the first that is no JSON object, if there is one."""
+    # Of thousands, all are looked at with each request.
+    if set(map(type, sources)) == {dict}:
+        return None
+    return next(at for at, one in enumerate(sources) if not isinstance(one, dict))
 
 
 def _is_rule(source: Mapping[str, Any]) -> bool:

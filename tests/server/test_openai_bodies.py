@@ -65,9 +65,7 @@ def refuse(text: str) -> Any:
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    one=bodies(), other=bodies(), max_bodies=st.integers(1, 4), max_bytes=st.sampled_from([40, 10_000])
-)
+@given(one=bodies(), other=bodies(), max_bodies=st.integers(1, 4), max_bytes=st.sampled_from([40, 10_000]))
 def test_a_body_says_the_same_whatever_came_before(
     one: list[bytes], other: list[bytes], max_bodies: int, max_bytes: int
 ) -> None:
