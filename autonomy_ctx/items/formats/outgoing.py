@@ -42,22 +42,22 @@ _VALID_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 class UniqueNames:
-    """Gives out names that a provider takes, and none of them twice."""
+    """Gives out names that a provider takes, and none of them twice, also as Google takes them."""
 
     def __init__(self, used: Iterable[str] = ()) -> None:
-        self._used = set(used)
+        self._used = {form for name in used for form in _wire_forms(name)}
         self._numbers: dict[str, int] = {}
 
     def new(self, text: str) -> str:
         """The text itself if it will do and is still free, otherwise something like it."""
         stem = name = sanitize_name(text)
         number = self._numbers.get(stem, 2)
-        while name in self._used:
+        while not self._used.isdisjoint(_wire_forms(name)):
             suffix = f"-{number}"
             name = stem[: MAX_NAME_LENGTH - len(suffix)] + suffix
             number += 1
         self._numbers[stem] = number
-        self._used.add(name)
+        self._used.update(_wire_forms(name))
         return name
 
 
@@ -124,6 +124,11 @@ def google_tool_name(name: str) -> str:
     return name if name[0].isalpha() or name[0] == "_" else f"_{name[:63]}"
 
 
+def _wire_forms(name: str) -> tuple[str, str]:
+    """A name as most providers take it, and as Google does."""
+    return name, google_tool_name(name)
+
+
 def original_tool_names(offered: Iterable[str]) -> Mapping[str, str]:
     """The own names of tools by those they have on the wire, for those that differ."""
     return _original_names(tuple(offered))
@@ -132,8 +137,8 @@ def original_tool_names(offered: Iterable[str]) -> Mapping[str, str]:
 @lru_cache(maxsize=256)
 def _original_names(offered: tuple[str, ...]) -> Mapping[str, str]:
     wire = _offered_names(offered)
-    sent = [(variant, name) for name in offered for variant in (wire[name], google_tool_name(wire[name]))]
-    return MappingProxyType({variant: name for variant, name in sent if variant != name})
+    sent = [(form, name) for name in offered for form in _wire_forms(wire[name])]
+    return MappingProxyType({form: name for form, name in sent if form != name})
 
 
 RAW_ARGUMENTS_KEY = "_raw"

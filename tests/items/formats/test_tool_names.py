@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from autonomy_ctx.items.formats.outgoing import (
     MAX_NAME_LENGTH,
     ToolNames,
     UniqueNames,
+    google_tool_name,
     original_tool_names,
     sanitize_name,
 )
@@ -37,9 +38,14 @@ def test_a_request_names_its_tools_as_if_it_were_the_first(
 
 
 @given(NAMES)
+@example([" 2", "2"])
+@example(["2" * 64, "2" * 63 + "a", "2" * 63 + "b"])
 def test_a_name_on_the_wire_leads_back_to_its_tool(offered: list[str]) -> None:
     own, names = original_tool_names(offered), ToolNames(offered)
     sent = {name: names.wire_name(name) for name in offered}
     assert len(set(sent.values())) == len(sent)
     assert all(0 < len(wire) <= MAX_NAME_LENGTH for wire in sent.values())
     assert all(own[wire] == name for name, wire in sent.items() if wire != name)
+    at_google = {name: google_tool_name(wire) for name, wire in sent.items()}
+    assert len(set(at_google.values())) == len(at_google)
+    assert all(own[wire] == name for name, wire in at_google.items() if wire != name)
