@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 from typing import TypeAlias
 
 from autonomy_ctx.items.events import mail_id
-from autonomy_ctx.items.fact import Fact, FactChange, FactLine, fact_line, normalize_fact, standing_facts
+from autonomy_ctx.items.fact import (
+    Fact,
+    FactChange,
+    FactLine,
+    normalize_fact,
+    short_fact_line,
+    standing_facts,
+)
 from autonomy_ctx.items.fact_rules import find_facts_in_steps
 from autonomy_ctx.items.message import ChatRole, Message
 from autonomy_ctx.items.name_index import NameIndex, unknown_names
@@ -20,8 +27,8 @@ from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.search_text import searchable_text
 from autonomy_ctx.memory.store import Entry
 
-# The fewest tokens of facts that a summarizer is shown, however short its batch is.
-MIN_LISTED_TOKENS = 128
+# The fewest tokens of facts that a summarizer is shown, however short its batch is, and how much of a fact.
+MIN_LISTED_TOKENS, MAX_LISTED_CHARACTERS = 96, 120
 # Which part of its words a fact for the profile has from the user's message, where a model wrote it.
 MIN_OWN_WORDS = 0.5
 # Says of a fact that a user stated whether it holds in all conversations of the scope.
@@ -158,21 +165,27 @@ def _mark_if_chosen(change: FactChange, said: Message | None, rule: ProfileRule)
 def listed_facts(facts: Sequence[Fact], source: str, tokens: int, counter: TokenCounter) -> list[str]:
     """The lines of facts for the summary prompt, within a number of tokens.
 
-    Facts that share most words with the source come first, because the source may change them.
+    Those come first that the source most likely changes. The words of such a fact stand in the source, except
+    its numbers: a new value has others.
     """
     holding = standing_facts(facts)
     words = folded_words(source)
-    lines = {fact.id: fact_line(fact) for fact in holding}
+    lines = {fact.id: short_fact_line(fact, MAX_LISTED_CHARACTERS) for fact in holding}
     left = max(tokens, MIN_LISTED_TOKENS)
     chosen: set[str] = set()
-    terms = {fact.id: folded_words(fact.text) for fact in holding}
     newest_first = sorted(holding, key=lambda fact: -fact.position)
-    for fact in sorted(newest_first, key=lambda fact: -len(words & terms[fact.id])):
+    for fact in sorted(newest_first, key=lambda fact: _share_of_unknown_words(fact, words)):
         left -= counter.count_text(lines[fact.id] + "\n")
         if left < 0:
             break
         chosen.add(fact.id)
     return [lines[fact.id] for fact in holding if fact.id in chosen]
+
+
+def _share_of_unknown_words(fact: Fact, known: Collection[str]) -> float:
+    """Which part of the words of a fact is not among those known; a number counts as known."""
+    words = folded_words(fact.text)
+    return sum(word not in known and not word.isdecimal() for word in words) / max(len(words), 1)
 
 
 def _source_of(line: FactLine, entries: Sequence[Entry], terms: Sequence[set[str]]) -> Entry:

@@ -78,7 +78,7 @@ ASKED_SHARE = 0.8
 # case.
 BACKGROUND_PART, MIN_BACKGROUND_TOKENS = 32, 48
 # The same for the facts that it may change.
-LISTED_PART = 8
+LISTED_PART = 16
 # Characters that are read in no time; more goes to a thread, so that the loop is not held.
 INLINE_CHARACTERS = 16_000
 # The same for a reply and what it is compared with, which takes longer.

@@ -22,6 +22,8 @@ FactSource = Literal["model", "rules", "user"]
 FactAction = Literal["add", "replace", "done"]
 FACT_KINDS: tuple[FactKind, ...] = get_args(FactKind)
 MAX_FACT_CHARACTERS = 400
+# At the end of a fact that is shown in part.
+CUT_MARK = "\u2026"
 STANDING_HEADING = "[What holds now]"
 # Between an answer and the question without which it says little; a bracket follows.
 QUESTION_NOTE = " (asked: "
@@ -148,6 +150,14 @@ def read_fact_line(line: str) -> FactLine | None:
 def fact_line(fact: Fact) -> str:
     """A fact as a summarizer is shown it, to name it by its id."""
     return f"{fact.id} {fact.kind}: {fact.text}"
+
+
+def short_fact_line(fact: Fact, characters: int) -> str:
+    """The same, only the beginning of a long one."""
+    line = fact_line(fact)
+    if len(line) <= characters:
+        return line
+    return line[: characters - len(CUT_MARK)].rstrip() + CUT_MARK
 
 
 def standing_facts(facts: Sequence[Fact]) -> list[Fact]:
