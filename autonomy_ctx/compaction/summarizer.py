@@ -28,7 +28,7 @@ from autonomy_ctx.compaction.config import CompactionSettings
 from autonomy_ctx.compaction.metrics import SummaryMetrics
 from autonomy_ctx.compaction.segment_writer import SegmentWriter, UnfitSummary, compile_patterns
 from autonomy_ctx.compaction.snapshot import PendingDigest
-from autonomy_ctx.compaction.summary_job import SummaryBatch, SummaryJob
+from autonomy_ctx.compaction.summary_job import MAX_REFUSALS, SummaryBatch, SummaryJob
 from autonomy_ctx.completion.call import CallFailed
 from autonomy_ctx.errors import StoreClosed, StoreError
 from autonomy_ctx.hooks import Hook, fire, validate_hooks
@@ -47,7 +47,6 @@ LEASED_RETRY_SECONDS = 1.0
 WORKER_REQUEST_SECONDS = 2.0
 # How often to look for work that a process has left behind.
 SWEEP_SECONDS = 30.0
-MAX_REFUSALS = 2
 _REFUSAL_RETRY_SECONDS = 300.0
 _TRACKED_CONVERSATIONS = 4096
 
@@ -340,7 +339,7 @@ class Summarizer:
         batch: SummaryBatch | None = None
         try:
             while True:
-                state, batch = await job.next_batch()
+                state, batch = await job.next_batch(lease)
                 if batch is None:
                     break
                 if lease.refusals >= MAX_REFUSALS and lease.refused == batch.refusal_key:
@@ -383,7 +382,9 @@ class Summarizer:
             logger.warning("a summary was rejected (%s); the history stays and is shown", error.reason)
             refusal_key = batch.refusal_key if batch is not None else ""
             refusals = lease.refusals + 1 if lease.refused == refusal_key else 1
-            delay = _REFUSAL_RETRY_SECONDS if refusals >= MAX_REFUSALS else retry_delay(refusals)
+            divisible = batch is not None and batch.divisible
+            is_final = refusals >= MAX_REFUSALS and not divisible
+            delay = _REFUSAL_RETRY_SECONDS if is_final else retry_delay(refusals)
             return replace(lease, refusals=refusals, refused=refusal_key), delay
         self._metrics.add("background_tasks_completed")
         return None

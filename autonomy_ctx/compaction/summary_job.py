@@ -49,6 +49,8 @@ from autonomy_ctx.tracing import summary_span
 READ_AHEAD = 512
 # Only the newest, because no segment contains facts that were replaced long ago.
 MAX_OUTDATED_FACTS = 400
+# After so many refusals of the same messages, fewer of them are tried, or none.
+MAX_REFUSALS = 2
 _MAX_SHRINK_TRIES = 8
 
 
@@ -59,6 +61,8 @@ class SummaryBatch:
     entries: Sequence[Entry]
     first: int
     refusal_key: str
+    # Whether fewer of them are tried next if these are refused.
+    divisible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,8 @@ class SummaryJob:
             counter.count_uncalibrated(message)
         )
 
-    async def next_batch(self) -> tuple[SummaryState, SummaryBatch | None]:
-        """What is to be summarized now, read from the store."""
+    async def next_batch(self, lease: Lease) -> tuple[SummaryState, SummaryBatch | None]:
+        """What is to be summarized now, read from the store; the lease says what was refused before."""
         state = await self._memory.store.summary(self._key)
         # What the next context needs of facts that were just committed is made here, before it does.
         self._render_facts(state)
@@ -112,11 +116,34 @@ class SummaryJob:
         end = max(end, sum(entry.position <= state.covered for entry in entries))
         if not end:
             return state, None
-        chosen = entries[:end]
-        chosen = chosen[: chunk_end(chosen, self._writer.max_batch_tokens, self._count)]
+        chosen = entries[: chunk_end(entries[:end], self._writer.max_batch_tokens, self._count)]
+        place = f"{head.generation}:{after}"
         # Changes with every batch of new messages, also while the first of a backlog stay the same.
         step = (head.position - after) // self._limits.batch
-        return state, SummaryBatch(chosen, after + 1, f"{head.generation}:{after}:{step}")
+        in_backlog = not complete or len(chosen) < end
+        if not in_backlog and not _was_refused_before(lease.refused, place, step):
+            return state, SummaryBatch(chosen, after + 1, f"{place}:{step}")
+        # More messages do not help: from now on, what is refused is divided.
+        chosen = self._divide_refused(chosen, place, lease)
+        divisible = self._half_of(chosen) < len(chosen)
+        refusal_key = f"{place}-{chosen[-1].position}" + ("" if divisible else f":{step}")
+        return state, SummaryBatch(chosen, after + 1, refusal_key, divisible)
+
+    def _divide_refused(self, entries: Sequence[Entry], place: str, lease: Lease) -> Sequence[Entry]:
+        """As many of the entries as were refused last, or half of them after `MAX_REFUSALS`."""
+        before, _, rest = lease.refused.partition("-")
+        if before != place:
+            return entries
+        last = int(rest.partition(":")[0])
+        tried = [entry for entry in entries if entry.position <= last] or entries
+        return tried[: self._half_of(tried)] if lease.refusals >= MAX_REFUSALS else tried
+
+    def _half_of(self, entries: Sequence[Entry]) -> int:
+        """How many entries from the start have half of the tokens, at a safe cut; all if there is none."""
+        return chunk_end(entries, self._tokens_of(entries) // 2, self._count)
+
+    def _tokens_of(self, entries: Sequence[Entry]) -> int:
+        return sum(self._count(entry.message) for entry in entries)
 
     async def write_batch(
         self, state: SummaryState, batch: SummaryBatch, lease: Lease
@@ -143,8 +170,8 @@ class SummaryJob:
                 )
                 break
             except PromptTooLong as error:
-                tokens = sum(self._count(entry.message) for entry in entries)
-                smaller = chunk_end(entries, min(self._writer.max_batch_tokens, tokens // 2), self._count)
+                most = min(self._writer.max_batch_tokens, self._tokens_of(entries) // 2)
+                smaller = chunk_end(entries, most, self._count)
                 # Where no cut divides a batch, its messages are shown shorter as long as that helps.
                 if smaller == len(entries) and not self._has_long_message(entries):
                     raise UnfitSummary("does not fit the window") from error
@@ -340,6 +367,11 @@ class SummaryJob:
         if not done:
             self._metrics.add("summaries_discarded")
         return done
+
+
+def _was_refused_before(refusal_key: str, place: str, step: int) -> bool:
+    """Whether messages from the same place on were refused when there were fewer, or a part of them."""
+    return refusal_key.startswith((f"{place}:", f"{place}-")) and refusal_key != f"{place}:{step}"
 
 
 def _facts_beside(facts: Sequence[Fact], entries: Sequence[Entry]) -> tuple[Fact, ...]:

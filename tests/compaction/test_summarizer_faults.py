@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,17 @@ import anyio
 import anyio.lowlevel
 import pytest
 from memory.test_cancel import Cancelled
-from summary_models import HeldModel, ModelCall, ScriptedModel, asks, refusing, shown, summarized, users
+from summary_models import (
+    HeldModel,
+    ModelCall,
+    ScriptedModel,
+    Shown,
+    asks,
+    refusing,
+    shown,
+    summarized,
+    users,
+)
 
 from autonomy_ctx import Memory, Message, SummarizedHistorySection
 from autonomy_ctx.compaction.breaker import CircuitBreaker, retry_delay
@@ -157,6 +168,75 @@ async def test_another_configuration_tries_what_was_refused(memory: Memory, cloc
     async with timed(ScriptedModel(), clock, instructions="try it like this") as section:
         await turn(section, memory)
         assert (await shown(section, memory)).summary is not None
+
+
+# Which message a model has trouble with, and how many are said before the first turn.
+BAD, BACKLOG = 30, 48
+
+
+async def say(memory: Memory, first: int, last: int, words: int = 40) -> None:
+    for number in range(first, last + 1):
+        mark = " poison" if number == BAD else ""
+        await memory.append("ana", "trip", Message("user", f"said {number}{mark}{' word' * words}"))
+
+
+@pytest.mark.parametrize(("backlog", "words"), [(0, 1), (BACKLOG, 40)])
+async def test_a_stretch_that_is_refused_is_divided_until_the_conversation_gets_past_it(
+    memory: Memory, clock: StoppedClock, backlog: int, words: int
+) -> None:
+    def answer(call: ModelCall) -> str:
+        return "" if "poison" in call.prompt and said_in(call) > 2 else "a record"
+
+    model = ScriptedModel([answer], context_window=4000)
+    async with timed(model, clock) as section:
+        await say(memory, 1, backlog, words)
+        for number in range(backlog + 1, BACKLOG + 30):
+            await say(memory, number, number, words)
+            await turn(section, memory)
+            clock.advance(100)
+            seen = await shown(section, memory)
+            assert shown_positions(seen) == list(range(1, number + 1)), "nothing is lost meanwhile"
+        state = await memory.summary("ana", "trip")
+        assert state.written >= BACKLOG, "later messages are summarized"
+        final = [one for one in state.segments if not one.provisional]
+        assert [one.first for one in final] == [1, *(one.last + 1 for one in final[:-1])]
+        assert max(Counter(call.prompt for call in model.calls).values()) <= 3, "no prompt is sent on and on"
+
+
+async def test_where_the_smallest_stretch_is_refused_it_is_tried_again_after_a_new_batch(
+    memory: Memory, clock: StoppedClock
+) -> None:
+    model = ScriptedModel([lambda call: "" if "poison" in call.prompt else "a record"], context_window=4000)
+    async with timed(model, clock) as section:
+        await say(memory, 1, BACKLOG)
+        for _ in range(60):
+            await turn(section, memory)
+            clock.advance(100)
+            await asks(memory, 1)
+        clock.advance(301)
+        await turn(section, memory)
+        asked = len(model.calls)
+        assert (await memory.summary("ana", "trip")).written == BAD - 1, "all before it is summarized"
+        assert said_in(model.calls[-1]) == 1
+        for _ in range(5):
+            clock.advance(3600)
+            await turn(section, memory)
+        assert len(model.calls) == asked
+        await asks(memory, 4)
+        for _ in range(5):
+            clock.advance(301)
+            await turn(section, memory)
+        assert [said_in(call) for call in model.calls[asked:]] == [1, 1]
+        assert shown_positions(await shown(section, memory)) == list(range(1, BACKLOG + 65))
+
+
+def shown_positions(seen: Shown) -> list[int]:
+    """The messages that a context has: in summaries and digests, and word for word."""
+    return [*(at for one in seen.segments for at in range(one.first, one.last + 1)), *seen.window]
+
+
+def said_in(call: ModelCall) -> int:
+    return call.prompt.count("User: said")
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -269,6 +269,20 @@ MUTANTS = [
         FAULTS,
     ),
     Mutant(
+        "messages that are refused are divided",
+        "compaction/summary_job.py",
+        "        return tried[: self._half_of(tried)] if lease.refusals >= MAX_REFUSALS else tried",
+        "        return tried",
+        FAULTS,
+    ),
+    Mutant(
+        "messages that are refused are not retried whole for ever",
+        "compaction/summary_job.py",
+        "        if not in_backlog and not _was_refused_before(lease.refused, place, step):",
+        "        if not in_backlog:",
+        FAULTS,
+    ),
+    Mutant(
         "what there is no room for is owed",
         "compaction/summarizer.py",
         "            await memory.store.owe(key, task=self.task)",
