@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from autonomy_ctx.background import give_way, run_in_thread
 from autonomy_ctx.compaction.breaker import CircuitBreaker
@@ -132,21 +132,31 @@ class RecordLayout:
         return text or trim_to_cap(reply, self.tokens, counter.count_text)
 
 
-@dataclass(frozen=True, slots=True)
+class SourceNames(NamedTuple):
+    """The key identifiers of a source, and those to name where there is room, the first first."""
+
+    key: Sequence[str]
+    to_name: Sequence[str]
+
+
+@dataclass(frozen=True)
 class SummarySource:
     """The source of a segment, its tokens and key identifiers, and what else the model is shown."""
 
     text: str
     tokens: int
-    key_names: Sequence[str]
     # The most tokens of a reply.
     cap: int
-    # The identifiers to name where there is room, the first first.
-    names: Sequence[str]
+    find_names: Callable[[], SourceNames]
     context: Sequence[str] = ()
     standing: Sequence[Fact] = ()
     pinned: Sequence[str] = ()
     layout: RecordLayout | None = None
+
+    @cached_property
+    def names(self) -> SourceNames:
+        """Found when a reply is judged: this takes long, and a call that fails needs none."""
+        return self.find_names()
 
 
 class SegmentWriter:
@@ -203,7 +213,6 @@ class SegmentWriter:
             text = await run_or_offload(light, partial(make, messages, tokens=target, counter=counter))
             return await run_or_offload(light, partial(self._digest_draft, text, source, counter))
         target = self._with_headings(self._target(tokens), counter)
-        names = await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_identifiers, messages))
         cap, instructions = int(target * ASKED_SHARE), self.settings.instructions
         left, facts = tokens // 2, None
         if self.settings.facts:
@@ -225,9 +234,8 @@ class SegmentWriter:
         stretch = SummarySource(
             source,
             tokens,
-            names,
             most,
-            names if schema is None else rank_names(names, list(map(visible_text, messages))),
+            partial(_names_of_messages, messages, schema),
             (*known, *(facts or ())),
             standing,
             pinned,
@@ -266,13 +274,11 @@ class SegmentWriter:
                 cap=cap,
                 instructions=instructions,
             )
-        is_short = len(whole) <= JUDGED_CHARACTERS
         stretch = SummarySource(
             source,
             tokens,
-            await run_or_offload(is_short, partial(key_names_of, source)),
             self._most_tokens(counter.count_text(whole)),
-            await run_or_offload(is_short, partial(key_names_of, whole)),
+            lambda: SourceNames(key_names_of(source), key_names_of(whole)),
             texts,
         )
         return await self._write_cheapest(after, prompt, cached, target, stretch, counter)
@@ -314,9 +320,8 @@ class SegmentWriter:
         stretch = SummarySource(
             source,
             tokens,
-            await run_or_offload(len(source) <= JUDGED_CHARACTERS, partial(key_names_of, source)),
             room,
-            await run_in_thread(partial(_names_of_texts, texts)),
+            lambda: SourceNames(key_names_of(source), _names_of_texts(texts)),
             texts,
             layout=RecordLayout(schema, sections, target, merge),
         )
@@ -408,9 +413,9 @@ class SegmentWriter:
             if layout is not None:
                 is_cut = not verdict.fit and verdict.problem == "cut off"
                 arranged = layout.arrange(trim_to_cap(text, cap, count) if is_cut else text, counter)
-                return name_missing(arranged, source.names, cap=layout.tokens, count=count, fill=True)
+                return name_missing(arranged, source.names.to_name, cap=layout.tokens, count=count, fill=True)
             fitting = text if verdict.fit else trim_to_cap(text, cap, count)
-            return name_missing(fitting, source.names, cap=cap, count=count)
+            return name_missing(fitting, source.names.to_name, cap=cap, count=count)
 
         text = await run_or_offload(len(source.text) <= JUDGED_CHARACTERS, complete)
         self._metrics.note_duration(time.monotonic() - started)
@@ -418,7 +423,7 @@ class SegmentWriter:
             text=text,
             tokens=counter.count_text(text),
             model=writer_name(self._model if prompt.context is None else self.settings.reader),
-            coverage=covered_names(source.names, text),
+            coverage=covered_names(source.names.to_name, text),
             input_tokens=spent[0],
             output_tokens=spent[1],
             prompt_hash=prompt.rules_hash,
@@ -453,22 +458,24 @@ class SegmentWriter:
         # What the reply itself changes need not hold.
         changed = {line.target for line in lines or ()}
         standing = [fact.text for fact in source.standing if fact.state == "holds" and fact.id not in changed]
-        judge_reply = partial(
-            judge,
-            reply,
-            source=source.text,
-            source_tokens=source.tokens,
-            cap=cap,
-            count=counter.count_text,
-            secret=prompt.secret,
-            key_names=source.key_names,
-            asked=prompt.messages[0]["content"],
-            context=(*source.context, self.settings.instructions or "", *_headings(source.layout)),
-            standing=[*standing, *source.pinned],
-            facts="\n".join(line.text for line in lines or ()),
-            script_free=self.settings.instructions is not None,
-        )
-        compared = len(source.text) + len(reply.text) + sum(map(len, standing))
+
+        def judge_reply() -> Verdict:
+            return judge(
+                reply,
+                source=source.text,
+                source_tokens=source.tokens,
+                cap=cap,
+                count=counter.count_text,
+                secret=prompt.secret,
+                key_names=source.names.key,
+                asked=prompt.messages[0]["content"],
+                context=(*source.context, self.settings.instructions or "", *_headings(source.layout)),
+                standing=[*standing, *source.pinned],
+                facts="\n".join(line.text for line in lines or ()),
+                script_free=self.settings.instructions is not None,
+            )
+
+        compared = sum(map(len, (source.text, reply.text, *source.context, *standing)))
         is_short = compared <= JUDGED_CHARACTERS
         return await run_or_offload(is_short, judge_reply), lines
 
@@ -556,6 +563,14 @@ def _digest_with_names(
     text = digest_record(messages, schema, tokens=tokens, counter=counter)
     names = rank_names(key_identifiers(messages), list(map(visible_text, messages)))
     return name_missing(text, names, cap=tokens, count=counter.count_text, fill=True)
+
+
+def _names_of_messages(messages: Sequence[Message], schema: SummarySchema | None) -> SourceNames:
+    """The key identifiers of messages; where a schema has room for all, the most telling are named first."""
+    names = key_identifiers(messages)
+    return SourceNames(
+        names, names if schema is None else rank_names(names, list(map(visible_text, messages)))
+    )
 
 
 def _names_of_texts(texts: Sequence[str]) -> list[str]:

@@ -229,7 +229,7 @@ MUTANTS = [
     Mutant(
         "beside many facts a reply is judged in a thread",
         "compaction/segment_writer.py",
-        "        compared = len(source.text) + len(reply.text) + sum(map(len, standing))\n",
+        "        compared = sum(map(len, (source.text, reply.text, *source.context, *standing)))\n",
         "        compared = len(source.text) + len(reply.text)\n",
         "tests/compaction/test_segment_writer.py",
     ),
@@ -243,8 +243,8 @@ MUTANTS = [
     Mutant(
         "a merge keeps the names that its records lack",
         "compaction/segment_writer.py",
-        "            await run_or_offload(is_short, partial(key_names_of, whole)),",
-        "            (),",
+        "            lambda: SourceNames(key_names_of(source), key_names_of(whole)),",
+        "            lambda: SourceNames(key_names_of(source), ()),",
         "tests/compaction/test_segment_writer.py",
     ),
     Mutant(
