@@ -172,11 +172,16 @@ class ComposeStates(Generic[T]):
         *,
         epoch: int,
         references: int,
-        texts: Sequence[Message] = (),
+        text_bytes: int = 0,
     ) -> None:
-        """Keep a state that refers to so many messages; `texts` are those that nothing else has.
+        """Keep a state that refers to so many messages; `text_bytes` are of those that nothing else has.
 
         `epoch` is that of the cache before anything was read for it.
         """
-        size = STATE_BYTES + REFERENCE_BYTES * references + MESSAGE_BYTES * len(texts)
-        cache.put(self._owner, key, state, size + sum(map(approximate_length, texts)), epoch)
+        size = STATE_BYTES + REFERENCE_BYTES * references + text_bytes
+        cache.put(self._owner, key, state, size, epoch)
+
+
+def measure_texts(messages: Sequence[Message]) -> int:
+    """About how many bytes these messages take, if nothing else has them."""
+    return MESSAGE_BYTES * len(messages) + sum(map(approximate_length, messages))

@@ -16,7 +16,7 @@ from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
 from autonomy_ctx.items.cuts import MAX_CALL_LOOKBACK, find_window_start, get_tool_result_id, orphaned_results
 from autonomy_ctx.items.message import TOOL, USER, ChatRole, Message
-from autonomy_ctx.memory.compose_cache import ComposeStates
+from autonomy_ctx.memory.compose_cache import ComposeStates, measure_texts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Entry, Head, Key, make_key
 from autonomy_ctx.sections.section import (
@@ -43,6 +43,8 @@ class _KnownHistory(NamedTuple):
     head: Head
     max_messages: int | None
     contribution: Contribution
+    # What its messages take in bytes, if nothing else has them.
+    text_bytes: int = 0
     # With `max_messages`: so many of the newest entries and one more.
     page: Sequence[Entry] = ()
 
@@ -103,11 +105,14 @@ class ConversationHistorySection(ContributingSection):
                     return known.contribution
                 messages, positions = [entry.message for entry in new], [entry.position for entry in new]
                 found = extend_contribution(known.contribution, messages, positions)
-                self._keep(memory, key, epoch, head, None, found)
+                # Only what came is measured: a history is long, and a step adds little to it.
+                longer = known._replace(head=head, contribution=found)
+                self._keep(memory, key, epoch, longer, messages)
                 return found
         head, entries = await memory.read_key(key)
         found = await self._select(head, entries)
-        self._keep(memory, key, epoch, head, None, found)
+        known = _KnownHistory(memory.store.identity, head, None, found)
+        self._keep(memory, key, epoch, known, found.messages)
         return found
 
     async def _reuse(self, memory: Memory, scope: str, conversation: str, limit: int) -> Contribution:
@@ -134,26 +139,21 @@ class ConversationHistorySection(ContributingSection):
             window = await self._find_window(memory, scope, conversation, head, page)
             messages = tuple(map(_message_of, window))
         found = self._contribution(head, window, messages)
-        self._keep(memory, key, epoch, head, limit, found, page)
+        known = _KnownHistory(memory.store.identity, head, limit, found, page=page)
+        self._keep(memory, key, epoch, known, (*messages, *[entry.message for entry in page[:1]]))
         return found
 
     def _keep(
-        self,
-        memory: Memory,
-        key: Key,
-        epoch: int,
-        head: Head,
-        limit: int | None,
-        found: Contribution,
-        page: Sequence[Entry] = (),
+        self, memory: Memory, key: Key, epoch: int, known: _KnownHistory, new: Sequence[Message]
     ) -> None:
+        """Keep what was shown; `new` are the messages whose bytes are not in `known` yet."""
         cache = memory.compose_cache
         if not self._states.admits(cache, key):
             return
-        state = _KnownHistory(memory.store.identity, head, limit, found, page)
-        texts = () if cache.resident else (*found.messages, *[entry.message for entry in page[:1]])
-        references = len(found.messages) + len(page)
-        self._states.put(cache, key, state, epoch=epoch, references=references, texts=texts)
+        if not cache.resident:
+            known = known._replace(text_bytes=known.text_bytes + measure_texts(new))
+        references = len(known.contribution.messages) + len(known.page)
+        self._states.put(cache, key, known, epoch=epoch, references=references, text_bytes=known.text_bytes)
 
     async def _select(self, head: Head, entries: Sequence[Entry]) -> Contribution:
         """The entries, each transformed, and what is not among them."""

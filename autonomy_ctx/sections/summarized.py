@@ -54,7 +54,7 @@ from autonomy_ctx.items.model_info import context_window_of, model_name
 from autonomy_ctx.items.summary import Summary, SummaryRole
 from autonomy_ctx.items.summary_schema import SummarySchema
 from autonomy_ctx.items.tokens import TokenCounter
-from autonomy_ctx.memory.compose_cache import ComposeStates, forget_states
+from autonomy_ctx.memory.compose_cache import ComposeStates, forget_states, measure_texts
 from autonomy_ctx.memory.conversation_cache import ConversationCache, StoreKey, make_store_key
 from autonomy_ctx.memory.encoding import encode_row, same_content
 from autonomy_ctx.memory.facts import ConversationFacts
@@ -415,7 +415,8 @@ class SummarizedHistorySection(ContributingSection, AsyncResource):
         cache, found = memory.compose_cache, known.contribution
         if self._known.admits(cache, key):
             texts = [one for one in found.messages if not cache.resident or isinstance(one, Summary)]
-            self._known.put(cache, key, known, epoch=epoch, references=len(found.messages), texts=texts)
+            count, taken = len(found.messages), measure_texts(texts)
+            self._known.put(cache, key, known, epoch=epoch, references=count, text_bytes=taken)
 
     def _learn_profile(self, memory: Memory, key: Key, snapshot: ConversationSnapshot, turn: int) -> None:
         """Learn from the message to answer, in the background: most conversations end before a summary."""

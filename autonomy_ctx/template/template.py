@@ -21,7 +21,7 @@ from autonomy_ctx.items.formats.outgoing import model_dict
 from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.model_info import context_window_of
 from autonomy_ctx.items.tokens import TokenCounter, count_each, token_counter_of
-from autonomy_ctx.memory.compose_cache import ComposeCache, ComposeStates
+from autonomy_ctx.memory.compose_cache import ComposeCache, ComposeStates, measure_texts
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.sections.section import ComposeParams, Contribution, known_counts, note_counts
@@ -347,7 +347,7 @@ class ContextTemplate(AsyncResource):
             for message in contribution.messages
         ]
         count = len(known.layout.messages)
-        self._layouts.put(cache, key, known, epoch=epoch, references=count, texts=texts)
+        self._layouts.put(cache, key, known, epoch=epoch, references=count, text_bytes=measure_texts(texts))
 
     async def _make_layout(
         self,

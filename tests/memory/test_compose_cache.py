@@ -24,6 +24,7 @@ from autonomy_ctx.memory.compose_cache import (
     STORED_CONVERSATIONS,
     ComposeCache,
     ComposeStates,
+    measure_texts,
 )
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.sections.section import known_counts
@@ -61,7 +62,7 @@ def test_a_state_weighs_its_references_and_the_texts_that_nothing_else_has() -> 
     put(states, cache, key("a"), "long", messages=10)
     assert cache.size == STATE_BYTES + 10 * REFERENCE_BYTES
     alone = Message("user", "x" * 500)
-    states.put(cache, key("b"), "texts", epoch=cache.epoch, references=1, texts=[alone])
+    states.put(cache, key("b"), "texts", epoch=cache.epoch, references=1, text_bytes=measure_texts([alone]))
     assert cache.size == 2 * STATE_BYTES + 11 * REFERENCE_BYTES + MESSAGE_BYTES + 500
 
 
@@ -215,3 +216,18 @@ async def test_all_of_a_history_goes_on_from_what_was_read(memory: Memory) -> No
     after = await template.compose(memory, "ana", "trip")
     assert after.messages[:700] == before.messages
     assert after.counts == [memory.token_counter.count_messages([one]) for one in after.messages]
+
+
+async def test_a_history_that_grew_weighs_as_much_as_one_that_was_read_at_once(tmp_path: Path) -> None:
+    template = ContextTemplate([ConversationHistorySection()])
+    long = "x" * 200_000
+    async with Memory(f"sqlite:///{tmp_path}/memory.db") as memory:
+        for number in range(6):
+            await memory.append("ana", "trip", Message("user", f"{number} {long}"))
+            await template.compose(memory, "ana", "trip")
+        grown = memory.compose_cache.size
+        assert grown > 6 * len(long)
+        await memory.clear_short_term_memory("ana")
+        for _ in range(2):
+            await template.compose(memory, "ana", "trip")
+        assert memory.compose_cache.size == grown
