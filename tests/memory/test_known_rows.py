@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from autonomy_ctx import Memory
 from autonomy_ctx.errors import AutonomyCtxError
-from autonomy_ctx.memory.sqlite.log import MAX_CACHED_ROWS, ConversationRow, ConversationRows
+from autonomy_ctx.items.tokens import TokenCounter
+from autonomy_ctx.memory.encoding import make_draft
+from autonomy_ctx.memory.sqlite.log import MAX_CACHED_ROWS, ConversationRow, ConversationRows, Transaction
+from autonomy_ctx.memory.sqlite.records import put_records
 from autonomy_ctx.memory.store import Key
 from autonomy_ctx.testing import make_message
 
@@ -20,7 +24,8 @@ NAMES = ("trip", "work", "fork")
 STEPS = st.tuples(
     st.integers(0, 1),
     st.sampled_from(
-        ["append"] * 6 + ["turn", "again", "conflict", "drop last turn", "delete conversation", "fork"]
+        ["append"] * 6
+        + ["turn", "record", "again", "conflict", "drop last turn", "delete conversation", "fork"]
     ),
     st.sampled_from(NAMES),
 )
@@ -38,6 +43,9 @@ async def take_step(memory: Memory, number: int, step: str, name: str) -> object
                 start = await memory.begin_turn("ana", name, new, owner=owner, seconds=60)
                 await memory.store.leave_turn(Key("", "ana", name), start.ticket, owner=owner)
                 return start.positions
+            case "record":
+                numbers = await memory.store.put_records(Key("", "ana", name), "note", [(f"n{number}", "{}")])
+                return len(numbers)
             case "again":
                 return await memory.append("ana", name, make_message("known", id="known"), new)
             case "conflict":
@@ -79,3 +87,16 @@ def test_the_rows_that_were_used_last_are_kept_up_to_a_bound() -> None:
     rows.drop_oldest()
     assert len(rows.by_key) == MAX_CACHED_ROWS
     assert next(iter(rows.by_key)).conversation == "2"
+
+
+async def test_a_record_leaves_what_is_known_of_conversations(tmp_path: Path) -> None:
+    path, key = tmp_path / "memory.db", Key("", "ana", "trip")
+    async with Memory(f"sqlite:///{path}") as memory:
+        await memory.append("ana", "trip", make_message("hello", id="m1"))
+    connection, rows = sqlite3.connect(path, isolation_level=None), ConversationRows()
+    transaction = Transaction(connection, rows)
+    draft = make_draft(make_message("and now?", id="m2"), TokenCounter())
+    assert transaction.append(key, [draft]) == [2]
+    put_records(transaction, key, "note", [("n1", "{}")], keep=None, derived=False, generation=0, now=0.0)
+    assert rows.by_key[key].position == 2
+    connection.close()

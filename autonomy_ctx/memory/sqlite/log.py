@@ -218,7 +218,7 @@ class Transaction:
         return connection
 
     def turn_connection(self) -> sqlite3.Connection:
-        """The same for statements about turns: they change nothing of what is known of a row."""
+        """The same for statements that change nothing of what is known of a row: of turns and records."""
         self.flush()
         return self._connection
 

@@ -51,7 +51,7 @@ def put_records(
 ) -> list[int]:
     """Store records at the end, or none of them when the conversation has another generation."""
     bodies = [encode_text(body) for _, body in records]
-    connection = transaction.flushed_connection()
+    connection = transaction.turn_connection()
     found = find_conversation(connection, key)
     if generation not in (None, 0 if found is None else found[1].generation):
         return []
