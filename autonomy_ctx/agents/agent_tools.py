@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -19,8 +18,7 @@ from autonomy_ctx.agents.options import FILES_FOLDER, AgentOptions
 from autonomy_ctx.tools.tool import MAX_NAME_LENGTH, Tool, ToolSource, tools_by_name
 
 
-@dataclass(frozen=True, slots=True)
-class ToolListing:
+class ToolListing(NamedTuple):
     """Tools by name, and their specs for a model."""
 
     tools: Mapping[str, Tool[..., Any]]

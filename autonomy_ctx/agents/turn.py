@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -516,8 +516,7 @@ def _shows_user_message(composed: ComposedContext, incoming: IncomingMessage) ->
     return any(one.id == message.id or one.text == message.text for one in shown)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncomingMessage:
+class IncomingMessage(NamedTuple):
     """The newest user message and its position in the log; None if the user answered a question.
 
     If an earlier message is sent again, `known_at` is its position, and `waiting` are the questions that
@@ -530,8 +529,7 @@ class IncomingMessage:
     known_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryPlan:
+class EntryPlan(NamedTuple):
     """How what a user said goes into the log, as the log was: the messages, and what they depend on."""
 
     messages: Sequence[Message]

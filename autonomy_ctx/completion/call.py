@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -84,8 +84,7 @@ class PromptTooLong(Exception):
         self.window = window
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
+class _Options(NamedTuple):
     """What goes along with the messages."""
 
     tools: Sequence[Mapping[str, Any]] = ()

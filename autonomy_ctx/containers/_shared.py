@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -109,8 +108,7 @@ class ChangeLock:
         return self._lock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerData:
+class ContainerData(NamedTuple):
     """The parts of a saved container; the container checks them."""
 
     limit: Any

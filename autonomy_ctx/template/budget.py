@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, groupby
 from math import ceil
 from typing import Literal, NamedTuple, TypeAlias
@@ -50,8 +50,7 @@ class Measure:
         return clamp_message(message, plain, self.counter, location_note=location_note)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SectionContent:
+class SectionContent(NamedTuple):
     """A section's messages, with the tokens and the log position of each."""
 
     name: str
@@ -80,8 +79,7 @@ class FittedSection(NamedTuple):
     cut: tuple[Cut, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShrunkSection:
+class ShrunkSection(NamedTuple):
     """What is left of a section: the indexes of its messages, and those that were shortened."""
 
     content: SectionContent
@@ -253,8 +251,7 @@ class SectionShrinker:
     def _shrink_window(self, room: int) -> ShrunkSection:
         """The newest messages within so many tokens, without the summary."""
         content, head = self.content, self._summary_end
-        window = replace(
-            content,
+        window = content._replace(
             messages=content.messages[head:],
             counts=content.counts[head:],
             positions=None if content.positions is None else content.positions[head:],
@@ -507,7 +504,7 @@ def _make_shares(
         kept = _user_index(content, turn_position) if index == newest_section else None
         if kept is None and options.required:
             kept = _last_plain_index(content.messages)
-        made = replace(content, kept_index=kept)
+        made = content._replace(kept_index=kept)
         shares.append(
             _SectionShare(
                 index=index,

@@ -25,8 +25,7 @@ TYPICAL_TOKENS, TYPICAL_HISTORY_TOKENS = 500, 3000
 NEW_TOKENS, OUTPUT_TOKENS, SUMMARY_UPKEEP_TOKENS, FIRST_REQUEST_SHARE = 240, 75, 900, 0.68
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedSection:
+class PlannedSection(NamedTuple):
     """A section in a plan: its name, how often it changes, and its usual number of tokens."""
 
     name: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio.to_thread
 
@@ -22,8 +21,7 @@ KEPT_LIMIT = 1_000_000
 IMAGE_LIMIT, MAX_IMAGES = 5_000_000, 8
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedOutput:
+class RenderedOutput(NamedTuple):
     """A result as text, with images and items beside it, and all of the text if it was too long."""
 
     text: str

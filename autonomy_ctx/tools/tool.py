@@ -10,7 +10,6 @@ import re
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import MethodType, SimpleNamespace
 from typing import (
@@ -18,6 +17,7 @@ from typing import (
     Any,
     ClassVar,
     Generic,
+    NamedTuple,
     ParamSpec,
     Protocol,
     Self,
@@ -79,8 +79,7 @@ class ToolRegistry:
         return list(cls._tools)
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(NamedTuple):
     """What a model fills in as an object, and which names are injected, with whether they must be."""
 
     object_kind: ObjectKind

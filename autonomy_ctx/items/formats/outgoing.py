@@ -12,11 +12,11 @@ import binascii
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from autonomy_ctx.errors import InvalidMessage
 from autonomy_ctx.items import wire
@@ -147,8 +147,7 @@ _DATA_URL = re.compile(r"data:([\w.+/-]+)(?:;[\w=.-]+)*;base64,", re.IGNORECASE)
 _WEB_URL = re.compile(r"https?://\S+", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedImage:
+class EncodedImage(NamedTuple):
     """An image that a provider takes: its kind and bytes as base64, or a URL of the web."""
 
     media_type: str = ""
@@ -250,8 +249,7 @@ EMPTY_MESSAGE_TEXT = "(empty message)"
 INSTRUCTION_ROLES = (ChatRole.SYSTEM, ChatRole.DEVELOPER)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(NamedTuple):
     """A tool in a form that every provider can describe."""
 
     name: str
@@ -397,8 +395,7 @@ HIDDEN_RESULT = "not shown: this call has a result, which is left out here"
 SUMMARY_LABEL = "summary"
 
 
-@dataclass(frozen=True, slots=True)
-class RepairedMessages:
+class RepairedMessages(NamedTuple):
     """Messages that a format can write one by one, and the repairs that were made."""
 
     messages: list[Message]
