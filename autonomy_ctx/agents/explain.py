@@ -61,8 +61,7 @@ def _is_bounded(section: Any) -> TypeGuard[BoundedHistory]:
     return hasattr(section, "floor") and hasattr(section, "ceiling")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """One model call of a turn: the context, the name of the model, and the usage that the provider reported.
 
     `usage` is None when there was no answer, or nothing was reported.

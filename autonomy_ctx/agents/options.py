@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from autonomy_ctx.agents.conversation_items import ItemsByConversation
 from autonomy_ctx.agents.explain import ContextRecords
@@ -139,8 +139,7 @@ class AgentOptions:
         return {name: getattr(self, name) for name in self.names()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnvironment:
+class TurnEnvironment(NamedTuple):
     """An agent as its turns see it."""
 
     name: str

@@ -133,7 +133,7 @@ class TurnRunner:
         hold = None if self._lease is None else self._lease.hold
         if hold is not None:
             environment = self._environment
-            self._environment = replace(environment, memory=environment.memory.in_turn(hold))
+            self._environment = environment._replace(memory=environment.memory.in_turn(hold))
         try:
             reply = await self._accept(message) or await self._run_steps()
         except TurnLost:
@@ -261,7 +261,7 @@ class TurnRunner:
         self._usage = add_usage(self._usage, reply.usage)
         step = self._steps[-1]
         usage = None if reply.usage == Usage() else reply.usage
-        self._steps[-1] = replace(step, model=step.model or reply.model, usage=usage)
+        self._steps[-1] = step._replace(model=step.model or reply.model, usage=usage)
         counter = environment.memory.token_counter
         reported = reply.usage.input_tokens
         if reported:

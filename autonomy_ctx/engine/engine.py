@@ -416,7 +416,7 @@ class ContextEngine(AsyncResource):
         turn = self._turns.get(key)
         # Another call of the conversation may have come in between.
         if turn and turn.steps and turn.steps[-1].context.digest() == context.composed.digest():
-            turn.steps[-1] = replace(turn.steps[-1], usage=usage)
+            turn.steps[-1] = turn.steps[-1]._replace(usage=usage)
             await self._records.save(turn.branch, turn.name, turn.generation, turn.steps)
 
     def _observe(self, context: FrameworkContext, usage: Usage | None) -> None:

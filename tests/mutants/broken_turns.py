@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant(
         "a turn writes under its lease",
         "agents/turn.py",
-        "            self._environment = replace(environment, memory=environment.memory.in_turn(hold))\n",
+        "            self._environment = environment._replace(memory=environment.memory.in_turn(hold))\n",
         "            pass\n",
         LEASE,
     ),
