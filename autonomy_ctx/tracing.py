@@ -15,10 +15,9 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from hashlib import sha256
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from autonomy_ctx.items.formats.base import ModelReply, Usage
@@ -62,8 +61,7 @@ AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
 Attributes: TypeAlias = Mapping[str, AttributeValue]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Telemetry:
+class _Telemetry(NamedTuple):
     """What spans and metrics are made with, and the providers that it came from."""
 
     providers: tuple[object, object]

@@ -9,7 +9,6 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from types import CoroutineType
@@ -41,8 +40,7 @@ REQUIRED_SECTIONS = frozenset({"system_instructions", HISTORY_SECTION})
 DEFAULT_PRIORITY, REQUIRED_PRIORITY = 0, 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SectionOptions:
+class SectionOptions(NamedTuple):
     """A section, its options, the method that gets its messages, and what else it offers."""
 
     section: Section

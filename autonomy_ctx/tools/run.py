@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -60,8 +60,7 @@ class CallOutcome:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CallRunner:
+class _CallRunner(NamedTuple):
     """What all calls of one run have in common."""
 
     tools: Mapping[str, Tool[..., Any]]
