@@ -6,13 +6,14 @@ and shows what fits into a token limit, the best first.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio.to_thread
 
+from autonomy_ctx.items.message import Message
 from autonomy_ctx.items.tokens import TokenCounter
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.memory.ranking import fuse_scores
@@ -31,6 +32,7 @@ from autonomy_ctx.validation import check_int
 
 # A conversation and a position in it.
 Place: TypeAlias = tuple[str, int]
+HitT = TypeVar("HitT", SearchHit, IndexedMessage)
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
 # How many of the messages that are near in meaning are looked at.
 NEAREST = 200
@@ -79,22 +81,21 @@ async def recall(
         raise TypeError("exclude must map conversations to sets of positions, such as {'trip': {1, 2}}")
     index = None if conversation is None else await index_conversation(memory, scope, conversation)
     is_whole = index is not None
+    shared_ends = await _shared_ends(memory, scope, hidden) if conversation is None else {}
     near: list[SearchHit] = []
     if memory.vector_index is not None:
         near = await memory.vector_index.nearest(memory.agent, scope, query, conversation, NEAREST)
     if index is None:
-        index = await _index_hits(memory, scope, query, conversation, max_tokens, hidden, near)
+        index = await _index_hits(memory, scope, query, conversation, max_tokens, hidden, shared_ends, near)
     meaning = {(one.conversation, one.position): one.score for one in near}
     ranked = rank_messages(index, query, max_tokens, hidden, meaning=meaning)
     if not ranked.scores:
         return RecallResult()
     if not is_whole:
         missing = [*ranked.scores, *(place for place, _ in _distant_places(ranked, hidden))]
-        index.add(
-            one
-            for one in await _read_messages(memory, scope, [at for at in missing if at not in index.numbers])
-            if one[:2] not in index.numbers
-        )
+        read = await _read_messages(memory, scope, [at for at in missing if at not in index.numbers])
+        new = await _drop_shown(memory, scope, read, shared_ends, hidden)
+        index.add(one for one in new if one[:2] not in index.numbers)
     write = partial(
         render_ranked,
         index,
@@ -219,11 +220,24 @@ def render_ranked(
 ) -> RecallResult:
     """What was found, and while there is room, what stands further around it."""
     writer = BlockWriter(max_tokens, counter, index.tool_names, with_conversation_names, index.lines)
-    writer.fill(_candidates(index, ranked.scores))
+    best = _candidates(index, ranked.scores)
+    found = (_candidate(index, place, score) for place, score in _distant_places(ranked, hidden))
+    distant: Iterator[Candidate] = (candidate for candidate in found if candidate is not None)
+    if with_conversation_names:
+        seen: set[tuple[int, Message]] = set()
+        best, distant = _drop_copies(best, seen), _drop_copies(distant, seen)
+    writer.fill(best)
     if writer.has_room:
-        found = (_candidate(index, place, score) for place, score in _distant_places(ranked, hidden))
-        writer.fill(candidate for candidate in found if candidate is not None)
+        writer.fill(distant)
     return writer.result()
+
+
+def _drop_copies(candidates: Iterable[Candidate], seen: set[tuple[int, Message]]) -> Iterator[Candidate]:
+    """Each message once: a fork and its source have the same messages at the same positions."""
+    for candidate in candidates:
+        if (shared := (candidate.position, candidate.message)) not in seen:
+            seen.add(shared)
+            yield candidate
 
 
 def _candidates(index: TermIndex, scores: Mapping[Place, float]) -> Iterator[Candidate]:
@@ -264,6 +278,7 @@ async def _index_hits(
     conversation: str | None,
     max_tokens: int,
     hidden: Mapping[str, Container[int]],
+    shared_ends: Mapping[str, int],
     near: Sequence[SearchHit],
 ) -> TermIndex:
     """What the store finds for a question's words, and those that stand for them, and what is near to it."""
@@ -273,13 +288,40 @@ async def _index_hits(
     new: list[SearchHit] = []
     for _ in range(MAX_SEARCHES):
         found = await memory.store.search(memory.agent, scope, words, conversation=conversation, limit=limit)
-        new = [one for one in found if one.position not in hidden.get(one.conversation, ())][:wanted]
+        new = (await _drop_shown(memory, scope, found, shared_ends, hidden))[:wanted]
         if len(new) == wanted or len(found) < limit:
             break
         limit *= WIDEN_FACTOR
-    new += [one for one in near if one.position not in hidden.get(one.conversation, ())]
+    new += await _drop_shown(memory, scope, near, shared_ends, hidden)
     found_once = {(one.conversation, one.position): one.message for one in new}
     return TermIndex(IndexedMessage(*place, message) for place, message in found_once.items())
+
+
+async def _shared_ends(memory: Memory, scope: str, hidden: Mapping[str, Container[int]]) -> dict[str, int]:
+    """The conversations that the reader knows and that share messages with others, and up to where."""
+    ends = {name: await memory.store.shared_until(make_key(memory.agent, scope, name)) for name in hidden}
+    return {name: end for name, end in ends.items() if end}
+
+
+async def _drop_shown(
+    memory: Memory,
+    scope: str,
+    found: Sequence[HitT],
+    shared_ends: Mapping[str, int],
+    hidden: Mapping[str, Container[int]],
+) -> list[HitT]:
+    """What the reader does not have yet, under this name or as a message that a fork shares."""
+    new = [one for one in found if one.position not in hidden.get(one.conversation, ())]
+    # A shared message has the same position in all conversations.
+    places = {
+        (name, one.position)
+        for one in new
+        for name, end in shared_ends.items()
+        if one.position <= end and one.position in hidden[name]
+    }
+    read = await _read_messages(memory, scope, sorted(places))
+    shown = {(one.position, one.message) for one in read if one[:2] in places}
+    return [one for one in new if (one.position, one.message) not in shown]
 
 
 async def _read_messages(memory: Memory, scope: str, places: Sequence[Place]) -> list[IndexedMessage]:

@@ -353,6 +353,16 @@ class Plain:
         return getattr(self._store, name)
 
 
+async def test_a_store_that_reads_more_than_was_asked_for_hides_no_more() -> None:
+    """Shared messages that the reader has are read to be compared; what is read beside them is not hidden."""
+    plain = Memory(store=Plain())
+    await talk(plain, *[f"Hotel {number} in Riga." for number in range(1, 6)])
+    await plain.fork("ana", "trip", name="fork")
+    found = await recall(plain, "ana", "hotel in Riga", exclude={"fork": {1, 2, 4}})
+    assert sorted(one.position for one in found.passages) == [3, 5]
+    await plain.close()
+
+
 async def test_a_store_that_cannot_read_many_places_at_once_gives_the_same() -> None:
     texts = [*filler(9), "museum of Faro", "Yes.", "No.", *filler(9), "museum of Riga", "Maybe.", *filler(9)]
     found = []

@@ -100,6 +100,54 @@ async def test_other_conversations_are_recalled_only_when_asked_for_and_never_ot
     assert "secret" not in str(context.messages)
 
 
+def recalled_lines(context: ComposedContext) -> list[str]:
+    """The lines of the recalled messages, each from its position on."""
+    return [
+        line
+        for message in context.messages
+        if "<recalled " in message.text
+        for line in message.text.splitlines()
+        if line.startswith("[")
+    ]
+
+
+@pytest.mark.parametrize("reader", ["trip", "fork", "second", "other"])
+async def test_what_a_fork_shares_is_recalled_once_and_not_if_it_is_shown(
+    memory: Memory, reader: str
+) -> None:
+    """Also from a third conversation, and from the source: both names have it as a neighbour."""
+    hotels = [f"Hotel {number} in Riga is full." for number in range(1, 9)]
+    await talk(memory, *hotels)
+    await memory.fork("ana", "trip", name="fork")
+    await talk(memory, "Riga has the hotel Linde too.", "Noted.", conversation="fork")
+    await memory.fork("ana", "fork", at=6, name="second")
+    for name in ("trip", "second", "other"):
+        await talk(memory, f"In {name}, the hotel in Riga is booked.", f"Good, {name}.", conversation=name)
+    await talk(memory, "Which hotel in Riga?", conversation=reader)
+    own = [entry.message.text for entry in (await memory.read("ana", reader)).entries]
+    for shown in (1, 4, 20):
+        template = ContextTemplate(
+            [ConversationHistorySection(max_messages=shown), RecallSection(across=True)]
+        )
+        context = await template.compose(memory, "ana", reader)
+        said = [line.split(": ", 1)[1] for line in recalled_lines(context)]
+        assert len(said) == len(set(said))
+        in_window = own[-shown:]
+        assert not set(said) & set(in_window)
+        assert {*hotels, "Riga has the hotel Linde too."} <= {*said, *in_window}
+
+
+async def test_a_window_full_of_shared_messages_leaves_room_to_find_others(memory: Memory) -> None:
+    """Messages that are shown do not count among those that a search looks for."""
+    await talk(memory, *["The hotel in Riga, Riga, Riga."] * 80)
+    await memory.fork("ana", "trip", name="fork")
+    await talk(memory, "A long talk about trains and boats, and in passing of a hotel.", conversation="other")
+    await talk(memory, "Which hotel in Riga?", conversation="fork")
+    template = ContextTemplate([ConversationHistorySection(), RecallSection(across=True, max_tokens=128)])
+    context = await template.compose(memory, "ana", "fork")
+    assert ["trains and boats" in line for line in recalled_lines(context)] == [True]
+
+
 async def test_nothing_relevant_gives_no_message(memory: Memory) -> None:
     assert (await composed(memory, RecallSection())).messages == []
     await talk(memory, *filler(10), "And what is it that you are?")
