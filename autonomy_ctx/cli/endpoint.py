@@ -41,6 +41,7 @@ class EndpointOptions:
     port: int
     token: str | None
     write: bool
+    idle_seconds: float
     memory: str | None
     scope: str | None
     scope_by_key: bool
@@ -127,7 +128,14 @@ async def serve_endpoint(output: Output, options: EndpointOptions) -> None:
             context_summary=options.context_summary(),
             max_tokens=options.max_tokens,
         )
-        serving = endpoint_server(app, host=options.host, port=options.port, token=token, write=options.write)
+        serving = endpoint_server(
+            app,
+            host=options.host,
+            port=options.port,
+            token=token,
+            write=options.write,
+            idle_seconds=options.idle_seconds,
+        )
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with app, serving as port:
                 _announce(output, options, format_url(options.host, port), token)

@@ -24,6 +24,7 @@ from autonomy_ctx.cli.python_file import MODULE, load_objects, split_place
 from autonomy_ctx.cli.target import MEMORY_VARIABLE, MemoryOption, memory_url
 from autonomy_ctx.memory.memory import Memory
 from autonomy_ctx.server.http import HttpServer, http
+from autonomy_ctx.server.limits import IDLE_SECONDS
 
 TOKEN_VARIABLE = "AUTONOMY_CTX_TOKEN"  # noqa: S105  # the name of a variable
 MAIN = "main"
@@ -67,6 +68,14 @@ def serve(
     write: Annotated[
         bool, typer.Option("--write", help="Let the inspector pin messages, change facts and delete data.")
     ] = False,
+    idle_seconds: Annotated[
+        float,
+        typer.Option(
+            "--idle-seconds",
+            metavar="SECONDS",
+            help="How long a connection stays open between requests. More than a load balancer keeps it.",
+        ),
+    ] = IDLE_SECONDS,
     memory: MemoryOption = None,
     scope: Annotated[
         str | None,
@@ -153,6 +162,7 @@ def serve(
             port=port,
             token=token,
             write=write,
+            idle_seconds=idle_seconds,
             memory=memory,
             scope=scope,
             scope_by_key=scope_by_key,
@@ -170,7 +180,13 @@ def serve(
     if given:
         raise WrongInput(f"{' and '.join(given)} is for --upstream; a file says that itself")
     chosen = token or secrets.token_urlsafe(24)
-    serving = http(host=host, port=port, token=chosen, inspector="write" if write else "read")
+    serving = http(
+        host=host,
+        port=port,
+        token=chosen,
+        idle_seconds=idle_seconds,
+        inspector="write" if write else "read",
+    )
     announcement = Announcement(output, serving, token=chosen, is_token_known=bool(token))
     service = load_service(place, memory)
 

@@ -19,6 +19,7 @@ from autonomy_ctx.server.limits import (
     BODY_SECONDS,
     GRACE_SECONDS,
     HEADER_SECONDS,
+    IDLE_SECONDS,
     MAX_BUFFERED,
     MAX_CONNECTIONS,
     WRITE_SECONDS,
@@ -43,6 +44,7 @@ def http(
     header_seconds: float = HEADER_SECONDS,
     body_seconds: float = BODY_SECONDS,
     write_seconds: float = WRITE_SECONDS,
+    idle_seconds: float = IDLE_SECONDS,
     max_connections: int = MAX_CONNECTIONS,
     max_buffered: int = MAX_BUFFERED,
     inspector: Literal["read", "write"] | None = None,
@@ -54,8 +56,9 @@ def http(
     sends a comment every `keep_alive_seconds`.
 
     A client has `header_seconds` to send the headers of a request, `body_seconds` to send its body, and must
-    read something every `write_seconds`. More than `max_connections` at a time are refused. A turn waits
-    while its client has more than `max_buffered` characters unread.
+    read something every `write_seconds`. A connection stays open for `idle_seconds` after a request. With
+    `max_connections`, a new one replaces the one that was idle for longest; if none is idle, it is refused. A
+    turn waits while its client has more than `max_buffered` characters unread.
 
     With `inspector="read"`, a page at `/inspector/` shows the conversations of the node; with "write" it can
     change them too. `inspector_page` of the returned object is its address.
@@ -74,6 +77,7 @@ def http(
         header_seconds=header_seconds,
         body_seconds=body_seconds,
         write_seconds=write_seconds,
+        idle_seconds=idle_seconds,
         max_connections=max_connections,
         max_buffered=max_buffered,
     )

@@ -14,6 +14,8 @@ GRACE_SECONDS = 2.0
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 60.0
 WRITE_SECONDS = 30.0
+# Longer than what is in front keeps a connection: httpx 5 s, nginx and the balancers of AWS 60 s, Go 90 s.
+IDLE_SECONDS = 120.0
 MAX_CONNECTIONS = 512
 MAX_BUFFERED = 1024 * 1024
 
@@ -25,16 +27,20 @@ class ServerLimits:
     A client has `header_seconds` to send the headers of a request and `body_seconds` to send its body. It
     must read something within `write_seconds`. `max_buffered` is the number of characters of a stream that
     may wait for it, besides what the connection itself buffers.
+
+    A connection stays open for `idle_seconds` after a request. If there are `max_connections`, the one that
+    was idle for longest makes room for a new one; if none is idle, the new one is refused.
     """
 
     header_seconds: float = HEADER_SECONDS
     body_seconds: float = BODY_SECONDS
     write_seconds: float = WRITE_SECONDS
+    idle_seconds: float = IDLE_SECONDS
     max_connections: int = MAX_CONNECTIONS
     max_buffered: int = MAX_BUFFERED
 
     def __post_init__(self) -> None:
-        for name in ("header_seconds", "body_seconds", "write_seconds"):
+        for name in ("header_seconds", "body_seconds", "write_seconds", "idle_seconds"):
             check_seconds(name, getattr(self, name))
         for name in ("max_connections", "max_buffered"):
             check_int(name, getattr(self, name))

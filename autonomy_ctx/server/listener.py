@@ -43,18 +43,38 @@ class _Connection(H11Protocol):
         super().__init__(*args, **options)
         self.access_log = False
         self._limits = limits
+        # Declared as whole seconds, and used as any number of them.
+        self.timeout_keep_alive = limits.idle_seconds  # type: ignore[assignment]
         self._refused = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, or refuse it at once if there are too many."""
-        if len(self.connections) >= self._limits.max_connections:
+        """Accept a connection, or refuse it at once if there are too many and none of them is idle."""
+        if len(self.connections) >= self._limits.max_connections and not self._close_oldest_idle():
             self._refused, self.transport = True, transport
             self._end_with(TOO_MANY_CONNECTIONS)
             return
         super().connection_made(transport)
         self._watch_head()
+
+    def _close_oldest_idle(self) -> bool:
+        """Close the connection that was between two requests for longest; false if none is."""
+        idle = {
+            one: one.timeout_keep_alive_task.when()
+            for one in self.connections
+            if isinstance(one, _Connection)
+            # Set between two requests; what is still being sent to a client is not cut off.
+            and one.timeout_keep_alive_task is not None
+            and not one.transport.get_write_buffer_size()
+        }
+        if not idle:
+            return False
+        oldest = min(idle, key=idle.__getitem__)
+        # Now, because it is gone only when the event loop comes to it.
+        self.connections.discard(oldest)
+        oldest.shutdown()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the resources of a connection."""

@@ -31,7 +31,7 @@ from autonomy_ctx.server.app import BODY_LIMIT, ActiveRequests
 from autonomy_ctx.server.auth import Access, AccessPolicy
 from autonomy_ctx.server.errors import RequestRefused
 from autonomy_ctx.server.inspector import InspectedServer
-from autonomy_ctx.server.limits import BODY_SECONDS, GRACE_SECONDS, ServerLimits
+from autonomy_ctx.server.limits import BODY_SECONDS, GRACE_SECONDS, IDLE_SECONDS, ServerLimits
 from autonomy_ctx.server.listener import run_server
 from autonomy_ctx.server.openai_conversations import Conversations
 from autonomy_ctx.server.openai_errors import ENDPOINT_CLOSING, OpenAIError, to_openai_error
@@ -296,7 +296,13 @@ class _LocalEndpoint:
 
 @asynccontextmanager
 async def endpoint_server(
-    app: OpenAIApp, *, host: str, port: int, token: str, write: bool
+    app: OpenAIApp,
+    *,
+    host: str,
+    port: int,
+    token: str,
+    write: bool,
+    idle_seconds: float = IDLE_SECONDS,
 ) -> AsyncIterator[int]:
     """Run an endpoint with the inspector of its memory while the context is open, and give the port."""
     host = "127.0.0.1" if host.lower() == "localhost" else host
@@ -304,8 +310,9 @@ async def endpoint_server(
     inspected = InspectedServer(
         guarded, app.memory, token=token, write=write, host=host, requests=app.requests
     )
+    limits = ServerLimits(idle_seconds=idle_seconds)
     running = run_server(
-        inspected, app.requests, host=host, port=port, grace_seconds=GRACE_SECONDS, limits=ServerLimits()
+        inspected, app.requests, host=host, port=port, grace_seconds=GRACE_SECONDS, limits=limits
     )
     async with running as found:
         yield found

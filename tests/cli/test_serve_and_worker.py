@@ -191,6 +191,7 @@ def test_a_main_without_agents_is_told_so(folder: Path) -> None:
         (["two.py"], 2, "two.py has several nodes; name one: two.py:first or second"),
         (["node.py", "-m", "x.db"], 2, "has a memory of its own; leave out --memory"),
         (["main.py", "--port", "99999"], 2, "port must be"),
+        (["main.py", "--idle-seconds", "0"], 2, "idle_seconds must be"),
         (["main.py", "--token", "two words"], 2, "token must be"),
         (["main.py", "--host", "no.such.host.invalid"], 1, "no such host"),
         (["broken.py", "--port", "0"], 1, "no guide today"),

@@ -136,6 +136,7 @@ async def test_a_model_that_is_named_writes_the_summaries_with_its_own_key(tmp_p
         (("a.py", "--upstream", "https://host/v1"), "serves no agents"),
         (("a.py", "--floor", "4", "--scope-by-key"), "--scope-by-key and --floor is for --upstream"),
         (("--upstream", "host"), "upstream must be the URL"),
+        (("--upstream", "https://host/v1", "--idle-seconds", "-1"), "idle_seconds must be"),
         (("--upstream", "https://host/v1", "--host", "0.0.0.0"), "give --scope-by-key"),
         (("--upstream", "https://host/v1", "--scope-by-key", "-s", "ana"), "leave it out"),
         (("--upstream", "https://host/v1", "--api-key-env", "NOT_SET"), "NOT_SET is not set"),

@@ -291,8 +291,15 @@ MUTANTS = [
     Mutant(
         "there are no more connections than may be",
         "server/listener.py",
-        "        if len(self.connections) >= self._limits.max_connections:",
+        "        if len(self.connections) >= self._limits.max_connections and not self._close_oldest_idle():",
         "        if False:",
+        HTTP_LIMITS,
+    ),
+    Mutant(
+        "the connection that was idle for longest makes room",
+        "server/listener.py",
+        "        oldest = min(idle, key=idle.__getitem__)\n",
+        "        oldest = max(idle, key=idle.__getitem__)\n",
         HTTP_LIMITS,
     ),
     Mutant(

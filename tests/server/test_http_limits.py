@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -19,6 +20,7 @@ from autonomy_ctx import Agent, TextDelta
 from autonomy_ctx.agents.reply import AgentStream
 from autonomy_ctx.server import http
 from autonomy_ctx.server.errors import YIELD_BYTES, encode_json, encode_large_json
+from autonomy_ctx.server.limits import ServerLimits
 from autonomy_ctx.testing import HeldModel, ScriptedModel
 
 # Long enough that only a fault reaches it.
@@ -125,6 +127,96 @@ async def test_more_connections_than_may_be_are_refused_until_one_ends() -> None
                     break
                 assert error_of(answer) == (503, "TooManyConnections")
         await first.aclose()
+
+
+def port_of(response: httpx.Response) -> int:
+    """The client's port: it tells one connection from another."""
+    return int(response.extensions["network_stream"].get_extra_info("client_addr")[1])
+
+
+async def test_the_connection_that_was_idle_for_longest_makes_room_for_a_new_one() -> None:
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(served(ScriptedModel("hi"), max_connections=3))
+        first, second, third, fourth, fifth = [
+            await stack.enter_async_context(client_of(here.serving)) for _ in range(5)
+        ]
+        ports = [port_of(await client.get("/health")) for client in (first, second, third)]
+        # Now the second one was idle for longest.
+        assert port_of(await first.get("/health")) == ports[0]
+        news = await fourth.get("/health"), await fifth.get("/health")
+        assert [one.status_code for one in news] == [200, 200]
+        assert port_of(await first.get("/health")) == ports[0]
+        # The other two were closed, and their clients knew it before they sent anything.
+        for client, port in ((second, ports[1]), (third, ports[2])):
+            answer = await client.get("/health")
+            assert (answer.status_code, port_of(answer) == port) == (200, False)
+
+
+async def test_new_connections_that_come_at_once_take_as_many_places_as_there_are() -> None:
+    """They are accepted in one step of the event loop, before the first that was closed is gone."""
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(served(ScriptedModel("hi"), max_connections=3))
+        await stack.enter_async_context(await connect(here))
+        for _ in range(2):
+            idle = await stack.enter_async_context(client_of(here.serving))
+            assert (await idle.get("/health")).status_code == 200
+        # Nothing is accepted until this task waits.
+        sockets = [socket.create_connection(("127.0.0.1", here.serving.port)) for _ in range(3)]
+        streams = [await anyio.abc.SocketStream.from_socket(one) for one in sockets]
+        for stream in streams:
+            await stack.enter_async_context(stream)
+        for stream in streams[:2]:
+            await stream.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert [(await all_of(stream)).split(b" ")[1] for stream in streams] == [b"200", b"200", b"503"]
+
+
+async def test_a_connection_in_use_is_never_closed_for_a_new_one() -> None:
+    model = HeldModel()
+    async with served(model, max_connections=1) as here, client_of(here.serving) as other:
+        answers: list[httpx.Response] = []
+
+        async def ask() -> None:
+            answers.append(await here.client.post(ASK, json={"message": "a"}))
+
+        assert (await here.client.get("/health")).status_code == 200
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            call = await model.wait_for_call()
+            assert error_of(await other.get("/health")) == (503, "TooManyConnections")
+            call.answer("Here I am.")
+        assert [one.status_code for one in answers] == [200]
+        assert (await other.get("/health")).status_code == 200
+
+
+# -- between two requests -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("idle", "other"), [(SOON, 2.0), (2.0, SOON)])
+async def test_an_idle_connection_is_closed_after_its_own_time(idle: float, other: float) -> None:
+    """Beside a connection that never sends a head: which of the two ends first tells the limits apart."""
+    ended: list[str] = []
+
+    async def note_end(name: str, stream: anyio.abc.SocketStream) -> None:
+        await all_of(stream)
+        ended.append(name)
+        group.cancel_scope.cancel()
+
+    async with (
+        served(ScriptedModel("hi"), idle_seconds=idle, header_seconds=other) as here,
+        await connect(here) as asking,
+        await connect(here) as silent,
+    ):
+        await asking.send(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        async with anyio.create_task_group() as group:
+            group.start_soon(note_end, "idle", asking)
+            group.start_soon(note_end, "silent", silent)
+    assert ended == ["idle" if idle < other else "silent"]
+
+
+def test_an_idle_connection_stays_longer_than_usual_clients_keep_it() -> None:
+    """What the server closes first may be closed while a client sends its next request on it."""
+    kept = {"httpx": httpx.Limits().keepalive_expiry, "AWS, nginx": 60.0, "Go": 90.0}
+    assert all(seconds is not None and seconds < ServerLimits().idle_seconds for seconds in kept.values())
 
 
 async def test_a_message_with_too_many_parts_is_refused() -> None:
@@ -280,7 +372,7 @@ async def test_a_long_history_comes_whole() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["header_seconds", "body_seconds", "write_seconds", "max_connections", "max_buffered"],
+    ["header_seconds", "body_seconds", "write_seconds", "idle_seconds", "max_connections", "max_buffered"],
 )
 def test_a_limit_that_is_none_is_refused(option: str) -> None:
     for wrong in (0, -1, "a", None):
