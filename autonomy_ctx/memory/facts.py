@@ -120,13 +120,63 @@ class FactIndex:
         self._of_users.discard(number)
 
 
-def make_rows(index: FactIndex, changes: Sequence[FactChange], *, last: int, segment: int) -> list[FactRow]:
+class EndedFact(NamedTuple):
+    """A row of a fact, and the number of the row that ended it; None while it holds."""
+
+    row: FactRow
+    ended_by: int | None
+
+
+class DroppedFacts:
+    """Facts of the messages that a new segment covers. Those that it states again keep their numbers.
+
+    If a row that is still there has replaced such a fact or told its end, it has ended with the same number.
+    """
+
+    def __init__(self, dropped: Sequence[EndedFact] = ()) -> None:
+        gone = {row.number for row, _ in dropped}
+        self.ended_by = {row.number: by for row, by in dropped if by is not None and by not in gone}
+        self._by_text: dict[tuple[FactKind, str], list[FactRow]] = {}
+        # Those that hold first, and the oldest of them.
+        for row, _ in sorted(dropped, key=lambda one: (one.row.number in self.ended_by, one.row.number)):
+            if not row.is_done:
+                self._by_text.setdefault((row.kind, normalize_fact(row.text)), []).append(row)
+
+    def find(
+        self, change: FactChange, normal: str, target: int | None, used: Container[int]
+    ) -> FactRow | None:
+        """The fact that a change states again. One that holds does so once."""
+        for row in self._by_text.get((change.kind, normal), ()):
+            has_ended = row.number in self.ended_by
+            # Were it to replace another now, facts could end each other in a circle.
+            if target in (None, row.target) if has_ended else row.number not in used:
+                return row
+        return None
+
+    def ends(self, rows: Iterable[FactRow]) -> list[tuple[int, int]]:
+        """Which of the rows have ended, each with the number of the row that ended it."""
+        return [(row.number, self.ended_by[row.number]) for row in rows if row.number in self.ended_by]
+
+
+_NOTHING_DROPPED = DroppedFacts()
+
+
+def make_rows(
+    index: FactIndex,
+    changes: Sequence[FactChange],
+    *,
+    last: int,
+    segment: int,
+    dropped: DroppedFacts = _NOTHING_DROPPED,
+) -> list[FactRow]:
     """The rows of changes, numbered from `last` on. Known facts, and changes that end nothing, are left out.
 
-    Only a user can end a fact that a user wrote. The index is changed as the facts are.
+    Only a user can end a fact that a user wrote. The index is changed as the facts are. A fact that was
+    dropped and is stated again has its number, and replaces what it had replaced.
     """
     numbers: dict[str, int | None] = {}
     rows: list[FactRow] = []
+    used: set[int] = set()
     for at, change in enumerate(changes):
         name = change.target or ""
         target = numbers.get(name) if name.startswith("+") else fact_number(change.target)
@@ -134,6 +184,7 @@ def make_rows(index: FactIndex, changes: Sequence[FactChange], *, last: int, seg
             target = None
         text = clean_fact_text(change.text)
         normal = normalize_fact(text)
+        old: FactRow | None = None
         if change.action == "done":
             if target is None:
                 continue
@@ -142,15 +193,22 @@ def make_rows(index: FactIndex, changes: Sequence[FactChange], *, last: int, seg
             if not normal or index.find(normal) is not None:
                 numbers[f"+{at}"] = index.find(normal)
                 continue
+            old = dropped.find(change, normal, target, used)
+            if old is not None and old.number in used:
+                continue
+            if old is not None and target is None and index.may_end(old.target, change.source):
+                target = old.target
             if target is not None:
                 index.end(target)
-        last += 1
-        numbers[f"+{at}"] = last
-        if change.action != "done":
-            index.add(last, change.source, normal)
+        number = last + 1 if old is None else old.number
+        last = max(last, number)
+        used.add(number)
+        numbers[f"+{at}"] = number
+        if change.action != "done" and number not in dropped.ended_by:
+            index.add(number, change.source, normal)
         rows.append(
             FactRow(
-                number=last,
+                number=number,
                 kind=change.kind,
                 text=text,
                 position=change.position,
@@ -177,13 +235,6 @@ def make_fact(row: FactRow, state: FactState) -> Fact:
         source=row.source,
         in_profile=row.in_profile,
     )
-
-
-class EndedFact(NamedTuple):
-    """A row of a fact, and the number of the row that ended it; None while it holds."""
-
-    row: FactRow
-    ended_by: int | None
 
 
 def fork_facts(
@@ -228,7 +279,7 @@ def is_fact_lost(row: FactRow, segments: Container[int], positions: Container[in
 
 
 class FactRows:
-    """The facts of one conversation in plain Python objects; numbers are never used again."""
+    """The facts of one conversation in plain Python objects; a number is never used for another fact."""
 
     __slots__ = ("_ended_by", "_facts", "_in_force", "_last_number", "_rows")
 
@@ -264,17 +315,39 @@ class FactRows:
             if row.is_done and row.target is not None:
                 yield make_fact_end(row.target, row.position, row.created)
 
-    def write(self, changes: Sequence[FactChange], *, segment: int) -> list[Fact]:
+    def replace_range(
+        self, first: int, last: int, changes: Sequence[FactChange], *, segment: int
+    ) -> list[Fact]:
+        """Drop the derived rows of some messages and make changes; facts stated again keep their numbers."""
+
+        def is_covered(row: FactRow) -> bool:
+            return row.source != "user" and first <= row.position <= last
+
+        dropped = [
+            EndedFact(row, self._ended_by.get(number))
+            for number, row in self._rows.items()
+            if is_covered(row)
+        ]
+        self.drop(is_covered)
+        return self.write(changes, segment=segment, dropped=DroppedFacts(dropped))
+
+    def write(
+        self, changes: Sequence[FactChange], *, segment: int, dropped: DroppedFacts = _NOTHING_DROPPED
+    ) -> list[Fact]:
         """Make changes, and return the added facts."""
         index = FactIndex.of_rows(row for number, row in self._rows.items() if self._holds(number))
-        rows = make_rows(index, changes, last=self._last_number, segment=segment)
+        rows = make_rows(index, changes, last=self._last_number, segment=segment, dropped=dropped)
         self._in_force = None
+        are_new = all(row.number > self._last_number for row in rows)
         for row in rows:
             self._rows[row.number] = row
             self._facts[row.number] = make_fact(row, "holds")
-            self._last_number = row.number
+            self._last_number = max(row.number, self._last_number)
             if row.target is not None:
                 self._ended_by[row.target] = row.number
+        self._ended_by.update(dropped.ends(rows))
+        if not are_new:
+            self._rows = dict(sorted(self._rows.items()))
         return [make_fact(row, self._state(row.number)) for row in rows if not row.is_done]
 
     def remove(self, number: int) -> bool:

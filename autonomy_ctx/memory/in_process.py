@@ -223,8 +223,7 @@ class InProcessStore:
         if number is None:
             return False
         if facts is not None:
-            log.facts.drop(lambda row: segment.first <= row.position <= segment.last)
-            log.facts.write(facts, segment=number)
+            log.facts.replace_range(segment.first, segment.last, facts, segment=number)
         log.revise()
         return True
 

@@ -370,7 +370,7 @@ class Summaries(Protocol):
         Returns whether they did.
 
         `fence` is that of the lease under which it was made; None for a provisional segment. With `facts`,
-        these changes replace all facts that were made from messages of its range.
+        these changes replace all facts of messages of its range; a fact that they state again keeps its id.
         """
 
     async def undo_segment(self, key: Key) -> bool:

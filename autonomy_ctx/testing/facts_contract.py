@@ -157,6 +157,86 @@ class FactsContract(StoreActions):
         await self.commit_facts(store, 1, 3, make_change(1, "by a model"))
         assert await self.holding(store) == {"F2": "later", "F3": "by a model"}
 
+    async def commit_digest(self, store: Store, first: int, last: int, *changes: FactChange) -> None:
+        """Commit a provisional segment with facts found by rules."""
+        generation = (await store.head(MAIN)).generation
+        digest = make_provisional_segment(first, last)
+        assert await store.commit_segment(MAIN, digest, generation=generation, fence=None, facts=changes)
+
+    async def test_a_fact_that_a_real_segment_states_again_keeps_its_id(self, store: Store) -> None:
+        await self.fill(store, 6)
+        budget, seat = make_change(1, "Budget 90", source="rules"), make_change(2, "window", source="rules")
+        gone, late = make_change(3, "gone", source="rules"), make_change(5, "late", source="rules")
+        await self.commit_digest(store, 1, 4, budget, seat, gone)
+        await self.commit_digest(store, 5, 5, late)
+        before = await self.holding(store)
+        assert before == {"F1": "Budget 90", "F2": "window", "F3": "gone", "F4": "late"}
+        new, rule = make_change(3, "new"), make_change(4, "window", kind="rule")
+        await self.commit_facts(store, 1, 4, new, rule, make_change(2, "budget 90."))
+        facts = await store.facts(MAIN)
+        assert [(one.id, one.kind, one.text, one.position, one.source) for one in facts] == [
+            ("F1", "value", "budget 90.", 2, "model"),
+            ("F4", "value", "late", 5, "rules"),
+            ("F5", "value", "new", 3, "model"),
+            ("F6", "rule", "window", 4, "model"),
+        ], "in the order of their ids, as it was stated last; another kind is another fact"
+        assert list((await store.summary(MAIN)).facts) == facts
+        await store.write_facts(MAIN, [make_change(6, "mine", source="user")])
+        assert list(await self.holding(store)) == ["F1", "F4", "F5", "F6", "F7"], "no id is given twice"
+
+    async def test_a_fact_that_is_stated_again_is_as_it_was_stated_last(self, store: Store) -> None:
+        """Also for who has read it before: its id, its message and its time are the same."""
+        await self.fill(store, 4)
+        await self.commit_digest(store, 1, 2, make_change(1, "Budget 90", source="rules"))
+        [before] = (await store.summary(MAIN)).facts
+        await self.commit_facts(store, 1, 2, make_change(1, "budget 90"))
+        [after] = (await store.summary(MAIN)).facts
+        assert (before.id, before.text, before.source) == ("F1", "Budget 90", "rules")
+        assert (after.id, after.text, after.source) == ("F1", "budget 90", "model")
+        assert (after.position, after.created_at) == (before.position, before.created_at)
+
+    async def test_facts_that_are_stated_again_keep_what_they_replaced(self, store: Store) -> None:
+        await self.fill(store, 6)
+        await self.commit_facts(store, 1, 1, make_change(1, "port 80"))
+        chain = make_change(2, "port 81", "F1"), make_change(3, "port 80", "+0")
+        await self.commit_digest(store, 2, 3, *chain)
+        before = [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)]
+        assert before == [("F1", "replaced", None), ("F2", "replaced", "F1"), ("F3", "holds", "F2")]
+        # As it is said by who does not know of the first.
+        await self.commit_facts(store, 2, 3, make_change(2, "port 81"), make_change(3, "port 80", "+0"))
+        assert [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)] == before
+
+    async def test_what_ended_a_fact_still_ends_it_when_it_is_stated_again(self, store: Store) -> None:
+        """A later message has replaced it, or a user: it must not hold again beside that."""
+        await self.fill(store, 8)
+        names = ("replaced", "taken", "done", "removed")
+        stated = [make_change(at, name, source="rules") for at, name in enumerate(names, 1)]
+        await self.commit_digest(store, 1, 4, *stated)
+        later = make_change(5, "by a later message", "F1"), make_change(5, "to be removed", "F4")
+        await self.commit_digest(store, 5, 5, *later)
+        await store.write_facts(
+            MAIN,
+            [
+                make_change(6, "by a user", "F2", source="user"),
+                make_change(6, target="F3", action="done", source="user"),
+            ],
+        )
+        assert await store.remove_fact(MAIN, 6)
+        before = [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)]
+        assert [state for _, state, _ in before[:4]] == ["replaced", "replaced", "done", "replaced"]
+        again = [make_change(at, name) for at, name in enumerate(names, 1)]
+        # Said twice, it is still the same fact.
+        await self.commit_facts(store, 1, 4, *again, *again)
+        assert [(one.id, one.state, one.replaces) for one in await store.facts(MAIN)] == before
+        assert list(await self.holding(store)) == ["F5", "F7"]
+
+    async def test_facts_do_not_end_each_other_in_a_circle(self, store: Store) -> None:
+        await self.fill(store, 6)
+        await self.commit_digest(store, 1, 2, make_change(1, "port 80", source="rules"))
+        await self.commit_digest(store, 3, 4, make_change(3, "port 81", "F1", source="rules"))
+        await self.commit_facts(store, 1, 2, make_change(2, "port 80", "F2"))
+        assert await self.holding(store) == {"F3": "port 80"}
+
     async def test_what_a_user_wrote_stays_until_it_is_removed(self, store: Store) -> None:
         await self.fill(store, 6)
         await self.commit_facts(store, 1, 2, make_change(1, "a"))

@@ -19,6 +19,8 @@ from autonomy_ctx.memory.sqlite.facts import FactCache
 from autonomy_ctx.memory.sqlite.store import SqliteStore
 from autonomy_ctx.memory.store import Key, StoredSegment
 from autonomy_ctx.testing import MAIN, make_drafts, make_message
+from autonomy_ctx.testing.facts_contract import make_change
+from autonomy_ctx.testing.values import make_provisional_segment, make_segment
 
 OTHER = MAIN._replace(conversation="other")
 MESSAGES = 6
@@ -164,6 +166,26 @@ async def test_what_this_process_writes_need_not_be_read(tmp_path: Path) -> None
         await store.facts(MAIN)
         read = [one for one in statements if "FROM fact" in one and "source != 'user'" not in one]
         assert all("f.ended_by IS NOT NULL" in one for one in read)
+    finally:
+        await store.close()
+
+
+async def test_facts_that_a_segment_drops_are_not_kept(tmp_path: Path) -> None:
+    """What they had replaced holds again, and what is stated again may have another source."""
+    store = SqliteStore(str(tmp_path / "memory.db"))
+    try:
+        names = [f"m{number}" for number in range(MESSAGES)]
+        await store.append(MAIN, make_drafts(*(make_message(name, id=name) for name in names)))
+        await store.write_facts(MAIN, [make_change(4, "port 80", source="user"), make_change(4, "seat")])
+        digest = make_provisional_segment(1, 2)
+        facts = [make_change(1, "aisle", "F2", source="rules"), make_change(2, "9 EUR", source="rules")]
+        assert await store.commit_segment(MAIN, digest, generation=0, fence=None, facts=facts)
+        before = {fact.id for fact in (await store.summary(MAIN)).facts if fact.state == "holds"}
+        again = [make_change(2, "9 EUR"), make_change(2, "new")]
+        assert await store.commit_segment(MAIN, make_segment(1, 2), generation=0, fence=None, facts=again)
+        after = (await store.summary(MAIN)).facts
+        assert after == await fresh_facts(store.path, MAIN)
+        assert (before, [fact.id for fact in after]) == ({"F1", "F3", "F4"}, ["F1", "F2", "F4", "F5"])
     finally:
         await store.close()
 

@@ -34,9 +34,16 @@ MUTANTS = [
     Mutant(
         "facts that hold again after a drop are read",
         "memory/sqlite/summaries.py",
-        "segment.first, segment.last):\n        known = None\n",
-        "segment.first, segment.last):\n        pass\n",
+        "    if dropped:\n        known = None\n",
+        "",
         "tests/memory/test_fact_cache.py",
+    ),
+    Mutant(
+        "a fact that is stated again is read again",
+        "memory/sqlite/facts.py",
+        "f.number || ':' || f.segment || ':' ||",
+        "f.number || ':' ||",
+        STORES,
     ),
     Mutant(
         "facts that are deleted are not kept by a store",

@@ -13,6 +13,7 @@ from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
     NO_SEGMENT,
+    DroppedFacts,
     EndedFact,
     FactIndex,
     FactRow,
@@ -78,6 +79,7 @@ _END = """
 """
 _DROP = "DELETE FROM autonomy_ctx.fact f WHERE conversation_id = %s AND source <> 'user'"
 DROP_RANGE = f"{_DROP} AND position BETWEEN %s AND %s RETURNING number"
+_DROP_COVERED = f"{_DROP} AND position BETWEEN %s AND %s RETURNING {COLUMNS_OF_FACT}, f.ended_by"
 DROP_OF_SEGMENT = f"{_DROP} AND segment = %s RETURNING number"
 DROP_ALL = f"{_DROP} RETURNING number"
 # Of segments that are gone.
@@ -108,6 +110,7 @@ async def write_facts(
     changes: Sequence[FactChange],
     *,
     segment: int = NO_SEGMENT,
+    dropped: Sequence[EndedFact] = (),
 ) -> list[Fact]:
     """Make changes, and return the added facts. The conversation is locked."""
     if not changes:
@@ -118,15 +121,16 @@ async def write_facts(
     [(last,)] = await cursor.fetchall()
     holding = await (await connection.execute(_SELECT_HOLDING, (conversation_id,))).fetchall()
     index = FactIndex.of_rows(map(decode_fact_row, holding))
-    rows = make_rows(index, changes, last=last, segment=segment)
+    before = DroppedFacts(dropped)
+    rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     if not rows:
         return []
     await _insert(connection, conversation_id, rows)
     ended = [(row.target, row.number) for row in rows if row.target is not None]
-    await _end(connection, conversation_id, ended)
+    await _end(connection, conversation_id, [*ended, *before.ends(rows)])
     await connection.execute(
         "UPDATE autonomy_ctx.conversation SET last_fact = %s WHERE id = %s",
-        (rows[-1].number, conversation_id),
+        (max(last, *(row.number for row in rows)), conversation_id),
     )
     by_target = {row.target: row.is_done for row in rows}
     return [
@@ -155,12 +159,28 @@ async def drop_facts(
     """Delete derived rows with one of the statements of this module; facts that they ended hold again."""
     cursor = await connection.execute(which, (conversation_id, *values))
     numbers = [number for (number,) in await cursor.fetchall()]
+    await _restore_ended(connection, conversation_id, numbers)
+    return len(numbers)
+
+
+async def drop_covered_facts(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, first: int, last: int
+) -> list[EndedFact]:
+    """Delete the derived rows of messages that a segment covers, and return them."""
+    rows = await (await connection.execute(_DROP_COVERED, (conversation_id, first, last))).fetchall()
+    await _restore_ended(connection, conversation_id, [row[0] for row in rows])
+    return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
+
+
+async def _restore_ended(
+    connection: psycopg.AsyncConnection[Any], conversation_id: int, numbers: Sequence[int]
+) -> None:
+    """Let facts hold again that rows had ended which are gone."""
     if numbers:
         await connection.execute(
             "UPDATE autonomy_ctx.fact SET ended_by = NULL WHERE conversation_id = %s AND ended_by = ANY(%s)",
-            (conversation_id, numbers),
+            (conversation_id, list(numbers)),
         )
-    return len(numbers)
 
 
 async def read_fact_rows(connection: psycopg.AsyncConnection[Any], conversation_id: int) -> list[EndedFact]:

@@ -125,9 +125,8 @@ async def commit_segment(
             (number, [one.number for one in swap.removed]),
         )
     if facts is not None:
-        covered = (segment.first, segment.last)
-        await fact_rows.drop_facts(connection, conversation_id, fact_rows.DROP_RANGE, *covered)
-        await fact_rows.write_facts(connection, conversation_id, facts, segment=number)
+        dropped = await fact_rows.drop_covered_facts(connection, conversation_id, segment.first, segment.last)
+        await fact_rows.write_facts(connection, conversation_id, facts, segment=number, dropped=dropped)
     await _increment_revision(connection, conversation_id, new_generation=False)
     return True
 

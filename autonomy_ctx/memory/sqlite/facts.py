@@ -19,6 +19,7 @@ from autonomy_ctx.memory.facts import (
     ENDED_BY_REMOVAL,
     FACT_COLUMNS,
     NO_SEGMENT,
+    DroppedFacts,
     EndedFact,
     FactIndex,
     FactRow,
@@ -46,7 +47,7 @@ _SELECT_REPLACED = f"""
 """  # noqa: S608  # our names
 # What tells these rows from any other, as one text: SQLite gives up the interpreter's lock for each row that
 # it reads, and then waits for it behind whatever else runs.
-_MARK = "f.number || ':' || f.position || ':' || f.created"
+_MARK = "f.number || ':' || f.segment || ':' || f.position || ':' || f.created"
 _SELECT_HOLDING_MARKS = f"""
     SELECT group_concat({_MARK}) FROM fact f INDEXED BY fact_in_force
     WHERE f.conversation_id = ? AND f.ended_by IS NULL AND f.is_done = 0
@@ -86,6 +87,10 @@ _SELECT_FORKABLE = f"""
     )
     SELECT {_OF_ROW}, f.ended_by FROM fact f WHERE f.conversation_id = ?1 AND f.number IN
         (SELECT number FROM held UNION SELECT target FROM held UNION SELECT ended_by FROM held)
+"""  # noqa: S608  # our names
+_SELECT_COVERED = f"""
+    SELECT {_OF_ROW}, f.ended_by FROM fact f
+    WHERE f.conversation_id = ? AND f.source != 'user' AND f.position BETWEEN ? AND ?
 """  # noqa: S608  # our names
 _DROP = "SELECT number FROM fact WHERE conversation_id = ? AND source != 'user' AND "
 DROP_RANGE = f"{_DROP} position BETWEEN ? AND ?"
@@ -259,6 +264,7 @@ def write_facts(
     *,
     known: FactsInForce | None = None,
     segment: int = NO_SEGMENT,
+    dropped: Sequence[EndedFact] = (),
 ) -> WrittenFacts:
     """Make changes. If it is `known` which facts hold, they are not read."""
     if not changes:
@@ -268,15 +274,16 @@ def write_facts(
         index = FactIndex.of_rows(_read(connection, _SELECT_HOLDING, (conversation_id,)))
     else:
         index = known.changeable_index()
-    rows = make_rows(index, changes, last=last, segment=segment)
+    before = DroppedFacts(dropped)
+    rows = make_rows(index, changes, last=last, segment=segment, dropped=before)
     _insert(connection, conversation_id, rows)
     for row in rows:
         if row.target is not None:
             _end(connection, conversation_id, row.target, row.number)
-    if rows:
-        connection.execute(
-            "UPDATE conversation SET last_fact = ? WHERE id = ?", (rows[-1].number, conversation_id)
-        )
+    for number, by in before.ends(rows):
+        _end(connection, conversation_id, number, by)
+    last = max([last, *(row.number for row in rows)])
+    connection.execute("UPDATE conversation SET last_fact = ? WHERE id = ?", (last, conversation_id))
     ended = {row.target: row.is_done for row in rows}
     added = [
         make_fact(row, ended_state(None if row.number not in ended else not ended[row.number]))
@@ -311,6 +318,17 @@ def drop_facts(connection: sqlite3.Connection, conversation_id: int, which: str,
             "DELETE FROM fact WHERE conversation_id = ? AND number = ?", (conversation_id, number)
         )
     return len(gone)
+
+
+def drop_covered_facts(
+    connection: sqlite3.Connection, conversation_id: int, first: int, last: int
+) -> list[EndedFact]:
+    """Drop the derived rows of messages that a segment covers, and return them."""
+    covered = (conversation_id, first, last)
+    rows = connection.execute(_SELECT_COVERED, covered).fetchall()
+    if rows:
+        drop_facts(connection, conversation_id, DROP_RANGE, first, last)
+    return [EndedFact(decode_fact_row(row[:-1]), row[-1]) for row in rows]
 
 
 def read_forkable_facts(

@@ -96,9 +96,10 @@ def commit_segment(
         connection.execute("UPDATE segment SET replaced_by = ? WHERE number = ?", (number, one.number))
     known = cache.find(identity, key, conversation_id, head)
     given = (connection, conversation_id)
-    if facts is not None and fact_rows.drop_facts(*given, fact_rows.DROP_RANGE, segment.first, segment.last):
+    dropped = [] if facts is None else fact_rows.drop_covered_facts(*given, segment.first, segment.last)
+    if dropped:
         known = None
-    written = fact_rows.write_facts(*given, facts or (), known=known, segment=number)
+    written = fact_rows.write_facts(*given, facts or (), known=known, segment=number, dropped=dropped)
     _keep_when_committed(transaction, key, written, cache)
     _increment_revision(connection, conversation_id, new_generation=False)
     return True
